@@ -1,0 +1,1 @@
+"""git-envhist: the history of an environment, kept in git."""

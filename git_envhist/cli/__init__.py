@@ -1,0 +1,1 @@
+"""The programs: parse, call the API, show."""

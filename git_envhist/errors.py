@@ -1,0 +1,96 @@
+"""The tree of errors: each carries its exit status, a code for machines and a hint for people."""
+
+from __future__ import annotations
+
+
+class EnvhistError(Exception):
+    """Anything this package tells its caller about: one line that says what failed, and what to type next."""
+
+    exit_code = 128
+    code = "failed"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(EnvhistError):
+    """The words of the command line do not make a command."""
+
+    exit_code = 129
+    code = "usage"
+
+
+class Refused(EnvhistError):
+    """A guard said no; nothing was changed."""
+
+    exit_code = 3
+    code = "refused"
+
+
+class SnapshotNotFound(EnvhistError):
+    """No snapshot, name or timeline is meant by these words."""
+
+    exit_code = 4
+    code = "no-such-snapshot"
+
+    def __init__(self, revision: str, *, hint: str | None = None) -> None:
+        super().__init__(
+            f"no snapshot matches '{revision}'", hint=hint or "'git envlog' lists every snapshot"
+        )
+        self.revision = revision
+
+
+class AmbiguousRevision(EnvhistError):
+    """The words mean more than one snapshot; the candidates are listed."""
+
+    exit_code = 4
+    code = "ambiguous"
+
+    def __init__(self, revision: str, candidates: tuple[str, ...]) -> None:
+        super().__init__(
+            f"more than one snapshot is meant by '{revision}'", hint="one of: " + "; ".join(candidates)
+        )
+        self.revision = revision
+        self.candidates = candidates
+
+
+class NotARepository(EnvhistError):
+    """There is no git repository with a working tree here."""
+
+    code = "not-a-repository"
+
+
+class GitFailed(EnvhistError):
+    """A git command that had to succeed did not; its own words are the message."""
+
+    code = "git-failed"
+
+
+class Damaged(EnvhistError):
+    """Stored bytes are not what they must be."""
+
+    code = "damaged"
+
+
+class StorageFull(EnvhistError):
+    """There is no room to write; nothing was changed."""
+
+    code = "no-space"
+
+
+class SealingError(EnvhistError):
+    """A sealed file cannot be opened or made."""
+
+    code = "sealing"
+
+
+class Interrupted(EnvhistError):
+    """Stopped by a signal; nothing is half done."""
+
+    code = "interrupted"
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__("stopped by a signal, nothing was changed")
+        self.exit_code = 128 + signal_number

@@ -1,0 +1,1 @@
+"""Questions about the past, answered without touching the world."""

@@ -1,0 +1,341 @@
+"""The whole vocabulary, as frozen dataclasses; read this first.
+
+An *environment* is every path under a working tree. A *snapshot* is one captured moment of it, a *timeline* the
+chain of snapshots of one working tree. An *entry* is one path as it was; a *change* one difference between two
+moments. *Notes* hold what is said about a snapshot afterwards: names, verdicts, remarks. A *fact* is one derived
+statement about a snapshot, and a *story* the facts and files that differ between two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import NewType
+
+EnvPath = NewType("EnvPath", bytes)
+"""A path below the top of the environment, as the kernel spells it: ``b"src/app.py"``; the top itself is ``b""``."""
+
+ObjectId = NewType("ObjectId", bytes)
+"""The raw hash of a git object, 20 or 32 bytes."""
+
+SnapshotId = NewType("SnapshotId", str)
+"""The hash, in hex, of the first commit that held a snapshot: its id for ever."""
+
+TOP = EnvPath(b"")
+
+
+class EntryKind(Enum):
+    """What stands at a path; the value is its letter in a manifest."""
+
+    FILE = "f"
+    LINK = "l"
+    DIRECTORY = "d"
+    FIFO = "p"
+    SOCKET = "s"
+    CHARACTER_DEVICE = "c"
+    BLOCK_DEVICE = "b"
+    BOUNDARY = "w"
+    """Another working tree of the same repository: seen, never entered."""
+
+
+class StoredAs(Enum):
+    """How a file's bytes are kept; the value is its word in a manifest."""
+
+    PLAIN = "plain"
+    SEALED = "sealed"
+    PIECES = "pieces"
+    FINGERPRINT = "fingerprint"
+
+
+class WhyMissing(Enum):
+    """Why the bytes of a path are not in a snapshot."""
+
+    UNREADABLE = "unreadable"
+    UNSTABLE = "unstable"
+    BUDGET = "budget"
+    DISK = "disk"
+    MOUNT = "mount"
+    NO_KEY = "no-key"
+    TOO_DEEP = "too-deep"
+    IO_ERROR = "io-error"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of the environment as it was at one moment."""
+
+    path: EnvPath
+    kind: EntryKind
+    mode: int
+    """The twelve permission bits."""
+    mtime_ns: int
+    oid: ObjectId | None = None
+    """The blob in the snapshot's tree (the pointer, where `stored` is not plain); None where a tree holds none."""
+    stored: StoredAs = StoredAs.PLAIN
+    uid: int | None = None
+    """None: the owner of the directory it stands in."""
+    gid: int | None = None
+    xattrs: tuple[tuple[bytes, bytes], ...] = ()
+    link_group: int | None = None
+    """Entries of one snapshot with the same number are hard links to one file."""
+    device: int | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+    """Further words of the manifest line, e.g. ``("via", "backup")``."""
+
+    @property
+    def in_tree(self) -> bool:
+        return self.oid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A path of the environment that is not in the snapshot, and why."""
+
+    path: EnvPath
+    why: WhyMissing
+    detail: str = ""
+
+
+class ChangeKind(Enum):
+    """The letter git uses for it."""
+
+    ADDED = "A"
+    MODIFIED = "M"
+    REMOVED = "D"
+    RENAMED = "R"
+    TYPE = "T"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a change: what the path was."""
+
+    path: EnvPath
+    kind: EntryKind
+    mode: int
+    """The twelve permission bits; where the manifest is not known, those that git's mode implies."""
+    oid: ObjectId | None
+    stored: StoredAs = StoredAs.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two moments."""
+
+    before: Side | None
+    after: Side | None
+    similarity: int | None = None
+    """Percent, where it is a rename."""
+    attributes: tuple[str, ...] = ()
+    """What else differs: ``mode``, ``owner``, ``xattr``."""
+
+    @property
+    def kind(self) -> ChangeKind:
+        if self.before is None:
+            return ChangeKind.ADDED
+        if self.after is None:
+            return ChangeKind.REMOVED
+        if self.before.path != self.after.path:
+            return ChangeKind.RENAMED
+        if self.before.kind is not self.after.kind:
+            return ChangeKind.TYPE
+        return ChangeKind.MODIFIED
+
+    @property
+    def path(self) -> EnvPath:
+        side = self.after or self.before
+        assert side is not None
+        return side.path
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCount:
+    """How many paths differ from the snapshot before."""
+
+    added: int = 0
+    modified: int = 0
+    removed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.added + self.modified + self.removed
+
+
+@dataclass(frozen=True, slots=True)
+class GitChange:
+    """One path as git's own view has it: a letter and the path."""
+
+    status: str
+    path: EnvPath
+
+
+class Trigger(Enum):
+    """What caused a capture."""
+
+    MANUAL = "manual"
+    COMMIT = "commit"
+    MERGE = "merge"
+    CHECKOUT = "checkout"
+    REWRITE = "rewrite"
+    AGENT = "agent"
+    RUN = "run"
+    WATCH = "watch"
+    RESTORE = "restore"
+    API = "api"
+
+    @property
+    def automatic(self) -> bool:
+        return self not in (Trigger.MANUAL, Trigger.API, Trigger.RUN)
+
+
+class IntentSource(Enum):
+    """Where the words of an intent come from."""
+
+    GIVEN = "given"
+    AGENT = "agent"
+    COMMIT = "commit"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who, or which agent, took a snapshot."""
+
+    name: str
+    email: str
+    agent: str | None = None
+    agent_version: str | None = None
+    session: str | None = None
+
+
+class VerdictStatus(Enum):
+    PASS = "pass"
+    FAIL = "fail"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a check, bound to the content it ran on."""
+
+    status: VerdictStatus
+    command: str
+    at: datetime
+    exit_code: int | None = None
+    signal: int | None = None
+    duration_ms: int | None = None
+    output_tail: str = ""
+    tree_before: str | None = None
+    tree_after: str | None = None
+    carried_from: str | None = None
+    claimed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What was added to the story of a snapshot later."""
+
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a note: its kind, its moment, and its fields as JSON gave them."""
+
+    kind: str
+    at: datetime
+    fields: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One captured moment: its commit, read, and what the notes say of it."""
+
+    id: SnapshotId
+    commit: str
+    """The hash that plain git shows now; differs from `id` after retention rewrote the chain."""
+    tree: str
+    timeline: str
+    at: datetime
+    intent: str
+    intent_source: IntentSource
+    trigger: Trigger
+    actor: Actor
+    parent: str | None = None
+    head: str | None = None
+    branch: str | None = None
+    complete: bool = True
+    missing_count: int = 0
+    content: str = ""
+    """`Env-Content`: what a verdict is bound to."""
+    changed: ChangeCount = ChangeCount()
+    story: str = ""
+    meta: tuple[tuple[str, str], ...] = ()
+    external_id: str | None = None
+    attachments: tuple[str, ...] = ()
+    restored_from: str | None = None
+    forked_from: str | None = None
+    format: int = 1
+    key: str | None = None
+    mac: str | None = None
+    """`Env-Mac` as it stands, unchecked."""
+    names: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    records: tuple[Record, ...] = field(default=(), repr=False)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The latest verdict, own or carried over; None where nothing was checked."""
+        return self.verdicts[-1] if self.verdicts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One derived statement about a snapshot."""
+
+    probe: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """A fact that differs between two moments."""
+
+    probe: str
+    key: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two moments side by side."""
+
+    before: str
+    after: str
+    files: tuple[Change, ...]
+    facts: tuple[FactChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a capture did."""
+
+    snapshot: Snapshot | None
+    """None where nothing changed and none was wanted, and after a dry run."""
+    files: int
+    new_files: int
+    new_bytes: int
+    stored_bytes: int
+    seconds: float
+    missing: tuple[Missing, ...] = ()
+    warnings: tuple[str, ...] = ()
+    directories: tuple[tuple[EnvPath, int, int], ...] = ()
+    """(directory, files, bytes), largest first: what a dry run and a first capture tell."""
+    first: bool = False
+    sealed_first: bool = False
+    """The first time that a file was sealed here: the key was made just now."""

@@ -1,0 +1,1 @@
+"""Snapshots to and from git: the only place that knows the object database."""

@@ -1,0 +1,193 @@
+"""Runs git as a child process: posix_spawn, a sealed environment, bytes in and out.
+
+Nothing of the user's configuration may change what we read or run a command: no hooks, no fsmonitor, no replace
+objects, no optional locks. What `git -c` gave the user's command line stays in force for `git config`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from git_envhist.errors import GitFailed
+
+# `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
+# of them may reach a command of ours.
+LOCAL_VARIABLES = (
+    b"GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    b"GIT_CONFIG",
+    b"GIT_OBJECT_DIRECTORY",
+    b"GIT_DIR",
+    b"GIT_WORK_TREE",
+    b"GIT_IMPLICIT_WORK_TREE",
+    b"GIT_GRAFT_FILE",
+    b"GIT_INDEX_FILE",
+    b"GIT_NO_REPLACE_OBJECTS",
+    b"GIT_REPLACE_REF_BASE",
+    b"GIT_PREFIX",
+    b"GIT_SHALLOW_FILE",
+    b"GIT_COMMON_DIR",
+    b"GIT_INTERNAL_SUPER_PREFIX",
+    b"GIT_QUARANTINE_PATH",
+)
+ALSO_UNSET = (
+    b"GIT_EXTERNAL_DIFF",
+    b"GIT_DIFF_OPTS",
+    b"GIT_NAMESPACE",
+    b"GIT_DEFAULT_HASH",
+    b"GIT_LITERAL_PATHSPECS",
+    b"GIT_GLOB_PATHSPECS",
+    b"GIT_NOGLOB_PATHSPECS",
+    b"GIT_ICASE_PATHSPECS",
+    b"GIT_NOTES_REF",
+    b"GIT_NOTES_DISPLAY_REF",
+    b"GIT_TRACE",
+)
+ALWAYS = {
+    b"GIT_OPTIONAL_LOCKS": b"0",
+    b"GIT_NO_REPLACE_OBJECTS": b"1",
+    b"GIT_TERMINAL_PROMPT": b"0",
+    b"GIT_PAGER": b"cat",
+    b"LC_ALL": b"C",
+}
+OVERRIDES = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.logAllRefUpdates=false",
+    "core.quotePath=false",
+    "core.warnAmbiguousRefs=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "color.ui=false",
+    "diff.external=",
+    "log.showSignature=false",
+    "log.mailmap=false",
+    "i18n.logOutputEncoding=UTF-8",
+    "advice.graftFileDeprecated=false",
+)
+COMMAND = ["git", *(word for override in OVERRIDES for word in ("-c", override))]
+
+
+class Completed(NamedTuple):
+    """What a git command left: its status and what it said."""
+
+    status: int
+    out: bytes
+    err: bytes
+
+    @property
+    def complaint(self) -> str:
+        text = self.err.decode("utf-8", "replace").strip()
+        return text.removeprefix("fatal: ").removeprefix("error: ") or f"git ended with status {self.status}"
+
+
+def clean_environment(base: Mapping[bytes, bytes] | None = None) -> dict[bytes, bytes]:
+    """The environment without what a hook or a caller set for its own git commands."""
+    environment = dict(os.environb if base is None else base)
+    for name in LOCAL_VARIABLES + ALSO_UNSET:
+        environment.pop(name, None)
+    environment.update(ALWAYS)
+    return environment
+
+
+def spawn(
+    arguments: Sequence[str | bytes],
+    environment: Mapping[bytes, bytes],
+    *,
+    stdin: bytes | None = None,
+) -> Completed:
+    """Run a command to its end; its input and its complaints go through memory files, so that no pipe can fill."""
+    source = _memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    complaints = _memory_file(b"")
+    reading, writing = os.pipe()
+    try:
+        actions = [
+            (os.POSIX_SPAWN_DUP2, source, 0),
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_DUP2, complaints, 2),
+        ]
+        try:
+            child = os.posix_spawnp(os.fsencode(arguments[0]), list(arguments), environment, file_actions=actions)
+        except FileNotFoundError as missing:
+            raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from missing
+        finally:
+            os.close(writing)
+            writing = -1
+        out = read_all(reading)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.lseek(complaints, 0, os.SEEK_SET)
+        return Completed(status, out, read_all(complaints))
+    finally:
+        for descriptor in (source, complaints, reading):
+            os.close(descriptor)
+
+
+class Git:
+    """git, bound to one repository; every command is given the same sealed environment."""
+
+    def __init__(self, git_dir: str, work_tree: str | None, *, alternates: tuple[str, ...] = ()) -> None:
+        self.git_dir = git_dir
+        self.work_tree = work_tree
+        self.environment = clean_environment()
+        self.environment[b"GIT_DIR"] = os.fsencode(git_dir)
+        if work_tree is not None:
+            self.environment[b"GIT_WORK_TREE"] = os.fsencode(work_tree)
+        if alternates:
+            quoted = os.pathsep.join(_quote_alternate(path) for path in alternates)
+            self.environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.fsencode(quoted)
+
+    def try_run(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes | None = None,
+        environment: Mapping[bytes, bytes] | None = None,
+    ) -> Completed:
+        """Run git and return what came of it, success or not."""
+        full = self.environment if environment is None else {**self.environment, **environment}
+        return spawn([*COMMAND, *arguments], full, stdin=stdin)
+
+    def run(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes | None = None,
+        environment: Mapping[bytes, bytes] | None = None,
+    ) -> bytes:
+        """Run git and return its output; a failure is `GitFailed` with git's own words."""
+        done = self.try_run(*arguments, stdin=stdin, environment=environment)
+        if done.status != 0:
+            raise GitFailed(done.complaint)
+        return done.out
+
+    def with_objects(self, directory: str) -> Git:
+        """The same repository, seeing the objects of one more directory."""
+        return Git(self.git_dir, self.work_tree, alternates=(directory,))
+
+
+def read_all(descriptor: int) -> bytes:
+    chunks = []
+    while chunk := os.read(descriptor, 1 << 20):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _memory_file(content: bytes) -> int:
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("git-envhist", os.MFD_CLOEXEC)
+    else:  # macOS and older kernels
+        import tempfile  # loaded only where there are no memory files
+
+        descriptor, name = tempfile.mkstemp()
+        os.unlink(name)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _quote_alternate(path: str) -> str:
+    # A path with the separator or a quote in it is read by git only in C quotes.
+    if os.pathsep not in path and '"' not in path:
+        return path
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

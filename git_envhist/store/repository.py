@@ -1,0 +1,206 @@
+"""Opens the repository that holds a history, names its refs and places, and moves its refs by compare-and-swap."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from git_envhist.errors import EnvhistError, GitFailed, NotARepository
+from git_envhist.store.git import COMMAND, Completed, Git, clean_environment, spawn
+
+HEADS = "refs/envhist/heads/"
+NOTES = "refs/notes/envhist/"
+TRASH = "refs/envhist/trash/"
+
+QUESTIONS = ("--absolute-git-dir", "--git-common-dir", "--show-object-format", "--is-bare-repository")
+
+
+@dataclass(frozen=True, slots=True)
+class RefMove:
+    """One ref's part in a transaction: `old` None means that it must not exist yet; `new` None deletes it."""
+
+    ref: str
+    new: str | None
+    old: str | None
+
+
+class RefsMoved(EnvhistError):
+    """A ref was not where the transaction expected it; nothing was changed."""
+
+    code = "refs-moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """One git repository and the working tree whose environment is meant."""
+
+    root: str
+    """The top of the working tree, absolute."""
+    git_dir: str
+    common_dir: str
+    object_format: str
+    """`sha1` or `sha256`."""
+    git: Git
+
+    @classmethod
+    def open(cls, directory: str = ".", environment: Mapping[bytes, bytes] | None = None) -> Repository:
+        """Find the repository of a directory as git itself would: GIT_DIR and GIT_WORK_TREE are obeyed."""
+        return _open(directory, dict(os.environb if environment is None else environment))
+
+    @property
+    def objects_dir(self) -> str:
+        return os.path.join(self.common_dir, "objects")
+
+    @property
+    def pack_dir(self) -> str:
+        return os.path.join(self.objects_dir, "pack")
+
+    @property
+    def common_state(self) -> str:
+        """What all working trees of the repository share: keys, the common lock, staging."""
+        return os.path.join(self.common_dir, "envhist")
+
+    @property
+    def state(self) -> str:
+        """What belongs to this working tree: its timeline's name, its lock, its cache."""
+        return os.path.join(self.git_dir, "envhist")
+
+    @property
+    def hash_length(self) -> int:
+        return 20 if self.object_format == "sha1" else 32
+
+    @property
+    def zero_id(self) -> str:
+        return "0" * (2 * self.hash_length)
+
+    def read_config(self) -> tuple[tuple[str, str | None], ...]:
+        """Every configured (key, value) in force, as git reads it; a key alone stands for true."""
+        pairs = []
+        for item in self.git.run("config", "--list", "-z").split(b"\0"):
+            if item:
+                key, newline, value = item.partition(b"\n")
+                text = os.fsdecode(value) if newline else None
+                pairs.append((os.fsdecode(key), text))
+        return tuple(pairs)
+
+    def resolve_ref(self, ref: str) -> str | None:
+        """The hash that a ref names, or None where there is no such ref."""
+        done = self.git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+        return done.out.decode("ascii").strip() if done.status == 0 else None
+
+    def list_refs(self, prefix: str) -> dict[str, str]:
+        """Every ref below a prefix and the hash it names; a damaged ref of somebody else is passed over."""
+        done = self.git.try_run("for-each-ref", "--format=%(objectname) %(refname)", prefix)
+        found = {}
+        for line in done.out.splitlines():
+            oid, _, name = line.partition(b" ")
+            found[os.fsdecode(name)] = oid.decode("ascii")
+        return found
+
+    def move_refs(self, moves: Sequence[RefMove]) -> None:
+        """Move all of the refs or none; `RefsMoved` where one is not where it was expected."""
+        lines = ["start"]
+        for move in moves:
+            if move.new is None:
+                lines.append(f"delete {move.ref}\0{move.old or ''}")
+            else:
+                lines.append(f"update {move.ref}\0{move.new}\0{move.old or self.zero_id}")
+        lines += ["prepare", "commit"]
+        text = "".join(line + "\0" for line in lines)
+        done = self.git.try_run("update-ref", "--no-deref", "-z", "--stdin", stdin=os.fsencode(text))
+        if done.status != 0:
+            raise _why_not_moved(done)
+
+    def sync_refs(self, refs: Sequence[str]) -> None:
+        """Make moved refs survive a power cut: git renames them into place and syncs no directory."""
+        table_dir = os.path.join(self.common_dir, "reftable")
+        if os.path.isdir(table_dir):
+            for name in os.listdir(table_dir):
+                _sync_path(os.path.join(table_dir, name))
+            _sync_path(table_dir)
+            return
+        places: dict[str, None] = {}
+        for ref in refs:
+            place = os.path.join(self.common_dir, ref)
+            while len(place) > len(self.common_dir):
+                places[place] = None
+                place = os.path.dirname(place)
+        # A concurrent `git pack-refs --prune` may have moved them on.
+        places[os.path.join(self.common_dir, "packed-refs")] = None
+        places[self.common_dir] = None
+        for place in places:
+            _sync_path(place)
+
+
+def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
+    if not os.path.isdir(directory):
+        raise NotARepository(f"cannot change to '{directory}': no such directory")
+    asked = {**clean_environment(environment)}
+    for name in (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR", b"GIT_CEILING_DIRECTORIES"):
+        if name in environment:
+            asked[name] = environment[name]
+    git_dir, common_dir, object_format, bare = _ask(directory, asked, *QUESTIONS)
+    if bare == "true" and b"GIT_WORK_TREE" not in environment:
+        raise NotARepository(
+            f"'{git_dir}' is a bare repository: there is no environment to capture",
+            hint="name the working tree: GIT_WORK_TREE=<directory>, or go into a clone",
+        )
+    (root,) = _ask(directory, asked, "--show-toplevel")
+    if not root:
+        raise NotARepository(
+            "this is inside a '.git' directory, not in a working tree", hint="go to the project's directory"
+        )
+    common = os.path.realpath(os.path.join(directory, common_dir))
+    return Repository(root, git_dir, common, object_format, Git(git_dir, root))
+
+
+def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> list[str]:
+    done = spawn([*COMMAND[:1], "-C", directory, *COMMAND[1:], "rev-parse", *questions], environment)
+    if done.status != 0:
+        if b"must be run in a work tree" in done.err:
+            return [""] * len(questions)
+        raise _not_a_repository(directory, done)
+    text = os.fsdecode(done.out)
+    answers = text.removesuffix("\n").split("\n")
+    if len(answers) == len(questions):
+        return answers
+    # A path with a newline in it: ask one by one, where the whole answer is one path.
+    return [_ask_one(directory, environment, question) for question in questions]
+
+
+def _ask_one(directory: str, environment: Mapping[bytes, bytes], question: str) -> str:
+    done = spawn([*COMMAND[:1], "-C", directory, *COMMAND[1:], "rev-parse", question], environment)
+    if done.status != 0:
+        raise _not_a_repository(directory, done)
+    return os.fsdecode(done.out).removesuffix("\n")
+
+
+def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
+    if b"dubious ownership" in done.err:
+        # git's own words and its own remedy: to trust a directory is the user's decision alone.
+        return GitFailed(done.complaint)
+    if b"not a git repository" in done.err:
+        here = os.path.abspath(directory)
+        return NotARepository(
+            f"not a git repository, nor below one: '{here}'",
+            hint="'git init' makes one; 'git envlog init' keeps a history of a plain directory",
+        )
+    return NotARepository(done.complaint)
+
+
+def _why_not_moved(done: Completed) -> EnvhistError:
+    if b"but expected" in done.err or b"reference already exists" in done.err or b"Unable to create" in done.err:
+        return RefsMoved(done.complaint)
+    return GitFailed(done.complaint)
+
+
+def _sync_path(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
