@@ -1,0 +1,1 @@
+"""The tests; `support` holds what they share."""

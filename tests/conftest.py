@@ -1,0 +1,103 @@
+"""Every test runs sealed off from the machine: its own home, its own git configuration, a fixed clock zone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.programs import make_programs
+from tests.support.repository import Repo, make_repo
+
+# A machine shared by several suites is slow at times: a deadline would fail tests for the neighbour's load.
+settings.register_profile(
+    "default",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    print_blob=True,
+)
+settings.load_profile("default")
+
+GIT_CONFIG = """\
+[user]
+	name = Test User
+	email = test@example.com
+[init]
+	defaultBranch = main
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+"""
+
+# What a terminal, an agent or a colleague's shell may have set, and what our programs look at.
+FOREIGN_PREFIXES = ("GIT_", "XDG_", "LC_", "CLAUDE", "CODEX_", "GEMINI_", "CURSOR_", "ENVHIST_", "LESS")
+FOREIGN_NAMES = (
+    "AI_AGENT",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "EDITOR",
+    "EMAIL",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "LINES",
+    "LV",
+    "NO_COLOR",
+    "PAGER",
+    "SSH_ASKPASS",
+    "VISUAL",
+)
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with `git-envlog` and its sisters, run by this interpreter."""
+    return make_programs(tmp_path_factory.mktemp("programs"))
+
+
+@pytest.fixture(autouse=True)
+def hermetic(
+    tmp_path_factory: pytest.TempPathFactory, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """An own home and git configuration, and nothing inherited; gives the home."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
+            monkeypatch.delenv(name)
+    for name, value in sealed_environment(home, programs).items():
+        monkeypatch.setenv(name, value)
+    (home / "gitconfig").write_text(GIT_CONFIG)
+    before = os.umask(0o022)
+    yield home
+    os.umask(before)
+
+
+def sealed_environment(home: Path, programs: Path) -> dict[str, str]:
+    """The variables that every test sees."""
+    return {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "XDG_STATE_HOME": str(home / "state"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
+        # A repository above the temporary directory is not ours to find.
+        "GIT_CEILING_DIRECTORIES": str(home.parent),
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+        "PATH": os.pathsep.join((str(programs), os.path.dirname(sys.executable), os.environ["PATH"])),
+    }
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """A fresh repository with one commit: `app.py`, tracked and clean."""
+    return make_repo(tmp_path / "repo")

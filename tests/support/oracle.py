@@ -1,0 +1,146 @@
+"""The judge of trees: `find`, `sha256sum` and `rsync` say what stands on the disk, never our own scanner."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+FIELDS = ("%P", "%y", "%m", "%s", "%T@", "%l", "%U", "%G", "%D:%i", "%n")
+FORMAT = "".join(field + r"\0" for field in FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One path as `find` and `sha256sum` see it."""
+
+    kind: str
+    """find's letter: f d l p s c b."""
+    mode: int
+    mtime_ns: int
+    size: int | None
+    """None where it means nothing: only files and links have one."""
+    target: bytes | None
+    uid: int
+    gid: int
+    sha256: str | None
+    """None for what is not a file, and for a file that cannot be read."""
+    linked: tuple[bytes, ...]
+    """The other paths that are the same file."""
+    xattrs: tuple[tuple[str, bytes], ...]
+
+
+Listing = dict[bytes, Listed]
+
+
+def listing(
+    root: str | os.PathLike[str], *, without: Iterable[bytes] = (b".git",), top: bool = False
+) -> Listing:
+    """Everything below a directory, less the named paths (by default the top's `.git`); `top`: itself too, as b""."""
+    found, inodes = _find(os.fsencode(root), tuple(without))
+    hashes = _hashes(os.fsencode(root), [path for path, entry in found.items() if entry.kind == "f"])
+    groups: dict[bytes, list[bytes]] = {}
+    for path, inode in inodes.items():
+        groups.setdefault(inode, []).append(path)
+    for path, entry in found.items():
+        others = () if entry.kind == "d" else tuple(p for p in sorted(groups[inodes[path]]) if p != path)
+        xattrs = _xattrs(os.path.join(os.fsencode(root), path))
+        found[path] = replace(entry, sha256=hashes.get(path), linked=others, xattrs=xattrs)
+    if not top:
+        found.pop(b"")
+    return found
+
+
+def _find(root: bytes, without: tuple[bytes, ...]) -> tuple[Listing, dict[bytes, bytes]]:
+    # -path takes a pattern: what would be one is quoted.
+    prune: list[bytes] = []
+    for path in without:
+        quoted = b"".join(b"\\" + bytes([c]) if c in b"*?[]\\" else bytes([c]) for c in path)
+        prune += [b"-path", b"./" + quoted, b"-prune", b"-o"]
+    words = [b"find", b".", *prune, b"-printf", FORMAT.encode()]
+    # A directory that cannot be entered is listed itself, and find complains: that is for the caller to compare.
+    out = subprocess.run(words, cwd=root, capture_output=True, check=False, env=_plain()).stdout
+    parts = out.split(b"\0")[:-1]
+    found: Listing = {}
+    inodes: dict[bytes, bytes] = {}
+    for start in range(0, len(parts), len(FIELDS)):
+        path, kind, mode, size, mtime, target, uid, gid, inode, _ = parts[start : start + len(FIELDS)]
+        letter = kind.decode()
+        found[path] = Listed(
+            kind=letter,
+            mode=int(mode, 8),
+            mtime_ns=_nanoseconds(mtime),
+            size=int(size) if letter in "fl" else None,
+            target=target if letter == "l" else None,
+            uid=int(uid),
+            gid=int(gid),
+            sha256=None,
+            linked=(),
+            xattrs=(),
+        )
+        inodes[path] = inode
+    return found, inodes
+
+
+def _nanoseconds(text: bytes) -> int:
+    # find prints seconds rounded down and the fraction counted up from there, also before 1970.
+    seconds, _, fraction = text.partition(b".")
+    return int(seconds) * 1_000_000_000 + int(fraction[:9].ljust(9, b"0"))
+
+
+def _hashes(root: bytes, paths: list[bytes]) -> dict[bytes, str]:
+    names = b"".join(b"./" + path + b"\0" for path in paths)
+    words = ["xargs", "-0", "-r", "sha256sum", "-z", "--"]
+    out = subprocess.run(words, input=names, cwd=root, capture_output=True, check=False, env=_plain()).stdout
+    lines = out.split(b"\0")[:-1]
+    return {line[66:].removeprefix(b"./"): line[:64].decode() for line in lines}
+
+
+def _xattrs(path: bytes) -> tuple[tuple[str, bytes], ...]:
+    if not hasattr(os, "listxattr"):
+        return ()
+    found = []
+    try:
+        for name in sorted(os.listxattr(path, follow_symlinks=False)):
+            found.append((name, os.getxattr(path, name, follow_symlinks=False)))
+    except OSError:
+        return tuple(found)
+    return tuple(found)
+
+
+def _plain() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """What coreutils says of one file's bytes."""
+    directory, name = os.path.split(os.fsencode(path))
+    return _hashes(directory, [name])[name]
+
+
+def rsync_differences(
+    first: str | os.PathLike[str], second: str | os.PathLike[str], *, without: Iterable[str] = ("/.git",)
+) -> tuple[str, ...]:
+    """What rsync would change to make the second tree the first, byte for byte; skips where there is no rsync."""
+    words = ["rsync", "-aHAXn", "--checksum", "--itemize-changes", "--delete", "--numeric-ids"]
+    words += [f"--exclude={pattern}" for pattern in without]
+    try:
+        done = subprocess.run(
+            [*words, f"{Path(first)}/", f"{Path(second)}/"], capture_output=True, check=False, env=_plain()
+        )
+    except FileNotFoundError:
+        pytest.skip("rsync is not installed")
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return tuple(done.stdout.decode("utf-8", "backslashreplace").splitlines())
+
+
+def git_fsck(repository: str | os.PathLike[str]) -> str:
+    """What `git fsck --strict` complains of; empty where everything is sound."""
+    words = ["git", "-C", os.fspath(repository), "fsck", "--strict", "--full", "--no-dangling", "--no-progress"]
+    done = subprocess.run(words, capture_output=True, check=False)
+    complaint = (done.stdout + done.stderr).decode("utf-8", "backslashreplace")
+    return complaint if done.returncode != 0 or complaint.strip() else ""

@@ -1,0 +1,251 @@
+"""Trees described as data, and built on the disk; `strategies` makes arbitrary ones."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+Xattrs = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A regular file; `mtime_ns` None leaves the time as it comes."""
+
+    content: bytes = b""
+    mode: int = 0o644
+    mtime_ns: int | None = None
+    xattrs: Xattrs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link."""
+
+    target: bytes
+    mtime_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A directory: needed only where it is empty or has a mode, a time or attributes of its own."""
+
+    mode: int = 0o755
+    mtime_ns: int | None = None
+    xattrs: Xattrs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fifo:
+    """A named pipe."""
+
+    mode: int = 0o644
+    mtime_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A socket that nobody listens on."""
+
+    mtime_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HardLink:
+    """One more name of the file at another path of the tree."""
+
+    to: bytes
+
+
+Node = File | Link | Directory | Fifo | Socket | HardLink
+Tree = Mapping[bytes, Node]
+"""Paths below the root, as the kernel spells them, and what stands there; b"" is the root itself."""
+
+
+def build(tree: Tree, root: str | os.PathLike[str]) -> None:
+    """Make a tree on the disk; what it does not name is left alone."""
+    os.makedirs(root, exist_ok=True)
+    with inside(root):
+        for path in _in_order(tree):
+            make(path, tree[path])
+        for path in sorted(tree, key=lambda p: -p.count(b"/") - (p != b"")):
+            finish(path, tree[path])
+
+
+@contextmanager
+def inside(root: str | os.PathLike[str]) -> Iterator[None]:
+    """Work in a directory, so that deep paths stay short."""
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    os.chdir(root)
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+def _in_order(tree: Tree) -> list[bytes]:
+    # Hard links need the file they are a name of.
+    return sorted(tree, key=lambda path: (isinstance(tree[path], HardLink), path.count(b"/"), path))
+
+
+def make(path: bytes, node: Node) -> None:
+    """Make what stands at a path, without its mode and time."""
+    if parent := os.path.dirname(path):
+        os.makedirs(parent, exist_ok=True)
+    match node:
+        case File(content=content):
+            with open(path, "wb") as file:
+                file.write(content)
+        case Link(target=target):
+            os.symlink(target, path)
+        case Directory():
+            os.makedirs(path or b".", exist_ok=True)
+        case Fifo():
+            os.mkfifo(path)
+        case Socket():
+            make_socket(path)
+        case HardLink(to=target):
+            os.link(target, path, follow_symlinks=False)
+
+
+def make_socket(path: bytes) -> None:
+    # A socket's address is short: it is bound by its name alone, in its own directory.
+    directory, name = os.path.split(path)
+    with inside(os.fsdecode(directory or b".")), socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(b"s")
+        os.rename(b"s", name)
+
+
+def finish(path: bytes, node: Node) -> None:
+    """Set mode, attributes and time; the deepest first, since they change the directory above."""
+    path = path or b"."
+    if isinstance(node, File | Directory):
+        # Attributes where the file system has them: the judge reads what is really there.
+        with suppress(OSError):
+            for name, value in node.xattrs:
+                os.setxattr(path, name, value)
+    if isinstance(node, File | Directory | Fifo):
+        os.chmod(path, node.mode)
+    if not isinstance(node, HardLink) and node.mtime_ns is not None:
+        os.utime(path, ns=(node.mtime_ns, node.mtime_ns), follow_symlinks=False)
+
+
+# Edits between two captures. Each is applied to what is there; one whose path is gone does nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Whatever stands at the path is replaced."""
+
+    path: bytes
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The path and everything below it goes."""
+
+    path: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Bytes are written at the end of a file, in place."""
+
+    path: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Forge:
+    """A file's bytes change in place; its size and its time stay as they were."""
+
+    path: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chmod:
+    path: bytes
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    path: bytes
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    path: bytes
+    to: bytes
+
+
+Edit = Put | Remove | Append | Forge | Chmod | Touch | Rename
+
+
+def apply(edits: tuple[Edit, ...] | list[Edit], root: str | os.PathLike[str]) -> None:
+    """Carry the edits out, one after another."""
+    with inside(root):
+        for edit in edits:
+            # An earlier edit may have taken the path away, or put a file where this one wants a directory.
+            with suppress(FileNotFoundError, NotADirectoryError, FileExistsError, IsADirectoryError):
+                carry_out(edit)
+
+
+def carry_out(edit: Edit) -> None:
+    match edit:
+        case Put(path=path, node=node):
+            remove(path)
+            make(path, node)
+            finish(path, node)
+        case Remove(path=path):
+            remove(path)
+        case Append(path=path, content=content):
+            if is_file(path):
+                with open(path, "ab") as file:
+                    file.write(content)
+        case Forge(path=path):
+            forge(path)
+        case Chmod(path=path, mode=mode):
+            if not os.path.islink(path):
+                os.chmod(path, mode)
+        case Touch(path=path, mtime_ns=mtime_ns):
+            os.utime(path, ns=(mtime_ns, mtime_ns), follow_symlinks=False)
+        case Rename(path=path, to=to):
+            if os.path.lexists(path) and not os.path.lexists(to) and not to.startswith(path + b"/"):
+                os.rename(path, to)
+
+
+def forge(path: bytes) -> None:
+    if not is_file(path):
+        return
+    before = os.lstat(path)
+    with open(path, "r+b") as file:
+        turned = bytes(byte ^ 0xFF for byte in file.read())
+        file.seek(0)
+        file.write(turned)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def is_file(path: bytes) -> bool:
+    return stat.S_ISREG(os.lstat(path).st_mode)
+
+
+def remove(path: bytes) -> None:
+    """Take a path away, whatever it is."""
+    try:
+        kind = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISDIR(kind):
+        os.unlink(path)
+        return
+    for name in os.listdir(path):
+        remove(path + b"/" + name)
+    os.rmdir(path)

@@ -1,0 +1,99 @@
+"""What the other tests lean on does what they take it to do."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.oracle import git_fsck, listing, rsync_differences, sha256
+from tests.support.privileges import as_ordinary_user, permissions_bind
+from tests.support.repository import Repo, make_repo
+from tests.support.strategies import edits, trees
+from tests.support.trees import Directory, Fifo, File, Forge, HardLink, Link, Socket, Tree, apply, build
+
+EXAMPLE: Tree = {
+    b"": Directory(0o750, 1_000_000_000_000_000_001),
+    b"a/file": File(b"hello\n", 0o4711, -1_749_999_999, (("user.a", b"1"),)),
+    b"a/again": HardLink(b"a/file"),
+    b"a/new\nline\xff": File(b"\0", mtime_ns=5),
+    b"a": Directory(0o1777, 7),
+    b"empty": Directory(0o700, 123),
+    b"link": Link(b"nowhere", 99),
+    b"pipe": Fifo(0o600, 42),
+    b"socket": Socket(3),
+}
+
+
+def test_a_tree_described_as_data_stands_on_the_disk_as_find_sees_it(tmp_path: Path) -> None:
+    build(EXAMPLE, tmp_path / "t")
+    seen = listing(tmp_path / "t", top=True)
+    assert set(seen) == set(EXAMPLE)
+    assert (seen[b""].mode, seen[b""].mtime_ns) == (0o750, 1_000_000_000_000_000_001)
+    file = seen[b"a/file"]
+    assert (file.kind, file.mode, file.mtime_ns, file.size) == ("f", 0o4711, -1_749_999_999, 6)
+    assert file.sha256 == "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+    assert (file.linked, seen[b"a/again"].linked) == ((b"a/again",), (b"a/file",))
+    assert (seen[b"link"].target, seen[b"link"].mtime_ns) == (b"nowhere", 99)
+    assert [seen[path].kind for path in (b"pipe", b"socket", b"empty")] == ["p", "s", "d"]
+    assert (seen[b"a"].mode, seen[b"a"].mtime_ns, seen[b"pipe"].mtime_ns) == (0o1777, 7, 42)
+
+
+def test_rsync_sees_a_changed_byte_and_nothing_where_nothing_differs(tmp_path: Path) -> None:
+    build(EXAMPLE, tmp_path / "one")
+    build(EXAMPLE, tmp_path / "two")
+    assert rsync_differences(tmp_path / "one", tmp_path / "two") == ()
+    apply([Forge(b"a/file")], tmp_path / "two")
+    (line,) = rsync_differences(tmp_path / "one", tmp_path / "two")
+    assert line.endswith(("a/again", "a/file"))
+
+
+def test_a_forged_file_keeps_its_size_and_its_time(tmp_path: Path) -> None:
+    build({b"f": File(b"abc", mtime_ns=1_000)}, tmp_path)
+    before = listing(tmp_path)[b"f"]
+    apply([Forge(b"f")], tmp_path)
+    after = listing(tmp_path)[b"f"]
+    assert (after.size, after.mtime_ns) == (before.size, before.mtime_ns)
+    assert after.sha256 != before.sha256
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_arbitrary_trees_and_edits_can_be_made(data: st.DataObject) -> None:
+    tree = data.draw(trees())
+    with tempfile.TemporaryDirectory() as root:
+        build(tree, root)
+        assert set(listing(root)) == {path for path in tree if path}
+        apply(data.draw(edits(tree)), root)
+        for path, entry in listing(root).items():
+            if entry.kind == "f" and os.access(os.path.join(os.fsencode(root), path), os.R_OK):
+                assert entry.sha256 == sha256(os.path.join(os.fsencode(root), path))
+
+
+def test_nothing_of_the_machine_reaches_a_test(repo: Repo, hermetic: Path) -> None:
+    assert repo.git("config", "user.email") == "test@example.com"
+    assert repo.git("log", "--format=%s") == "first commit"
+    assert Path.home() == hermetic
+    inherited = {name for name in os.environ if name.startswith("GIT_")}
+    assert inherited == {"GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CEILING_DIRECTORIES"}
+    assert git_fsck(repo.path) == ""
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_a_repository_has_the_object_format_that_was_asked_for(tmp_path: Path, object_format: str) -> None:
+    repo = make_repo(tmp_path / "r", object_format=object_format)
+    assert repo.git("rev-parse", "--show-object-format") == object_format
+    assert len(repo.git("rev-parse", "HEAD")) == {"sha1": 40, "sha256": 64}[object_format]
+
+
+def test_permission_bits_bind_even_root(repo: Repo) -> None:
+    repo.write("closed", b"x", mode=0)
+    assert repo.execute(*as_ordinary_user(), "cat", "closed", check=False).status != 0
+    with permissions_bind(), pytest.raises(PermissionError):
+        repo.read("closed")
+    repo.path.joinpath("closed").chmod(0o600)
+    assert repo.read("closed") == b"x"
