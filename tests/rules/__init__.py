@@ -1,0 +1,1 @@
+"""Rules that hold for the source and the documents themselves."""

@@ -1,0 +1,92 @@
+"""The project's own source, read as syntax: what the rules look at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PACKAGE = CHECKOUT / "git_envhist"
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module, and where."""
+
+    module: str
+    line: int
+    late: bool
+    """Inside a function, not at the top of the file."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of the package."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The dotted module: `git_envhist.store.packs`."""
+        parts = self.path.relative_to(CHECKOUT).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def room(self) -> str:
+        """The package below `git_envhist`, or the module's own name where it stands at the top: `store`, `model`."""
+        parts = self.name.split(".")
+        return parts[1] if len(parts) > 1 else ""
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, str(self.path))
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        return tuple(_imports(self.tree, self.name, self.path.name == "__init__.py", late=False))
+
+    @property
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+
+def sources() -> list[Source]:
+    """Every file of the package."""
+    return [Source(path) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def _imports(node: ast.AST, module: str, package: bool, *, late: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        inside = late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(alias.name, child.lineno, late)
+        elif isinstance(child, ast.ImportFrom):
+            origin = _origin(child, module, package)
+            # `from git_envhist import model` names a module, `from git_envhist.model import Entry` does not: both
+            # spellings are given, and what is no module is nobody's home.
+            for alias in child.names:
+                yield Import(f"{origin}.{alias.name}" if origin == "git_envhist" else origin, child.lineno, late)
+        else:
+            yield from _imports(child, module, package, late=inside)
+
+
+def _origin(node: ast.ImportFrom, module: str, package: bool) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = module.split(".")
+    base = parts[: len(parts) - node.level + (1 if package else 0)]
+    return ".".join([*base, *([node.module] if node.module else [])])

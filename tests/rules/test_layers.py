@@ -1,0 +1,135 @@
+"""Who may import whom: the arrows of docs/architecture.md, held on the syntax of every file, late imports included."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.rules.source import Import, Source, sources
+
+VOCABULARY = {"model", "errors"}
+
+WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
+
+# Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one needs from another it declares
+# as a Protocol, and `api` hands it in.
+MAY_KNOW = {
+    "": VOCABULARY | {"api"},
+    "model": set(),
+    "errors": set(),
+    "settings": VOCABULARY,
+    "capture": VOCABULARY,
+    "facts": VOCABULARY,
+    "store": VOCABULARY,
+    "history": VOCABULARY,
+    "restore": VOCABULARY | {"history"},
+    "api": VOCABULARY | WORKSHOPS,
+    "triggers": VOCABULARY | WORKSHOPS | {"api"},
+    "compat": VOCABULARY | WORKSHOPS | {"api", "triggers"},
+    "cli": VOCABULARY | WORKSHOPS | {"api", "triggers"},
+}
+
+# A package that others made has one home.
+HOMES = {
+    "dulwich": ("git_envhist.store",),
+    "zstandard": ("git_envhist.store",),
+    "isal": ("git_envhist.store",),
+    "pyfastcdc": ("git_envhist.store",),
+    "cryptography": ("git_envhist.capture.seal", "git_envhist.capture.siv"),
+    "pathspec": ("git_envhist.capture",),
+    "click": ("git_envhist.cli",),
+    "rich": ("git_envhist.cli",),
+}
+
+# Decisions, apart from effects: values in, values out.
+PURE = (
+    "git_envhist.model",
+    "git_envhist.errors",
+    "git_envhist.history",
+    "git_envhist.restore.plan",
+    "git_envhist.store.manifest",
+    "git_envhist.store.message",
+    "git_envhist.store.names",
+    "git_envhist.store.trees",
+    "git_envhist.capture.secrets",
+)
+EFFECTS = {
+    *("os", "io", "subprocess", "socket", "shutil", "tempfile", "pathlib", "time", "random", "secrets", "uuid"),
+    *("threading", "multiprocessing", "signal", "fcntl", "mmap", "select", "logging", "sqlite3", "platform", "sys"),
+}
+CLOCKS = {"now", "utcnow", "today"}
+
+SOURCES = sources()
+
+
+def ours(module: str) -> bool:
+    return module == "git_envhist" or module.startswith("git_envhist.")
+
+
+def within(module: str, home: str) -> bool:
+    return module == home or module.startswith(home + ".")
+
+
+def room_of(module: str) -> str:
+    return (module.split(".") + [""])[1]
+
+
+def place(source: Source, found: Import) -> str:
+    return f"{source.path.name}:{found.line} imports {found.module}"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_imports_point_down(source: Source) -> None:
+    allowed = MAY_KNOW[source.room] | {source.room}
+    targets = [found for found in source.imports if ours(found.module)]
+    wrong = [place(source, found) for found in targets if room_of(found.module) not in allowed]
+    assert not wrong
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_a_package_of_others_is_imported_in_its_home_alone(source: Source) -> None:
+    wrong = []
+    for found in source.imports:
+        homes = HOMES.get(found.module.split(".")[0])
+        if homes is not None and not any(within(source.name, home) for home in homes):
+            wrong.append(place(source, found))
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "source",
+    [source for source in SOURCES if any(within(source.name, pure) for pure in PURE)],
+    ids=lambda source: source.name,
+)
+def test_what_decides_touches_neither_the_disk_nor_the_clock(source: Source) -> None:
+    wrong = [place(source, found) for found in source.imports if found.module.split(".")[0] in EFFECTS]
+    wrong += [f"{source.path.name}:{line} reads the clock" for line in _clock_reads(source)]
+    wrong += [f"{source.path.name}:{line} opens a file" for line in _opens(source)]
+    assert not wrong
+
+
+def _clock_reads(source: Source) -> list[int]:
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    return [n.lineno for n in calls if isinstance(n.func, ast.Attribute) and n.func.attr in CLOCKS]
+
+
+def _opens(source: Source) -> list[int]:
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    return [n.lineno for n in calls if isinstance(n.func, ast.Name) and n.func.id in {"open", "print", "input"}]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_an_import_inside_a_function_says_why_it_is_there(source: Source) -> None:
+    # Every line of an import that spans several, and the line above, may carry the mark.
+    late = [found for found in source.imports if found.late]
+    wrong = [
+        place(source, found)
+        for found in late
+        if not any("# loaded" in line for line in source.lines[found.line - 2 : found.line + 1])
+    ]
+    assert not wrong
+
+
+def test_every_room_of_the_house_is_known_here() -> None:
+    assert {source.room for source in SOURCES} <= set(MAY_KNOW)
