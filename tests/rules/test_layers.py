@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors"}
+VOCABULARY = {"model", "errors", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 
@@ -16,6 +16,7 @@ WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 # as a Protocol, and `api` hands it in.
 MAY_KNOW = {
     "": VOCABULARY | {"api"},
+    "_version": set(),
     "model": set(),
     "errors": set(),
     "settings": VOCABULARY,
