@@ -1,0 +1,1 @@
+"""The programs, and what they print."""
