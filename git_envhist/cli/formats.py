@@ -1,0 +1,128 @@
+"""`--format`: git's placeholders for snapshots, and words of our own in parentheses.
+
+A template is read once into pieces, each a function from a moment to text, so that a slip in it is told before the
+first line is printed. `%(word)` stands for one of WORDS; `%(, word)` puts the text before the word in front of its
+value, and is nothing at all where the value is nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from git_envhist.cli.dates import format_date
+from git_envhist.cli.terminal import escape
+from git_envhist.cli.words import body, story_line, verdict_phrase
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import NO_INTENT, subject
+from git_envhist.history.times import printed_time
+from git_envhist.model import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a line needs besides its snapshot: the reader's moment, the style of dates, the length of an id."""
+
+    now: datetime
+    date: str | None = None
+    id_length: int = 7
+
+    def time(self, snapshot: Snapshot) -> str:
+        """The time as a list prints it; every spelling of it leads back to the snapshot."""
+        return (
+            format_date(snapshot.at, self.date, self.now)
+            if self.date
+            else printed_time(snapshot.at, self.now)
+        )
+
+    def short_id(self, snapshot: Snapshot) -> str:
+        return snapshot.id[: self.id_length]
+
+
+Piece = Callable[[Snapshot, Look], str]
+
+LETTERS: dict[str, Piece] = {
+    "H": lambda snapshot, look: snapshot.id,
+    "h": lambda snapshot, look: look.short_id(snapshot),
+    "T": lambda snapshot, look: snapshot.tree,
+    "s": lambda snapshot, look: escape(subject(snapshot.intent)),
+    "b": lambda snapshot, look: escape(body(snapshot), lines=True),
+    "B": lambda snapshot, look: escape(snapshot.intent or NO_INTENT, lines=True),
+    "an": lambda snapshot, look: escape(snapshot.actor.name),
+    "ae": lambda snapshot, look: escape(snapshot.actor.email),
+    "ad": lambda snapshot, look: format_date(snapshot.at, look.date or "default", look.now),
+    "ar": lambda snapshot, look: format_date(snapshot.at, "relative", look.now),
+    "ai": lambda snapshot, look: format_date(snapshot.at, "iso", look.now),
+    "aI": lambda snapshot, look: format_date(snapshot.at, "iso-strict", look.now),
+    "aD": lambda snapshot, look: format_date(snapshot.at, "rfc", look.now),
+    "as": lambda snapshot, look: format_date(snapshot.at, "short", look.now),
+    "at": lambda snapshot, look: format_date(snapshot.at, "unix", look.now),
+    "n": lambda snapshot, look: "\n",
+    "%": lambda snapshot, look: "%",
+}
+WORDS: dict[str, Piece] = {
+    "time": lambda snapshot, look: look.time(snapshot),
+    "verdict": lambda snapshot, look: verdict_phrase(snapshot.verdict),
+    "story": lambda snapshot, look: escape(story_line(snapshot)),
+    "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
+    "trigger": lambda snapshot, look: snapshot.trigger.value,
+    "complete": lambda snapshot, look: "complete" if snapshot.complete else "partial",
+}
+PRESETS = {"oneline": "%h %s"}
+TOKEN = re.compile(
+    r"%(?:x(?P<byte>[0-9a-fA-F]{2})|\((?P<lead>[^()]*?)(?P<word>[a-z]+)\)|(?P<letter>a[a-zA-Z]|[^x(]))|%"
+)
+
+
+def read_format(template: str) -> Callable[[Snapshot, Look], str]:
+    """The function that writes a snapshot by a template; an unknown placeholder is a usage error."""
+    pieces = list(_pieces(_template(template)))
+    return lambda snapshot, look: "".join(piece(snapshot, look) for piece in pieces)
+
+
+def _template(text: str) -> str:
+    for prefix in ("tformat:", "format:"):
+        if text.startswith(prefix):
+            return text.removeprefix(prefix)
+    if "%" in text or not text:
+        return text
+    if text not in PRESETS:
+        raise UsageError(
+            f"invalid --format '{text}'", hint="a template like '%h %s', or one of: " + ", ".join(PRESETS)
+        )
+    return PRESETS[text]
+
+
+def _pieces(template: str) -> list[Piece]:
+    pieces: list[Piece] = []
+    at = 0
+    for token in TOKEN.finditer(template):
+        pieces += [_constant(template[at : token.start()]), _piece(token)]
+        at = token.end()
+    return [*pieces, _constant(template[at:])]
+
+
+def _piece(token: re.Match[str]) -> Piece:
+    if token["byte"]:
+        return _constant(chr(int(token["byte"], 16)))
+    if token["word"] in WORDS:
+        return _conditional(token["lead"], WORDS[token["word"]]) if token["lead"] else WORDS[token["word"]]
+    if token["letter"] in LETTERS:
+        return LETTERS[token["letter"]]
+    words = " ".join(f"%({word})" for word in WORDS)
+    letters = " ".join(f"%{letter}" for letter in LETTERS)
+    raise UsageError(f"unknown placeholder '{token[0]}' in --format", hint=f"known: {letters} %x00 {words}")
+
+
+def _constant(text: str) -> Piece:
+    return lambda snapshot, look: text
+
+
+def _conditional(lead: str, piece: Piece) -> Piece:
+    def write(snapshot: Snapshot, look: Look) -> str:
+        value = piece(snapshot, look)
+        return lead + value if value else ""
+
+    return write

@@ -1,0 +1,185 @@
+"""Snapshots as text: the line a list has for each, and the card that tells one in full. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from git_envhist.cli.colour import Palette
+from git_envhist.cli.dates import format_date
+from git_envhist.cli.formats import Look
+from git_envhist.cli.terminal import escape, pad, shorten, width
+from git_envhist.cli.words import (
+    count,
+    files_phrase,
+    first_line,
+    story_line,
+    symbol,
+    verdict_cause,
+    verdict_phrase,
+)
+from git_envhist.history.timeline import NO_INTENT, subject
+from git_envhist.model import Missing, Snapshot, Verdict
+
+SHORTEST_ID = 7
+WIDEST_INTENT = 44
+NARROWEST_INTENT = 12
+LABEL = 11
+
+
+def id_length(ids: Sequence[str]) -> int:
+    """How many digits tell these ids apart: seven, or as many as it takes."""
+    different = len(set(ids))
+    length = SHORTEST_ID
+    while len({one[:length] for one in ids}) < different:
+        length += 1
+    return length
+
+
+def list_lines(
+    snapshots: Sequence[Snapshot],
+    look: Look,
+    palette: Palette,
+    columns: int | None,
+    *,
+    timelines: bool = False,
+) -> list[str]:
+    """One line a snapshot, in columns; `timelines` says on which timeline each stands."""
+    times = [look.time(snapshot) for snapshot in snapshots]
+    intents = [_intent(snapshot) for snapshot in snapshots]
+    time_width = max(map(width, times), default=0)
+    intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
+    if columns is not None:
+        # id, time, symbol and the gaps between them stand in any case.
+        left = columns - look.id_length - time_width - 8
+        intent_width = max(NARROWEST_INTENT, min(intent_width, left * 2 // 3))
+    return [
+        _list_line(snapshot, time, intent, look, palette, (time_width, intent_width, columns), timelines)
+        for snapshot, time, intent in zip(snapshots, times, intents, strict=True)
+    ]
+
+
+def _list_line(
+    snapshot: Snapshot,
+    time: str,
+    intent: str,
+    look: Look,
+    palette: Palette,
+    widths: tuple[int, int, int | None],
+    timelines: bool,
+) -> str:
+    time_width, intent_width, columns = widths
+    story = escape(story_line(snapshot))
+    if timelines:
+        story = f"[{escape(snapshot.timeline)}] {story}".rstrip()
+    if columns is not None:
+        intent = shorten(intent, intent_width)
+        story = shorten(story, columns - look.id_length - time_width - max(intent_width, width(intent)) - 8)
+    words = pad(intent, intent_width) if story else intent
+    mark = palette.paint(_slot(snapshot.verdict), symbol(snapshot.verdict))
+    line = f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}  {mark} "
+    return line + palette.paint("intent", words) + (f"  {palette.paint('story', story)}" if story else "")
+
+
+def _intent(snapshot: Snapshot) -> str:
+    intent = escape(subject(snapshot.intent))
+    return f"{intent} ({', '.join(map(escape, snapshot.names))})" if snapshot.names else intent
+
+
+def oneline(snapshot: Snapshot, look: Look, palette: Palette, columns: int | None) -> str:
+    """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
+    text = _intent(snapshot)
+    if columns is not None:
+        text = shorten(text, columns - look.id_length - 1)
+    return f"{palette.paint('id', look.short_id(snapshot))} {text}"
+
+
+def card(snapshot: Snapshot, look: Look, palette: Palette, missing: Sequence[Missing] = ()) -> list[str]:
+    """One snapshot in full: who, when, why, what the checks said, what changed, what is not in it."""
+    names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
+    lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
+    lines += [f"{label}:".ljust(LABEL) + value for label, value in _fields(snapshot, look) if value]
+    for verdict in snapshot.verdicts:
+        lines += _verdict_lines(verdict, palette)
+    lines += _state_lines(snapshot, missing)
+    lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
+    for remark in snapshot.remarks:
+        lines += [
+            palette.paint("heading", f"Note ({look_time(look, remark.at)}):"),
+            *_indented(remark.text),
+            "",
+        ]
+    return lines[:-1]
+
+
+def _fields(snapshot: Snapshot, look: Look) -> list[tuple[str, str]]:
+    actor = f"{snapshot.actor.name} <{snapshot.actor.email}>"
+    agent = " ".join(word for word in (snapshot.actor.agent, snapshot.actor.agent_version) if word)
+    # Where the chain was rewritten plain git shows another hash than the id, which stays.
+    commit = snapshot.commit if snapshot.commit != snapshot.id else ""
+    head = " ".join(word for word in (snapshot.head, _branch(snapshot.branch)) if word)
+    fields = [
+        ("Commit", commit),
+        ("Timeline", snapshot.timeline),
+        ("Actor", actor),
+        ("Agent", agent),
+        ("Session", snapshot.actor.session or ""),
+        ("Date", look_time(look, snapshot.at)),
+        ("Trigger", snapshot.trigger.value),
+        ("Head", head),
+        ("External", snapshot.external_id or ""),
+        *(("Meta", f"{key}={value}") for key, value in snapshot.meta),
+        *(("Attached", attachment) for attachment in snapshot.attachments),
+        ("Restored", f"from {snapshot.restored_from}" if snapshot.restored_from else ""),
+        ("Forked", f"from {snapshot.forked_from}" if snapshot.forked_from else ""),
+    ]
+    return [(label, escape(value)) for label, value in fields]
+
+
+def look_time(look: Look, at: datetime) -> str:
+    """A moment in the style of dates that was asked for, git's default one else."""
+    return format_date(at, look.date or "default", look.now)
+
+
+def _branch(branch: str | None) -> str:
+    return f"({branch.removeprefix('refs/heads/')})" if branch else ""
+
+
+def _state_lines(snapshot: Snapshot, missing: Sequence[Missing]) -> list[str]:
+    told = [
+        part
+        for part in (snapshot.story, files_phrase(snapshot.changed, first=snapshot.parent is None))
+        if part
+    ]
+    lines = ["Changed:".ljust(LABEL) + (escape(" · ".join(told)) or "nothing")]
+    if snapshot.complete:
+        return [*lines, "Complete:".ljust(LABEL) + "yes"]
+    lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")
+    return lines + [f"    {escape(one.path)}: {_why(one)}" for one in missing]
+
+
+def _why(missing: Missing) -> str:
+    return f"{missing.why.value} ({escape(missing.detail)})" if missing.detail else missing.why.value
+
+
+def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
+    told = verdict_cause(verdict) or first_line(verdict.command)
+    if verdict.duration_ms is not None:
+        told += f", {verdict.duration_ms:,} ms"
+    if verdict.carried_from:
+        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}"
+    if verdict.claimed_by:
+        told += f", claimed by {verdict.claimed_by}"
+    if verdict.tree_before != verdict.tree_after:
+        told += ", the check changed the environment"
+    head = palette.paint(_slot(verdict), f"{symbol(verdict)} {verdict_phrase(verdict)}")
+    lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(told)})"]
+    return lines + (_indented(verdict.output_tail.rstrip("\n")) if verdict.output_tail.strip() else [])
+
+
+def _slot(verdict: Verdict | None) -> str:
+    return verdict.status.value if verdict else "none"
+
+
+def _indented(text: str) -> list[str]:
+    return [f"    {line}".rstrip() for line in escape(text, lines=True).rstrip("\n").split("\n")]

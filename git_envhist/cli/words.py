@@ -1,0 +1,91 @@
+"""The few words in which a snapshot is told: its verdict, what it changed, sizes and counts. Pure."""
+
+from __future__ import annotations
+
+from git_envhist.model import ChangeCount, Snapshot, Verdict, VerdictStatus
+
+SYMBOLS = {VerdictStatus.PASS: "✓", VerdictStatus.FAIL: "✗", VerdictStatus.ERROR: "!"}
+NOT_CHECKED = "·"
+PHRASES = {
+    VerdictStatus.PASS: "verify passing",
+    VerdictStatus.FAIL: "verify failing",
+    VerdictStatus.ERROR: "verify could not run",
+}
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def body(snapshot: Snapshot) -> str:
+    """What follows the line that a list prints of an intent."""
+    lines = snapshot.intent.lstrip("\n").split("\n")
+    for number, line in enumerate(lines):
+        if not line.strip():
+            return "\n".join(lines[number:]).strip("\n")
+    return ""
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def symbol(verdict: Verdict | None) -> str:
+    return SYMBOLS[verdict.status] if verdict else NOT_CHECKED
+
+
+def verdict_phrase(verdict: Verdict | None) -> str:
+    """`verify failing`; nothing where nothing was checked."""
+    return PHRASES[verdict.status] if verdict else ""
+
+
+def verdict_cause(verdict: Verdict | None) -> str:
+    """What a check that did not pass did: `npm test exit 1`."""
+    if verdict is None or verdict.status is VerdictStatus.PASS:
+        return ""
+    command = first_line(verdict.command)
+    if verdict.signal is not None:
+        return f"{command} signal {verdict.signal}"
+    return (
+        f"{command} exit {verdict.exit_code}" if verdict.exit_code is not None else f"{command} did not start"
+    )
+
+
+def story_line(snapshot: Snapshot) -> str:
+    """What a list tells of a snapshot after its intent: story, files, a failed check, what is missing."""
+    parts = [snapshot.story, files_phrase(snapshot.changed, first=snapshot.parent is None)]
+    parts.append(verdict_cause(snapshot.verdict))
+    if not snapshot.complete:
+        parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
+    return " · ".join(part for part in parts if part)
+
+
+def files_phrase(changed: ChangeCount, *, first: bool = False) -> str:
+    """`3,811 files` for a first snapshot, `~3 files` or `+1,204 ~2 −1 files` for the others, else nothing."""
+    if changed.total == 0:
+        return ""
+    if first:
+        return count(changed.added, "file")
+    signs = [("+", changed.added), ("~", changed.modified), ("−", changed.removed)]
+    told = " ".join(f"{sign}{number:,}" for sign, number in signs if number)
+    return f"{told} {'file' if changed.total == 1 else 'files'}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 file`, `1,204 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size(number: int) -> str:
+    """Bytes as people read them: `812 B`, `3.4 MiB`."""
+    amount = float(number)
+    for unit in UNITS:
+        if amount < 1000 or unit == UNITS[-1]:
+            return f"{int(amount)} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable")
+
+
+def seconds(duration: float) -> str:
+    """`0.31 s`, `4.2 s`, `2 min 05 s`."""
+    if duration < 10:
+        return f"{duration:.2f} s" if duration < 1 else f"{duration:.1f} s"
+    minutes, rest = divmod(round(duration), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

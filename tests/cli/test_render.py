@@ -1,0 +1,163 @@
+"""What a list, a card and a template make of snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from git_envhist.cli.colour import DEFAULTS, PLAIN, Palette
+from git_envhist.cli.formats import Look, read_format
+from git_envhist.cli.render import card, id_length, list_lines, oneline
+from git_envhist.cli.terminal import width
+from git_envhist.errors import UsageError
+from git_envhist.model import EnvPath, Missing, Remark, Snapshot, VerdictStatus, WhyMissing
+from tests.cli.moments import NOW, at, moment, timeline, verdict
+
+LOOK = Look(NOW)
+
+
+def written(template: str, snapshot: Snapshot, look: Look = LOOK) -> str:
+    return read_format(template)(snapshot, look)
+
+
+def test_the_list_has_id_time_verdict_intent_and_story_in_columns() -> None:
+    assert list_lines(timeline(), LOOK, PLAIN, None) == [
+        "9ac31f2  10:27  ✓ working version, app healthy  .env.local: API_URL · ~3 files",
+        "b71e02c  10:18  ✗ after package install         pip +flask 3.0.1 +6 · +1,204 ~2 files · npm test exit 1",
+        "0f12dd8  10:11  · before auth refactor          ~2 files",
+        "41be770  10:02  ✓ clean clone                   3,811 files",
+    ]
+
+
+def test_a_line_keeps_to_the_width_of_the_terminal() -> None:
+    wide = [*timeline(), moment("aaaaaaa", "日本語" * 30), moment("bbbbbbb", "x" * 500)]
+    for columns in (60, 80, 120):
+        assert all(width(line) <= columns for line in list_lines(wide, LOOK, PLAIN, columns))
+
+
+def test_without_a_terminal_nothing_is_cut() -> None:
+    (line,) = list_lines([moment("aaaaaaa", "x" * 500)], LOOK, PLAIN, None)
+    assert "x" * 500 in line
+
+
+def test_other_days_carry_their_date_and_stay_in_the_column() -> None:
+    lines = list_lines([moment("aaaaaaa", "new"), moment("bbbbbbb", "old", at=at(9, 5, day=17))], LOOK, PLAIN, None)
+    assert lines == [
+        "aaaaaaa  10:18             · new",
+        "bbbbbbb  2026-11-17 09:05  · old",
+    ]
+
+
+def test_without_an_intent_the_line_says_so() -> None:
+    assert list_lines([moment("aaaaaaa")], LOOK, PLAIN, None) == ["aaaaaaa  10:18  · (no intent)"]
+
+
+def test_names_stand_behind_the_intent() -> None:
+    assert oneline(moment("aaaaaaa", "fix", names=("v1", "best")), LOOK, PLAIN, None) == "aaaaaaa fix (v1, best)"
+
+
+def test_a_hostile_intent_cannot_command_the_terminal() -> None:
+    hostile = moment("aaaaaaa", "\x1b[2J\rgone\u202e", names=("\x07",), story="\x9b31m")
+    for line in [*list_lines([hostile], LOOK, PLAIN, None), *card(hostile, LOOK, PLAIN), written("%s %B", hostile)]:
+        assert not set(line) & set("\x1b\r\u202e\x07\x9b")
+
+
+def test_ids_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+    assert id_length(["a" * 40]) == 7
+    assert id_length(["aaaaaaaa1" + "0" * 31, "aaaaaaaa2" + "0" * 31]) == 9
+
+
+def test_colours_stand_around_words_and_change_no_width() -> None:
+    (line,) = list_lines([timeline()[0]], LOOK, Palette(DEFAULTS), 80)
+    assert line.startswith("\x1b[33m9ac31f2\x1b[m  10:27")
+    assert "\x1b[32m✓\x1b[m" in line
+
+
+def test_a_partial_snapshot_says_so_in_the_list() -> None:
+    (line,) = list_lines([moment("aaaaaaa", "x", complete=False, missing_count=2)], LOOK, PLAIN, None)
+    assert line.endswith("partial: 2 paths missing")
+
+
+def test_the_card_tells_everything() -> None:
+    failed = verdict(VerdictStatus.FAIL, exit_code=1, duration_ms=812, output_tail="not ok 3\n")
+    snapshot = moment(
+        "b71e02c", "after package install\n\nflask for the new service", names=("broken",), verdicts=(failed,),
+        head="1" * 40, branch="refs/heads/main", complete=False, missing_count=1, meta=(("ticket", "42"),),
+        remarks=(Remark("it was the proxy", at(10, 20)),),
+    )  # fmt: skip
+    missing = [Missing(EnvPath(b"secret\x1b"), WhyMissing.UNREADABLE, "Permission denied")]
+    assert card(snapshot, LOOK, PLAIN, missing) == [
+        "snapshot b71e02c000000000000000000000000000000000 (broken)",
+        "Timeline:  laptop/app-4f2a91",
+        "Actor:     Test User <test@example.com>",
+        "Date:      Wed Nov 18 10:18:03 2026 +0000",
+        "Trigger:   manual",
+        "Head:      1111111111111111111111111111111111111111 (main)",
+        "Meta:      ticket=42",
+        "Verdict:   ✗ verify failing (npm test exit 1, 812 ms)",
+        "    not ok 3",
+        "Changed:   nothing",
+        "Complete:  no, 1 path missing",
+        "    secret\\x1b: unreadable (Permission denied)",
+        "",
+        "    after package install",
+        "",
+        "    flask for the new service",
+        "",
+        "Note (Wed Nov 18 10:20:03 2026 +0000):",
+        "    it was the proxy",
+    ]
+
+
+def test_a_verdict_of_somebody_else_is_a_claim() -> None:
+    claimed = verdict(VerdictStatus.PASS, claimed_by="origin")
+    assert "Verdict:   ✓ verify passing (npm test, claimed by origin)" in card(
+        moment("aaaaaaa", "x", verdicts=(claimed,)), LOOK, PLAIN
+    )
+
+
+def test_a_check_that_changed_the_environment_is_told() -> None:
+    changing = verdict(VerdictStatus.PASS, tree_before="a", tree_after="b")
+    lines = card(moment("aaaaaaa", "x", verdicts=(changing,)), LOOK, PLAIN)
+    assert any("the check changed the environment" in line for line in lines)
+
+
+def test_the_template_of_the_contract() -> None:
+    lines = [written("%(time) %s%(, verdict)", snapshot) for snapshot in timeline()]
+    assert lines[1] == "10:18 after package install, verify failing"
+    assert lines[2] == "10:11 before auth refactor"
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("%H", "b71e02c" + "0" * 33),
+        ("%h %s", "b71e02c after package install"),
+        ("tformat:%h", "b71e02c"),
+        ("oneline", "b71e02c after package install"),
+        ("%an <%ae>", "Test User <test@example.com>"),
+        ("%ad|%ar|%aI|%at", "Wed Nov 18 10:18:03 2026 +0000|12 minutes ago|2026-11-18T10:18:03+00:00|1794997083"),
+        ("%n%x00%x09%%", "\n\0\t%"),
+        ("%(story)", "pip +flask 3.0.1 +6 · +1,204 ~2 files · npm test exit 1"),
+        ("%(name)|%(trigger)|%(complete)", "|manual|complete"),
+        ("[%( is called name)]", "[]"),
+        ("%b", ""),
+    ],
+)
+def test_each_placeholder(template: str, text: str) -> None:
+    assert written(template, timeline()[1]) == text
+
+
+def test_the_body_is_what_follows_the_subject() -> None:
+    assert written("%s|%b", moment("aaaaaaa", "one\ntwo\n\nthree\n\nfour\n")) == "one two|three\n\nfour"
+
+
+@pytest.mark.parametrize("template", ["%(nonsense)", "%q", "%", "%(", "medium"])
+def test_a_slip_in_a_template_is_a_usage_error(template: str) -> None:
+    with pytest.raises(UsageError):
+        read_format(template)
+
+
+def test_the_style_of_dates_reaches_list_and_template() -> None:
+    look = Look(NOW, "short")
+    assert written("%(time) %ad", timeline()[0], look) == "2026-11-18 2026-11-18"
+    assert list_lines(timeline()[:1], look, PLAIN, None)[0].startswith("9ac31f2  2026-11-18  ✓")
