@@ -1,0 +1,88 @@
+"""Which snapshots a list shows: by time, words, trigger and verdict. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from git_envhist.errors import UsageError
+from git_envhist.history.times import read_moment
+from git_envhist.model import Snapshot
+
+NO_VERDICT = "none"
+
+Test = Callable[[Snapshot], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was asked for; several words of one kind are alternatives, several kinds must all hold."""
+
+    since: str | None = None
+    until: str | None = None
+    grep: tuple[str, ...] = ()
+    ignore_case: bool = False
+    all_match: bool = False
+    invert: bool = False
+    verdicts: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+
+    @property
+    def restricts(self) -> bool:
+        return self != Choice()
+
+
+def choose(snapshots: Iterable[Snapshot], choice: Choice, now: datetime) -> list[Snapshot]:
+    """Those of the snapshots that were asked for, in their order."""
+    tests = _tests(choice, now)
+    return [snapshot for snapshot in snapshots if all(test(snapshot) for test in tests)]
+
+
+def _tests(choice: Choice, now: datetime) -> list[Test]:
+    tests = _time_tests(choice, now)
+    if choice.grep:
+        tests.append(_grep_test(choice))
+    if choice.verdicts:
+        tests.append(lambda snapshot: _verdict_word(snapshot) in choice.verdicts)
+    if choice.triggers:
+        tests.append(lambda snapshot: snapshot.trigger.value in choice.triggers)
+    return tests
+
+
+def _time_tests(choice: Choice, now: datetime) -> list[Test]:
+    tests: list[Test] = []
+    if choice.since is not None:
+        start = read_moment(choice.since, now).start
+        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) >= start)
+    if choice.until is not None:
+        end = read_moment(choice.until, now).end
+        tests.append(lambda snapshot: snapshot.at.astimezone(UTC) <= end)
+    return tests
+
+
+def _grep_test(choice: Choice) -> Test:
+    patterns = [_pattern(text, choice.ignore_case) for text in choice.grep]
+    among = all if choice.all_match else any
+
+    def test(snapshot: Snapshot) -> bool:
+        said = _said(snapshot)
+        return among(any(pattern.search(text) for text in said) for pattern in patterns) is not choice.invert
+
+    return test
+
+
+def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE | re.MULTILINE if ignore_case else re.MULTILINE)
+    except re.error as failure:
+        raise UsageError(f"not a pattern: '{text}' ({failure})") from failure
+
+
+def _said(snapshot: Snapshot) -> Sequence[str]:
+    return (snapshot.intent, *snapshot.names, *(remark.text for remark in snapshot.remarks))
+
+
+def _verdict_word(snapshot: Snapshot) -> str:
+    return snapshot.verdict.status.value if snapshot.verdict else NO_VERDICT

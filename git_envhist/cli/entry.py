@@ -1,0 +1,165 @@
+"""The four programs: what happens before a command runs, and how every one of them ends.
+
+Nothing is imported here before it is needed: `git envlog` stands or falls with how soon it answers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from git_envhist.cli.argv import first_operand, split_words, wants_json
+from git_envhist.cli.failure import Stopped, as_defect, tell
+from git_envhist.cli.output import Output, OutputClosed
+from git_envhist.cli.subcommands import MEANT, PROGRAMS, SUBCOMMANDS, did_you_mean, load
+from git_envhist.errors import EnvhistError, UsageError
+
+if TYPE_CHECKING:
+    from git_envhist.cli.command import EnvhistCommand
+
+# As a shell tells of a program that a signal ended.
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
+BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+def envlog() -> int:
+    """`git envlog`: read and keep the history."""
+    return run_program("git-envlog", sys.argv[1:])
+
+
+def envdiff() -> int:
+    """`git envdiff`: what changed."""
+    return run_program("git-envdiff", sys.argv[1:])
+
+
+def envrestore() -> int:
+    """`git envrestore`: go back, losing nothing."""
+    return run_program("git-envrestore", sys.argv[1:])
+
+
+def envhist() -> int:
+    """`git envhist`: what hooks call; every subcommand of `git envlog`."""
+    return run_program("git-envhist", sys.argv[1:])
+
+
+def run_program(program: str, words: list[str]) -> int:
+    """Run a program to its end and return its exit status; whatever fails is told in one line and a hint."""
+    output = Output()
+    try:
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _stop)
+        status = _run(program, words, output)
+        output.close()
+        return status
+    except EnvhistError as error:
+        return _tell(error, output, words)
+    except OutputClosed:
+        return BROKEN_PIPE
+    except Stopped:
+        return TERMINATED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as failure:
+        if os.environ.get("GIT_ENVHIST_TRACE", "0") not in ("", "0"):
+            raise
+        return _tell(as_defect(failure, program), output, words)
+    finally:
+        _leave_pager(output)
+
+
+def _run(program: str, words: list[str], output: Output) -> int:
+    _follow_prefix()
+    command, words = choose_command(program, words)
+    options, paths = split_words(words, command.valued, counts=command.counts)
+    return _invoke(command, options, (program, paths, output))
+
+
+def choose_command(program: str, words: list[str]) -> tuple[EnvhistCommand, list[str]]:
+    """The command that the words ask for, and the words that are left for it."""
+    if program == "git-envhist":
+        return _subcommand_of_envhist(words)
+    if program != "git-envlog":
+        return _load(PROGRAMS[program]), words
+    if words and words[0] in SUBCOMMANDS:
+        return _load(SUBCOMMANDS[words[0]].place), words[1:]
+    listing = _load(PROGRAMS[program])
+    at = first_operand(words, listing.valued)
+    if at is None or words[at] not in SUBCOMMANDS:
+        return listing, words
+    return _load(SUBCOMMANDS[words[at]].place), words[:at] + words[at + 1 :]
+
+
+def _subcommand_of_envhist(words: list[str]) -> tuple[EnvhistCommand, list[str]]:
+    at = first_operand(words, ("-C",))
+    if at is None:
+        # Without a subcommand there is only help to give.
+        return _load(SUBCOMMANDS["help"].place), ["--help"] if "--help" in words else ["envhist"]
+    word = words[at]
+    if word not in SUBCOMMANDS:
+        raise unknown_subcommand(word)
+    return _load(SUBCOMMANDS[word].place), words[:at] + words[at + 1 :]
+
+
+def unknown_subcommand(word: str) -> UsageError:
+    """The complaint about a word that is no subcommand, with the one that was probably meant."""
+    meant = did_you_mean(word)
+    hint = f"did you mean '{meant}'?" if meant else "'git envlog -h' lists the subcommands"
+    return UsageError(f"no such subcommand: '{word}'", hint=hint)
+
+
+def is_slip(word: str) -> bool:
+    """Whether a word that names no snapshot was probably meant to be a subcommand."""
+    return word in MEANT or did_you_mean(word) is not None
+
+
+def _invoke(command: EnvhistCommand, options: list[str], obj: object) -> int:
+    import click  # loaded late: with the command itself, not before
+
+    from git_envhist.cli.command import usage_error  # loaded late: likewise
+
+    try:
+        status = command.main(options, command.name, standalone_mode=False, obj=obj)
+    except click.UsageError as failure:
+        raise usage_error(failure) from failure
+    return status if isinstance(status, int) else 0
+
+
+def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:
+    try:
+        status = tell(error, output, as_json=wants_json(words))
+        output.close()
+        return status
+    except OutputClosed:
+        return BROKEN_PIPE
+    except EnvhistError:
+        # Not even the error can be written to where the answer should go.
+        return error.exit_code
+
+
+def _leave_pager(output: Output) -> None:
+    with suppress(OutputClosed, EnvhistError):
+        output.close()
+
+
+def _load(place: str) -> EnvhistCommand:
+    return cast("EnvhistCommand", load(place))
+
+
+def _follow_prefix() -> None:
+    """Go to where an alias `!git-envlog` was called: git runs it at the top and tells the place."""
+    prefix = os.environ.get("GIT_PREFIX", "")
+    if not prefix or not os.path.isdir(prefix) or not (os.path.lexists(".git") or "GIT_DIR" in os.environ):
+        return
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"):
+        if name in os.environ:
+            os.environ[name] = os.path.abspath(os.environ[name])
+    os.chdir(prefix)
+    del os.environ["GIT_PREFIX"]
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise Stopped

@@ -1,0 +1,88 @@
+"""How a failure is told: one line that says what, one that says what to type next, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from git_envhist.cli.output import Output
+from git_envhist.cli.terminal import escape
+from git_envhist.errors import EnvhistError
+
+
+class Stopped(KeyboardInterrupt):
+    """SIGTERM, told to the code that runs in the same way as Ctrl-C."""
+
+
+class Defect(EnvhistError):
+    """Something failed that must not fail."""
+
+    code = "defect"
+
+
+def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
+    """Say what failed, to a person or to a program, and return the status to end with."""
+    if as_json:
+        from git_envhist.cli.jsontext import dump  # loaded late: only a failure under --json needs it
+
+        output.line(dump(error_object(error)))
+    else:
+        print(f"error: {escape(error.message)}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {escape(error.hint, lines=True)}", file=sys.stderr)
+    return error.exit_code
+
+
+def error_object(error: EnvhistError) -> dict[str, object]:
+    """What `--json` prints instead of an answer."""
+    from git_envhist.cli.terminal import escape_invalid  # loaded late: only a failure under --json needs it
+
+    told: dict[str, object] = {
+        "code": error.code,
+        "message": escape_invalid(error.message),
+        "hint": escape_invalid(error.hint) if error.hint else None,
+        "status": error.exit_code,
+    }
+    candidates = getattr(error, "candidates", None)
+    if candidates:
+        told["candidates"] = [escape_invalid(candidate) for candidate in candidates]
+    return {"schema": 1, "error": told}
+
+
+def warn(text: str) -> None:
+    """One line about something that did not stand in the way."""
+    print(f"warning: {escape(text)}", file=sys.stderr)
+
+
+def as_defect(failure: Exception, program: str) -> EnvhistError:
+    """An unexpected exception as one line; where it came from is kept in a file for a report."""
+    said = f"{type(failure).__name__}: {failure}".splitlines()[0]
+    try:
+        place = write_report(failure, program)
+    except OSError:
+        return Defect(f"unexpected failure: '{said}'", hint="GIT_ENVHIST_TRACE=1 shows where")
+    return Defect(f"unexpected failure: '{said}'", hint=f"the details are in '{place}'; please report them")
+
+
+def write_report(failure: Exception, program: str) -> str:
+    """Keep the traceback in the user's state directory; returns the file's path."""
+    import traceback  # loaded late: only a defect needs it
+
+    directory = os.path.join(state_home(), "git-envhist", "reports")
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = os.path.join(directory, f"{stamp}-{os.getpid()}.txt")
+    text = "".join([f"{program}, Python {sys.version}\n\n", *traceback.format_exception(failure)])
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return path
+
+
+def state_home() -> str:
+    """The directory for a user's state, as the XDG base directories have it."""
+    configured = os.environ.get("XDG_STATE_HOME", "")
+    if configured.startswith("/"):
+        return configured
+    return os.path.join(os.path.expanduser("~"), ".local", "state")

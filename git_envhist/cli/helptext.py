@@ -1,0 +1,98 @@
+"""`-h` and `--help`: the short help, made from the options themselves, and the way to the man page."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from git_envhist.cli.command import EnvhistCommand, Session, command
+from git_envhist.cli.output import Output
+from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
+from git_envhist.errors import UsageError
+
+INDENT = 28
+
+
+def short_help(shown: click.Command, program: str) -> str:
+    """How a command is written, what it does, and its options."""
+    usage = getattr(shown, "usage", "")
+    lines = [f"usage: {usage}", "", (shown.help or "").strip(), ""]
+    if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
+        lines += ["subcommands:", *subcommand_lines(), ""]
+    lines += ["options:", *option_lines(shown), ""]
+    lines.append(f"'git help {program.removeprefix('git-')}' tells it all.")
+    return "\n".join(lines) + "\n"
+
+
+def umbrella_help() -> str:
+    """What `git envhist` alone answers."""
+    head = ["usage: git envhist <subcommand> [<options>]", "", "Every subcommand of 'git envlog':", ""]
+    return "\n".join([*head, *subcommand_lines(), "", "'git help envhist' tells it all."]) + "\n"
+
+
+def subcommand_lines() -> list[str]:
+    return [_entry(name, subcommand.summary) for name, subcommand in SUBCOMMANDS.items()]
+
+
+def option_lines(shown: click.Command) -> list[str]:
+    """One line an option, in the order in which they were declared."""
+    options = [param for param in shown.params if isinstance(param, click.Option) and not param.hidden]
+    return [_entry(spelling(option), option.help or "") for option in options]
+
+
+def spelling(option: click.Option) -> str:
+    """`-n, --max-count <n>`, as help and man page have it."""
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    if option.is_flag or option.count or not option.metavar:
+        return names
+    return names + option.metavar if option.metavar.startswith("[") else f"{names} {option.metavar}"
+
+
+def _entry(head: str, text: str) -> str:
+    if len(head) + 2 > INDENT - 1:
+        return f"  {head}\n{' ' * INDENT}{text}"
+    return f"  {head}".ljust(INDENT) + text
+
+
+def show_page(program: str, output: Output) -> bool:
+    """Let man(1) show the program's page; False where there is no terminal, no man or no page."""
+    page = find_page(program)
+    if page is None or not output.terminal:
+        return False
+    try:
+        child = os.posix_spawnp("man", ["man", page], os.environb)
+    except OSError:
+        return False
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def find_page(program: str) -> str | None:
+    """The man page that was installed with this package, or that of the checkout it runs from."""
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    places = (os.path.join(sys.prefix, "share", "man", "man1"), os.path.join(checkout, "docs", "man"))
+    pages = [os.path.join(place, f"{program}.1") for place in places]
+    return next((page for page in pages if os.path.isfile(page)), None)
+
+
+@command("help", "git envlog help [<subcommand>]")
+@click.argument("topic", required=False)
+def help_command(session: Session, topic: str | None) -> int:
+    """Print the short help of a subcommand, or of git envlog."""
+    name = (topic or "envlog").removeprefix("git-")
+    if name == "envhist":
+        session.output.write(umbrella_help())
+        return 0
+    if f"git-{name}" in PROGRAMS:
+        place, program = PROGRAMS[f"git-{name}"], f"git-{name}"
+    elif name in SUBCOMMANDS:
+        place, program = SUBCOMMANDS[name].place, "git-envlog"
+    else:
+        raise UsageError(
+            f"no help for '{name}'", hint="one of: envlog, envdiff, envrestore, " + ", ".join(SUBCOMMANDS)
+        )
+    shown = load(place)
+    assert isinstance(shown, EnvhistCommand)
+    session.output.write(short_help(shown, program))
+    return 0

@@ -1,0 +1,158 @@
+"""Snapshots and what a capture did as plain values for JSON: docs/schema/ describes them, keys are only ever added."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from git_envhist.cli.terminal import escape_invalid
+from git_envhist.model import (
+    Actor,
+    Captured,
+    Change,
+    ChangeCount,
+    EnvPath,
+    FactChange,
+    GitChange,
+    Missing,
+    Snapshot,
+    Verdict,
+)
+
+SCHEMA = 1
+PATHS_IN_LISTS = 200
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a snapshot's tree holds beside the files, and how it differs from the snapshot before."""
+
+    missing: tuple[Missing, ...] = ()
+    git_changed: tuple[GitChange, ...] = ()
+    changes: tuple[Change, ...] = ()
+    facts: tuple[FactChange, ...] = ()
+
+
+def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | None = None) -> Json:
+    """A snapshot as contract and schema have it; `most_paths` cuts the list of changed paths."""
+    latest = snapshot.verdict
+    return {
+        "schema": SCHEMA,
+        "id": snapshot.id,
+        "commit": snapshot.commit,
+        "timeline": snapshot.timeline,
+        "at": moment(snapshot.at),
+        **text_fields("intent", snapshot.intent),
+        "intent_source": snapshot.intent_source.value,
+        "names": [escape_invalid(name) for name in snapshot.names],
+        "trigger": snapshot.trigger.value,
+        "actor": actor_json(snapshot.actor),
+        "head": snapshot.head,
+        "branch": snapshot.branch and escape_invalid(snapshot.branch),
+        "verify": verdict_json(latest) if latest else None,
+        "verdicts": [verdict_json(verdict) for verdict in snapshot.verdicts],
+        "notes": [
+            {"text": escape_invalid(remark.text), "at": moment(remark.at)} for remark in snapshot.remarks
+        ],
+        "meta": {escape_invalid(key): escape_invalid(value) for key, value in snapshot.meta},
+        "attachments": [escape_invalid(attachment) for attachment in snapshot.attachments],
+        "external_id": snapshot.external_id and escape_invalid(snapshot.external_id),
+        "complete": snapshot.complete,
+        "missing": [missing_json(missing) for missing in details.missing],
+        "git_changed": [
+            {"status": change.status, **path_fields(change.path)} for change in details.git_changed
+        ],
+        "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
+        "story": [fact_json(fact) for fact in details.facts],
+        "restored_from": snapshot.restored_from,
+    }
+
+
+def captured_json(captured: Captured, snapshot: Json | None) -> Json:
+    """What a capture did: the snapshot, null where none was made, and the counts."""
+    return {
+        "schema": SCHEMA,
+        "snapshot": snapshot,
+        "files": captured.files,
+        "new_files": captured.new_files,
+        "new_bytes": captured.new_bytes,
+        "stored_bytes": captured.stored_bytes,
+        "duration_ms": round(captured.seconds * 1000),
+        "missing": [missing_json(missing) for missing in captured.missing],
+        "warnings": [escape_invalid(warning) for warning in captured.warnings],
+        "directories": [
+            {**path_fields(directory), "files": files, "bytes": size}
+            for directory, files, size in captured.directories
+        ],
+        "first": captured.first,
+    }
+
+
+def changed_json(counts: ChangeCount, changes: Iterable[Change]) -> Json:
+    return {
+        "added": counts.added,
+        "modified": counts.modified,
+        "removed": counts.removed,
+        "paths": [{"status": change.kind.value, **path_fields(change.path)} for change in changes],
+    }
+
+
+def verdict_json(verdict: Verdict) -> Json:
+    return {
+        "status": verdict.status.value,
+        "exit_code": verdict.exit_code,
+        "signal": verdict.signal,
+        "command": escape_invalid(verdict.command),
+        "duration_ms": verdict.duration_ms,
+        "at": moment(verdict.at),
+        "output_tail": escape_invalid(verdict.output_tail),
+        "tree_before": verdict.tree_before,
+        "tree_after": verdict.tree_after,
+        "carried_from": verdict.carried_from,
+        "claimed_by": verdict.claimed_by and escape_invalid(verdict.claimed_by),
+    }
+
+
+def actor_json(actor: Actor) -> Json:
+    values = {
+        "name": actor.name,
+        "email": actor.email,
+        "agent": actor.agent,
+        "agent_version": actor.agent_version,
+        "session": actor.session,
+    }
+    return {key: value and escape_invalid(value) for key, value in values.items()}
+
+
+def missing_json(missing: Missing) -> Json:
+    return {**path_fields(missing.path), "why": missing.why.value, "detail": escape_invalid(missing.detail)}
+
+
+def fact_json(fact: FactChange) -> Json:
+    return {"probe": fact.probe, "key": fact.key, "before": fact.before, "after": fact.after}
+
+
+def path_fields(path: EnvPath) -> Json:
+    """`path`, and beside it `path_b64` where the path is no UTF-8."""
+    text = path.decode("utf-8", "surrogateescape")
+    if not SURROGATE.search(text):
+        return {"path": text}
+    return {"path": escape_invalid(text), "path_b64": base64.b64encode(path).decode("ascii")}
+
+
+def text_fields(key: str, text: str) -> Json:
+    """A text, and beside it its bytes in base64 where they are no UTF-8."""
+    if not SURROGATE.search(text):
+        return {key: text}
+    raw = text.encode("utf-8", "surrogateescape")
+    return {key: escape_invalid(text), f"{key}_b64": base64.b64encode(raw).decode("ascii")}
+
+
+def moment(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")

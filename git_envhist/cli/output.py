@@ -1,0 +1,128 @@
+"""Standard output, and the pager in front of it, as git has them.
+
+A reader that goes away (`git envlog | head`, `q` in the pager) is no failure: it becomes `OutputClosed`, which ends
+the program quietly. Any other broken pipe keeps its meaning.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from git_envhist.errors import EnvhistError
+from git_envhist.store.git import spawn
+
+STDOUT = 1
+# Characters that make git run its pager by the shell; any other command is run directly, which is one process less.
+SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"' \t\n*?[#~=%")
+
+
+class OutputClosed(Exception):
+    """Nobody reads the answer any more."""
+
+
+class OutputFailed(EnvhistError):
+    """The answer could not be written."""
+
+    code = "output"
+
+
+class Output:
+    """Standard output: text or bytes in, written in large pieces."""
+
+    def __init__(self) -> None:
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._pager: int | None = None
+
+    @property
+    def terminal(self) -> bool:
+        return self._pager is not None or os.isatty(STDOUT)
+
+    def write(self, data: str | bytes) -> None:
+        raw = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+        self._waiting.append(raw)
+        self._size += len(raw)
+        if self._size > 1 << 16:
+            self.flush()
+
+    def line(self, text: str = "") -> None:
+        self.write(text + "\n")
+
+    def flush(self) -> None:
+        view = memoryview(b"".join(self._waiting))
+        self._waiting, self._size = [], 0
+        try:
+            while view:
+                view = view[os.write(STDOUT, view) :]
+        except BrokenPipeError as gone:
+            raise OutputClosed from gone
+        except OSError as failure:
+            raise OutputFailed(f"cannot write the answer: {failure.strerror}") from failure
+
+    def page(self) -> None:
+        """Send what follows through the user's pager, if git would."""
+        if self._pager is None and os.isatty(STDOUT) and "GIT_PAGER_IN_USE" not in os.environ:
+            command = ask_pager()
+            if command:
+                self._pager = start_pager(command)
+                os.environ["GIT_PAGER_IN_USE"] = "true"
+
+    def close(self) -> None:
+        """Write what is left and wait until the pager's reader is done."""
+        try:
+            self.flush()
+        finally:
+            if self._pager is not None:
+                pager, self._pager = self._pager, None
+                os.close(STDOUT)
+                _wait_for(pager)
+                os.open(os.devnull, os.O_WRONLY)
+
+
+def ask_pager() -> str | None:
+    """The pager that git would use here; None where that is no pager."""
+    answer = spawn(["git", "var", "GIT_PAGER"], os.environb)
+    command = os.fsdecode(answer.out).strip()
+    return None if answer.status != 0 or command in ("", "cat") else command
+
+
+def pager_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment a pager starts in: git's defaults for less and lv where the user has none."""
+    return {"LESS": "FRX", "LV": "-c", **environ}
+
+
+def pager_words(command: str) -> list[str]:
+    return ["/bin/sh", "-c", command] if SHELL_CHARACTERS & set(command) else [command]
+
+
+def start_pager(command: str) -> int | None:
+    """Start the pager in front of standard output; None, and no pager, where it cannot be started."""
+    words = pager_words(command)
+    reading, writing = os.pipe()
+    try:
+        child = os.posix_spawnp(
+            words[0], words, pager_environment(os.environ), file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0)]
+        )
+    except OSError as failure:
+        print(f"warning: cannot run the pager '{command}': {failure.strerror}", file=sys.stderr)
+        return None
+    else:
+        os.dup2(writing, STDOUT)
+        return child
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _wait_for(child: int) -> None:
+    while True:
+        try:
+            os.waitpid(child, 0)
+            return
+        except KeyboardInterrupt:
+            # Ctrl-C belongs to the pager while it shows something; git waits for it likewise.
+            continue
+        except ChildProcessError:
+            return

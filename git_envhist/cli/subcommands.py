@@ -1,0 +1,61 @@
+"""The subcommands there are, where each lives, and what is meant by words that are none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Subcommand(NamedTuple):
+    """Where a subcommand is defined, and the line that short help has for it."""
+
+    place: str
+    summary: str
+
+
+SUBCOMMANDS = {
+    "capture": Subcommand("git_envhist.cli.capture:capture", "take a snapshot of the environment"),
+    "show": Subcommand("git_envhist.cli.show:show", "one snapshot in full, or a file as it was"),
+    "name": Subcommand("git_envhist.cli.name:name", "name a moment, or take its name away"),
+    "note": Subcommand("git_envhist.cli.note:note", "add to the story of a moment"),
+    "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
+    "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
+}
+PROGRAMS = {
+    "git-envlog": "git_envhist.cli.log:log",
+    "git-envdiff": "git_envhist.cli.envdiff:envdiff",
+    "git-envrestore": "git_envhist.cli.restore:restore",
+}
+# Words of other tools, and the command that does here what they do there.
+MEANT = {
+    "list": "git envlog",
+    "ls": "git envlog",
+    "log": "git envlog",
+    "save": "git envlog capture",
+    "snapshot": "git envlog capture",
+    "checkpoint": "git envlog capture",
+    "commit": "git envlog capture",
+    "diff": "git envdiff",
+    "restore": "git envrestore",
+    "delete": "git envlog name -d",
+    "tag": "git envlog name",
+}
+
+
+def load(place: str) -> object:
+    """What stands at `module:name`."""
+    import importlib  # loaded late: only to load a command
+
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def did_you_mean(word: str) -> str | None:
+    """The command that a word was probably meant to be."""
+    if word in MEANT:
+        return MEANT[word]
+    import difflib  # loaded late: only a slip of the pen needs it
+
+    near = difflib.get_close_matches(word, [*SUBCOMMANDS, *MEANT], n=1, cutoff=0.75)
+    if not near:
+        return None
+    return MEANT.get(near[0], f"git envlog {near[0]}")
