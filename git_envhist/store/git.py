@@ -98,8 +98,8 @@ def spawn(
     stdin: bytes | None = None,
 ) -> Completed:
     """Run a command to its end; its input and its complaints go through memory files, so that no pipe can fill."""
-    source = _memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    complaints = _memory_file(b"")
+    source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    complaints = memory_file(b"")
     reading, writing = os.pipe()
     try:
         actions = [
@@ -171,7 +171,7 @@ def read_all(descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
-def _memory_file(content: bytes) -> int:
+def memory_file(content: bytes) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("git-envhist", os.MFD_CLOEXEC)
     else:  # macOS and older kernels

@@ -1,0 +1,83 @@
+"""A git command that is talked to while it runs: its answers are read as they come, closing ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from git_envhist.errors import GitFailed
+from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
+
+# What a pipe holds: more is never there at once.
+READ_SIZE = 1 << 16
+
+
+class Child:
+    """One running git command, with a pipe from its output and, if asked for, one to its input."""
+
+    def __init__(self, git: Git, *arguments: str | bytes, talks: bool = False) -> None:
+        self._complaints = memory_file(b"")
+        source, self._input = os.pipe() if talks else (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1)
+        self._output, sink = os.pipe()
+        self._process = 0
+        try:
+            self._process = _start(git, arguments, source, sink, self._complaints)
+        finally:
+            os.close(source)
+            os.close(sink)
+            if not self._process:
+                self._close_pipes()
+                os.close(self._complaints)
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._input, view) :]
+
+    def read(self, size: int = READ_SIZE) -> bytes:
+        """Up to `size` bytes of what it says, as soon as there are any; nothing at its end."""
+        return os.read(self._output, size)
+
+    def close(self) -> Completed:
+        """End it, whatever it is doing, and say what came of it."""
+        if not self._process:
+            return Completed(0, b"", b"")
+        # Its input ends, and what it still has to say has no reader: either way it ends by itself.
+        self._close_pipes()
+        status = _wait(self._process)
+        self._process = 0
+        os.lseek(self._complaints, 0, os.SEEK_SET)
+        complaints = read_all(self._complaints)
+        os.close(self._complaints)
+        return Completed(status, b"", complaints)
+
+    def _close_pipes(self) -> None:
+        for descriptor in (self._input, self._output):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._input = self._output = -1
+
+
+def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int, complaints: int) -> int:
+    try:
+        return os.posix_spawnp(
+            "git",
+            [*COMMAND, *arguments],
+            git.environment,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, source, 0),
+                (os.POSIX_SPAWN_DUP2, sink, 1),
+                (os.POSIX_SPAWN_DUP2, complaints, 2),
+            ],
+            # Python ignores SIGPIPE and the child would inherit that: it must die when nobody reads it.
+            setsigdef=[signal.SIGPIPE],
+        )
+    except FileNotFoundError as missing:
+        raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from missing
+
+
+def _wait(process: int) -> int:
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    except ChildProcessError:  # somebody made us ignore SIGCHLD: it ended, and nobody knows how
+        return 0
