@@ -61,25 +61,36 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_programs(tmp_path_factory.mktemp("programs"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def sealed_session(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[None]:
+    """Nothing inherited, also for what a whole module shares."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
+                patch.delenv(name)
+        patch.setenv(
+            "PATH", os.pathsep.join((str(programs), os.path.dirname(sys.executable), os.environ["PATH"]))
+        )
+        home = tmp_path_factory.mktemp("home")
+        for name, value in sealed_environment(home).items():
+            patch.setenv(name, value)
+        before = os.umask(0o022)
+        yield
+        os.umask(before)
+
+
 @pytest.fixture(autouse=True)
-def hermetic(
-    tmp_path_factory: pytest.TempPathFactory, programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An own home and git configuration, and nothing inherited; gives the home."""
     home = tmp_path_factory.mktemp("home")
-    for name in list(os.environ):
-        if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
-            monkeypatch.delenv(name)
-    for name, value in sealed_environment(home, programs).items():
+    for name, value in sealed_environment(home).items():
         monkeypatch.setenv(name, value)
+    return home
+
+
+def sealed_environment(home: Path) -> dict[str, str]:
+    """The variables that every test sees; the git configuration is written where they say."""
     (home / "gitconfig").write_text(GIT_CONFIG)
-    before = os.umask(0o022)
-    yield home
-    os.umask(before)
-
-
-def sealed_environment(home: Path, programs: Path) -> dict[str, str]:
-    """The variables that every test sees."""
     return {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),
@@ -93,7 +104,6 @@ def sealed_environment(home: Path, programs: Path) -> dict[str, str]:
         "TZ": "UTC",
         "LC_ALL": "C.UTF-8",
         "TERM": "dumb",
-        "PATH": os.pathsep.join((str(programs), os.path.dirname(sys.executable), os.environ["PATH"])),
     }
 
 

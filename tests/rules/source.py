@@ -79,7 +79,9 @@ def _imports(node: ast.AST, module: str, package: bool, *, late: bool) -> Iterat
             # `from git_envhist import model` names a module, `from git_envhist.model import Entry` does not: both
             # spellings are given, and what is no module is nobody's home.
             for alias in child.names:
-                yield Import(f"{origin}.{alias.name}" if origin == "git_envhist" else origin, child.lineno, late)
+                yield Import(
+                    f"{origin}.{alias.name}" if origin == "git_envhist" else origin, child.lineno, late
+                )
         else:
             yield from _imports(child, module, package, late=inside)
 

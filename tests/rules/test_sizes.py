@@ -23,7 +23,9 @@ SOURCES = sources()
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 def test_a_file_holds_one_noun(source: Source) -> None:
-    assert len(source.lines) <= LINES_IN_A_FILE or source.name in LONGER_FILES, "look for the second noun in it"
+    assert len(source.lines) <= LINES_IN_A_FILE or source.name in LONGER_FILES, (
+        "look for the second noun in it"
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)

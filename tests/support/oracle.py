@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -103,12 +104,11 @@ def _hashes(root: bytes, paths: list[bytes]) -> dict[bytes, str]:
 def _xattrs(path: bytes) -> tuple[tuple[str, bytes], ...]:
     if not hasattr(os, "listxattr"):
         return ()
-    found = []
-    try:
-        for name in sorted(os.listxattr(path, follow_symlinks=False)):
-            found.append((name, os.getxattr(path, name, follow_symlinks=False)))
-    except OSError:
-        return tuple(found)
+    found: list[tuple[str, bytes]] = []
+    # What cannot be read here cannot be compared here either.
+    with suppress(OSError):
+        names = sorted(os.listxattr(path, follow_symlinks=False))
+        found.extend((name, os.getxattr(path, name, follow_symlinks=False)) for name in names)
     return tuple(found)
 
 
@@ -140,7 +140,16 @@ def rsync_differences(
 
 def git_fsck(repository: str | os.PathLike[str]) -> str:
     """What `git fsck --strict` complains of; empty where everything is sound."""
-    words = ["git", "-C", os.fspath(repository), "fsck", "--strict", "--full", "--no-dangling", "--no-progress"]
+    words = [
+        "git",
+        "-C",
+        os.fspath(repository),
+        "fsck",
+        "--strict",
+        "--full",
+        "--no-dangling",
+        "--no-progress",
+    ]
     done = subprocess.run(words, capture_output=True, check=False)
     complaint = (done.stdout + done.stderr).decode("utf-8", "backslashreplace")
     return complaint if done.returncode != 0 or complaint.strip() else ""

@@ -1,0 +1,78 @@
+"""What of the contract is built, asked of the programs themselves: commands, options, settings, statuses, verbs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+
+from git_envhist import errors
+from git_envhist.api import EnvHistory
+from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
+from tests.rules.source import sources
+
+CONFIG_KEY = re.compile(r"envhist\.[a-zA-Z][a-zA-Z.]*")
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command by the words that call it: `envlog`, `envlog capture`, `envlog key export`."""
+    found: dict[str, click.Command] = {}
+    for program, place in PROGRAMS.items():
+        found[program.removeprefix("git-")] = load(place)
+    for word, subcommand in SUBCOMMANDS.items():
+        found.update(_with_subcommands(f"envlog {word}", load(subcommand.place)))
+    return found
+
+
+def _with_subcommands(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _with_subcommands(f"{words} {name}", inner)
+
+
+def options() -> set[str]:
+    """Every option as it stands in the map; one that all commands have stands there once: `every --json`."""
+    by_command = {
+        words: {_spelling(param) for param in command.params if isinstance(param, click.Option)}
+        for words, command in commands().items()
+    }
+    common = set.intersection(*by_command.values())
+    own = {f"{words} {option}" for words, found in by_command.items() for option in found - common}
+    return own | {f"every {option}" for option in common}
+
+
+def _spelling(option: click.Option) -> str:
+    return max(option.opts, key=len)
+
+
+def config_keys() -> set[str]:
+    """Every key of git's configuration that the source names."""
+    found = set()
+    for source in sources():
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found |= {node.value} if CONFIG_KEY.fullmatch(node.value) else set()
+    return {f"config {key.rstrip('.')}" for key in found}
+
+
+def statuses() -> set[str]:
+    """Every exit status that an error carries."""
+    kinds = [
+        kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__
+    ]
+    return {f"status {kind.exit_code}" for kind in kinds if issubclass(kind, errors.EnvhistError)}
+
+
+def verbs() -> set[str]:
+    """The public methods of the library's one class."""
+    return {
+        f"python {name}" for name, _ in inspect.getmembers(EnvHistory, callable) if not name.startswith("_")
+    }
+
+
+def built() -> set[str]:
+    """The ids of everything that the map has to hold."""
+    return set(commands()) | options() | config_keys() | statuses() | verbs()
