@@ -1,0 +1,113 @@
+"""Two snapshots side by side: what git sees differ in their trees, and what only the manifest knows.
+
+One `git diff-tree` gives all that differs, the manifest's shards included; equal subtrees are skipped by git. What
+counts as a change is told in `history/diff.py`. Paths are true names; two kinds stand beside the environment's own:
+
+- `<name>://<path>`: a path of the further root `<name>` (no path of the environment has an empty component);
+- `<path>/.git`: the `.git` of a nested repository, whatever differs in it, as one directory whose `oid` is its tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from git_envhist.model import Change, EntryKind, EnvPath, ObjectId
+from git_envhist.store.git import Git
+from git_envhist.store.metadata import Both, read_differences
+from git_envhist.store.objects import CatFile
+from git_envhist.store.pathspecs import matching
+from git_envhist.store.rows import RenameRow, Rows, empty_tree, read_renames, read_rows
+from git_envhist.store.sides import environment_path, join
+from git_envhist.store.trees import decode_tree
+
+
+def compare(
+    git: Git,
+    before: str | None,
+    after: str,
+    *,
+    pathspecs: Sequence[bytes] = (),
+    renames: int | None = None,
+    metadata: bool = True,
+) -> tuple[Change, ...]:
+    """The changes between two tree-ishes in the order of their paths; `before` None: everything is added.
+
+    `pathspecs` are spelled as from the top (`pathspecs.anchored`); `renames` is the least similarity, in percent;
+    without `metadata` the manifest is not read, and only what git's tree shows is seen.
+    """
+    old = before if before is not None else empty_tree(git, after)
+    rows = read_rows(git, old, after)
+    with CatFile(git) as reader:
+        known = _read_metadata(reader, rows, after) if metadata else {}
+        changes = join(rows.contents, rows.nested, known, TreeReader(reader, after, rows.id_length).look_up)
+    if pathspecs:
+        changes = _limit(git, changes, pathspecs)
+    if renames is not None:
+        changes = _pair_renames(changes, read_renames(git, old, after, pathspecs, renames))
+    return tuple(changes[path] for path in sorted(changes))
+
+
+class TreeReader:
+    """Finds what stands at stored paths of one tree, each directory read once; any name will do."""
+
+    def __init__(self, reader: CatFile, tree_ish: str, id_length: int) -> None:
+        self._reader = reader
+        self._tree_ish = tree_ish
+        self._id_length = id_length
+        self._directories: dict[bytes, dict[bytes, bytes]] = {}
+
+    def look_up(self, path: bytes) -> ObjectId | None:
+        """The object at a path; None where nothing stands there."""
+        directory, _, name = path.rpartition(b"/")
+        oid = self._entries(directory).get(name)
+        return None if oid is None else ObjectId(oid)
+
+    def _entries(self, directory: bytes) -> dict[bytes, bytes]:
+        known = self._directories.get(directory)
+        if known is None:
+            known = self._directories[directory] = self._read(directory)
+        return known
+
+    def _read(self, directory: bytes) -> dict[bytes, bytes]:
+        if directory:
+            oid = self.look_up(directory)
+            answer = self._reader.read(oid.hex()) if oid is not None else None
+        else:
+            answer = self._reader.read(self._tree_ish + "^{tree}")
+        if answer is None or answer[0] != "tree":
+            return {}
+        return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
+
+
+def _read_metadata(reader: CatFile, rows: Rows, after: str) -> Mapping[bytes, Both]:
+    shards = [(row.before, row.after) for row in rows.shards]
+    return read_differences(reader, shards, rows.contents, after)
+
+
+def _limit(git: Git, changes: Mapping[EnvPath, Change], pathspecs: Sequence[bytes]) -> dict[EnvPath, Change]:
+    # The top has no name that a pattern could match.
+    paths = [path for path in changes if path]
+    directories = [path for path in paths if _is_directory(changes[path])]
+    matched = matching(git, paths, directories, pathspecs)
+    return {path: changes[path] for path in paths if path in matched}
+
+
+def _is_directory(change: Change) -> bool:
+    return any(
+        side is not None and side.kind is EntryKind.DIRECTORY for side in (change.before, change.after)
+    )
+
+
+def _pair_renames(changes: Mapping[EnvPath, Change], renames: Iterable[RenameRow]) -> dict[EnvPath, Change]:
+    paired = dict(changes)
+    for rename in renames:
+        old, new = environment_path(rename.before), environment_path(rename.after)
+        gone, come = paired.get(old), paired.get(new)
+        # git compares stored names with the pathspecs, and knows no file without bytes: only what we have is paired.
+        if gone is None or come is None or gone.before is None or come.after is None:
+            continue
+        if gone.after is None and come.before is None:
+            mode = ("mode",) if gone.before.mode != come.after.mode else ()
+            del paired[old]
+            paired[new] = Change(gone.before, come.after, rename.similarity, mode)
+    return paired

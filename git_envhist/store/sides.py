@@ -1,0 +1,153 @@
+"""Joins what git's rows and the manifest's lines say of the same paths into changes (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from git_envhist.model import TOP, Change, EntryKind, EnvPath, ObjectId, Side
+from git_envhist.store.metadata import Both, Traits
+from git_envhist.store.names import true_name, true_path
+from git_envhist.store.rows import NESTED, ROOTS, Row
+
+KINDS = {0o120000: EntryKind.LINK, 0o040000: EntryKind.DIRECTORY, 0o160000: EntryKind.BOUNDARY}
+IMPLIED_MODES = {EntryKind.LINK: 0o777, EntryKind.DIRECTORY: 0o755, EntryKind.BOUNDARY: 0o755}
+NOTHING = Both(None, None)
+_FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")
+
+LookUp = Callable[[bytes], "ObjectId | None"]
+"""Stored path -> the object that stands there in the later tree."""
+
+
+class Found(NamedTuple):
+    """One path, with both sides and what the manifest says of each."""
+
+    before: Side | None
+    after: Side | None
+    traits: Both = NOTHING
+
+
+def join(contents: Mapping[bytes, Row], nested: Mapping[bytes, Row], known: Mapping[bytes, Both], look_up: LookUp) -> (
+    dict[EnvPath, Change]
+):  # fmt: skip
+    """Everything that differs, as changes by their paths."""
+    found: dict[EnvPath, Found] = {}
+    for stored, row in contents.items():
+        path = environment_path(stored)
+        _put(found, path, _from_row(path, row, known.get(stored, NOTHING)))
+    for stored, both in known.items():
+        if stored not in contents and both.before != both.after and not stored.startswith(NESTED):
+            path = environment_path(stored)
+            _put(found, path, _from_manifest(path, stored, both, look_up))
+    for path, pair in _nested_repositories(nested, known, look_up):
+        _put(found, path, pair)
+    return _without_full_directories(found)
+
+
+def environment_path(stored: bytes) -> EnvPath:
+    """The true path of a stored one, as `compare` spells it."""
+    if stored.startswith(ROOTS):
+        name, _, below = stored[len(ROOTS) :].partition(b"/")
+        return EnvPath(_unflat(name) + b"://" + b"/".join(map(true_name, below.split(b"/") if below else ())))
+    if stored.startswith(NESTED):
+        # A path too long for one name stands there as its digest, which is all that can be shown of it.
+        return EnvPath(_unflat(stored[len(NESTED) :].partition(b"/")[0]) + b"/.git")
+    return true_path(stored) if b"%" in stored else EnvPath(stored)
+
+
+def _unflat(name: bytes) -> bytes:
+    return _FLAT_ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode("ascii")), name)
+
+
+def _put(found: dict[EnvPath, Found], path: EnvPath, new: Found) -> None:
+    # A link and a file of one name may be stored under two names: then each of two rows has one side.
+    old = found.get(path)
+    if old is not None:
+        traits = Both(new.traits.before or old.traits.before, new.traits.after or old.traits.after)
+        new = Found(new.before or old.before, new.after or old.after, traits)
+    found[path] = new
+
+
+def _from_row(path: EnvPath, row: Row, both: Both) -> Found:
+    before = _side(path, row.old_mode, row.old_oid, both.before)
+    after = _side(path, row.new_mode, row.new_oid, both.after)
+    return Found(before, after, both)
+
+
+def _side(path: EnvPath, git_mode: int, oid: bytes, traits: Traits | None) -> Side | None:
+    if not git_mode:
+        # Not in the tree, and yet it was there: its bytes could not be had, or it has none.
+        return None if traits is None else Side(path, traits.kind, traits.mode, None, traits.stored)
+    kind = KINDS.get(git_mode, EntryKind.FILE)
+    raw = ObjectId(bytes.fromhex(oid.decode("ascii")))
+    if traits is None or traits.kind is not kind:
+        return Side(path, kind, IMPLIED_MODES.get(kind, git_mode & 0o777), raw)
+    return Side(path, kind, traits.mode, raw, traits.stored)
+
+
+def _from_manifest(path: EnvPath, stored: bytes, both: Both, look_up: LookUp) -> Found:
+    has_bytes = both.before and both.after and both.after.kind in (EntryKind.FILE, EntryKind.LINK)
+    oid = look_up(stored) if has_bytes else None
+    before, after = (
+        None if traits is None else Side(path, traits.kind, traits.mode, oid, traits.stored)
+        for traits in both
+    )
+    return Found(before, after, both)
+
+
+def _nested_repositories(
+    nested: Mapping[bytes, Row], known: Mapping[bytes, Both], look_up: LookUp
+) -> Iterable[tuple[EnvPath, Found]]:
+    for stored, row in nested.items():
+        path = environment_path(stored)
+        yield path, _from_row(path, row, known.get(stored, NOTHING))
+    for stored, both in known.items():
+        top = b"/".join(stored.split(b"/", 3)[:3])
+        if stored.startswith(NESTED) and top not in nested and both.before != both.after:
+            path, oid = environment_path(stored), look_up(top)
+            side = Side(path, EntryKind.DIRECTORY, IMPLIED_MODES[EntryKind.DIRECTORY], oid)
+            yield path, Found(side, side, both)
+
+
+def _without_full_directories(found: Mapping[EnvPath, Found]) -> dict[EnvPath, Change]:
+    full_before = {_parent(path) for path, pair in found.items() if pair.before is not None}
+    full_after = {_parent(path) for path, pair in found.items() if pair.after is not None}
+    changes = {}
+    for path, (before, after, traits) in found.items():
+        if before is None or after is None or before.kind is not after.kind:
+            # It came or went as a directory: told by what came or went in it, if there is anything.
+            before = None if before is not None and _stands_for_more(before, full_before) else before
+            after = None if after is not None and _stands_for_more(after, full_after) else after
+        if before is not None or after is not None:
+            changes[path] = Change(before, after, attributes=_attributes(before, after, traits))
+    return changes
+
+
+def _stands_for_more(side: Side, full: set[bytes]) -> bool:
+    is_plain_directory = side.kind is EntryKind.DIRECTORY and side.oid is None
+    return is_plain_directory and (side.path == TOP or side.path in full)
+
+
+def _parent(path: bytes) -> bytes:
+    if path.endswith(b"://"):
+        return b"\0"
+    above = path.rpartition(b"/")[0]
+    return above + b"/" if above.endswith(b":/") else above
+
+
+def _attributes(before: Side | None, after: Side | None, traits: Both) -> tuple[str, ...]:
+    if before is None or after is None or before.kind is not after.kind:
+        return ()
+    words = ["mode"] if before.mode != after.mode else []
+    old, new = traits
+    if old is not None and new is not None:
+        pairs = (
+            ("owner", old.owner != new.owner),
+            ("xattr", old.xattrs != new.xattrs),
+            ("device", old.device != new.device),
+            ("content", old.fingerprint != new.fingerprint),
+            ("stored", old.stored is not new.stored),
+        )
+        words += [word for word, differs in pairs if differs]
+    return tuple(words)
