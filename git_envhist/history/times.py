@@ -1,0 +1,279 @@
+"""Reads moments of time as people write them, strictly, and prints them so that they can be read back.
+
+What is written covers its whole printed unit: `10:27` is the minute, `2026-11-18` the day, `2 hours ago` one instant.
+A clock that is set back shows some times twice, one that is set forward skips some: the first cover both of their
+occurrences, the second shrink to the instant of the jump. What has no reading here has none at all: nothing is
+guessed. All moments are in UTC, because two datetimes of one zone compare by what the clock on the wall showed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from enum import Enum
+
+from git_envhist.errors import UsageError
+
+SPELLINGS = "10:27, '2026-11-18 10:27', 2026-11-18, 'yesterday 10:27', monday, '2 hours ago', 10m, now"
+
+TICK = timedelta(microseconds=1)
+DAY = timedelta(days=1)
+
+
+class Unit(Enum):
+    """How much time a spelling covers."""
+
+    INSTANT = "instant"
+    SECOND = "second"
+    MINUTE = "minute"
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A stretch of time, both ends within it: `--since` takes its start, `--until` and `@{…}` its end."""
+
+    start: datetime
+    end: datetime
+    unit: Unit
+    between: tuple[datetime, datetime] | None = None
+    """What lies between the two occurrences, where the clock showed this time twice."""
+
+    def covers(self, at: datetime) -> bool:
+        """Whether a clock would print this very time at that instant."""
+        instant = at.astimezone(UTC)
+        if self.between is not None and self.between[0] < instant < self.between[1]:
+            return False
+        return self.start <= instant <= self.end
+
+    def reaches(self, at: datetime) -> bool:
+        """Whether that instant is in this moment or before it."""
+        return at.astimezone(UTC) <= self.end
+
+
+class UnreadableTime(UsageError):
+    """A text that had to be a time is none."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"not a time: '{text}'", hint=f"a time is one of: {SPELLINGS}")
+
+
+def read_moment(text: str, now: datetime) -> Moment:
+    """The stretch of time that a text means; `UnreadableTime` where it means none."""
+    moment = parse_moment(text, now)
+    if moment is None:
+        raise UnreadableTime(text)
+    return moment
+
+
+def parse_moment(text: str, now: datetime) -> Moment | None:
+    """The stretch of time that a text means, seen from `now` and in its zone; None where it means none."""
+    words = " ".join(text.split()).lower()
+    for pattern, read in FORMS:
+        if match := re.fullmatch(pattern, words):
+            try:
+                return read(match, now)
+            except (ValueError, OverflowError):
+                return None  # a thirteenth month, a year before the calendar begins
+    return None
+
+
+def printed_time(at: datetime, now: datetime) -> str:
+    """The time as a list prints it: `10:27` where that is read as today's, else with its date."""
+    local = at.astimezone(now.tzinfo)
+    minute = local.replace(second=0, microsecond=0)
+    to_come = minute.astimezone(UTC) > now.astimezone(UTC)
+    if local.date() == now.date() and not to_come:
+        return f"{local:%H:%M}"
+    return f"{local.date().isoformat()} {local:%H:%M}"
+
+
+def exact_time(at: datetime, now: datetime) -> str:
+    """The time to the second, with its offset where the clock on the wall showed it twice."""
+    local = at.astimezone(now.tzinfo)
+    first, last = _instants(local.replace(tzinfo=None, fold=0), _zone_of(now))
+    spelled = local if first != last else local.replace(tzinfo=None)
+    return spelled.isoformat(" ", "seconds")
+
+
+# --- from the clock on the wall to instants
+
+
+def _instants(wall: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
+    """The first and the last instant at which a clock of that zone shows `wall`; both the jump where it is skipped."""
+    early = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    late = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    if early <= late:
+        return early, late
+    jump = _jump_between(late, early, zone)
+    return jump, jump
+
+
+def _jump_between(before: datetime, after: datetime, zone: tzinfo) -> datetime:
+    """The first second that has the later offset of the two."""
+    offset = before.astimezone(zone).utcoffset()
+    low, high = 0, int((after - before).total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (before + timedelta(seconds=middle)).astimezone(zone).utcoffset() == offset:
+            low = middle
+        else:
+            high = middle
+    return before + timedelta(seconds=high)
+
+
+def _moment_at(wall: datetime, unit: Unit, zone: tzinfo) -> Moment:
+    """The minute or second that begins when the clock shows `wall`."""
+    first, last = _instants(wall, zone)
+    if first.astimezone(zone).replace(tzinfo=None) != wall:
+        return Moment(first, first - TICK, unit)
+    length = timedelta(minutes=1) if unit is Unit.MINUTE else timedelta(seconds=1)
+    between = None if first == last else (first + length - TICK, last)
+    return Moment(first, last + length - TICK, unit, between)
+
+
+def _whole_day(day: date, zone: tzinfo) -> Moment:
+    begins, _ = _instants(datetime.combine(day, time()), zone)
+    ends, _ = _instants(datetime.combine(day + DAY, time()), zone)
+    return Moment(begins, ends - TICK, Unit.DAY)
+
+
+def _instant(at: datetime) -> Moment:
+    instant = at.astimezone(UTC)
+    return Moment(instant, instant, Unit.INSTANT)
+
+
+def _zone_of(now: datetime) -> tzinfo:
+    if now.tzinfo is None:
+        raise TypeError("the present must be handed in with its time zone")
+    return now.tzinfo
+
+
+# --- the forms, each with its reader
+
+
+CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
+OFFSET = r"(?: ?(?P<offset>z|[+-][0-9]{2}:?[0-9]{2}))?"
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+SHORT_DAYS = "|".join(day[:3] for day in DAYS)
+MONTH_NAME = rf"(?P<month>{'|'.join(MONTHS)})"
+MONTH_DAY = r"(?P<day>[0-9]{1,2})"
+
+# Hours and less are counted on a stopwatch, days and more on the calendar: yesterday at this time is yesterday at
+# this time, also where the night between had 25 hours.
+SECONDS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
+CALENDAR_DAYS = {"d": 1, "day": 1, "w": 7, "week": 7}
+CALENDAR_MONTHS = {"month": 1, "year": 12}
+LONG_UNITS = "(?:second|sec|minute|min|hour|day|week|month|year)"
+COUNTED = rf"(?:[0-9]{{1,6}}[ .]?(?:{LONG_UNITS}s?|[smhdw])|an?[ .]{LONG_UNITS})"
+
+
+def _clock_of(match: re.Match[str], day: date) -> tuple[datetime, Unit]:
+    second = match["second"]
+    wall = datetime.combine(day, time(int(match["hour"]), int(match["minute"]), int(second or 0)))
+    return wall, Unit.MINUTE if second is None else Unit.SECOND
+
+
+def _read_clock(match: re.Match[str], now: datetime) -> Moment:
+    today = _moment_at(*_clock_of(match, now.date()), _zone_of(now))
+    if today.start <= now.astimezone(UTC):
+        return today
+    return _moment_at(*_clock_of(match, now.date() - DAY), _zone_of(now))
+
+
+def _read_date(match: re.Match[str], now: datetime) -> Moment:
+    day = date(int(match["year"]), int(match["month"]), int(match["day"]))
+    return _day_or_clock(match, day, _zone_of(now))
+
+
+def _read_stamp(match: re.Match[str], now: datetime) -> Moment:
+    day = date(int(match["year"]), MONTHS.index(match["month"]) + 1, int(match["day"]))
+    return _moment_at(*_clock_of(match, day), _offset_of(match) or _zone_of(now))
+
+
+def _day_or_clock(match: re.Match[str], day: date, zone: tzinfo) -> Moment:
+    if match["hour"] is None:
+        return _whole_day(day, zone)
+    return _moment_at(*_clock_of(match, day), _offset_of(match) or zone)
+
+
+def _offset_of(match: re.Match[str]) -> tzinfo | None:
+    text = match.groupdict().get("offset")
+    if not text:
+        return None
+    if text == "z":
+        return UTC
+    hours, minutes = int(text[1:3]), int(text[-2:])
+    if minutes > 59:
+        raise ValueError(text)
+    ahead = timedelta(hours=hours, minutes=minutes)
+    return timezone(-ahead if text[0] == "-" else ahead)
+
+
+def _read_named_day(match: re.Match[str], now: datetime) -> Moment:
+    day = now.date() - (DAY if match["named"] == "yesterday" else timedelta())
+    return _day_or_clock(match, day, _zone_of(now))
+
+
+def _read_weekday(match: re.Match[str], now: datetime) -> Moment:
+    wanted = [day[:3] for day in DAYS].index(match["weekday"][:3])
+    back = (now.weekday() - wanted) % 7
+    if match["last"] and back == 0:
+        back = 7
+    moment = _day_or_clock(match, now.date() - back * DAY, _zone_of(now))
+    if moment.start > now.astimezone(UTC):
+        return _day_or_clock(match, now.date() - (back + 7) * DAY, _zone_of(now))
+    return moment
+
+
+def _read_ago(match: re.Match[str], now: datetime) -> Moment:
+    months = days = seconds = 0
+    for amount, unit in re.findall(r"([0-9]+|an?\b)[ .]?([a-z]+)", match["span"]):
+        count = int(amount) if amount.isdigit() else 1
+        name = unit if unit in SECONDS else unit.removesuffix("s")
+        months += count * CALENDAR_MONTHS.get(name, 0)
+        days += count * CALENDAR_DAYS.get(name, 0)
+        seconds += count * SECONDS.get(name, 0)
+    return _instant(_days_back(now, months, days) - timedelta(seconds=seconds))
+
+
+def _days_back(now: datetime, months: int, days: int) -> datetime:
+    if not months and not days:
+        return now.astimezone(UTC)
+    wall = _months_back(now.replace(tzinfo=None, fold=0), months) - timedelta(days=days)
+    return _instants(wall, _zone_of(now))[1]
+
+
+def _months_back(wall: datetime, months: int) -> datetime:
+    """The same day of an earlier month, or the last one that month has."""
+    year, month = divmod(wall.year * 12 + wall.month - 1 - months, 12)
+    first = wall.replace(year=year, month=month + 1, day=1)
+    length = ((first + 31 * DAY).replace(day=1) - first).days
+    return first.replace(day=min(wall.day, length))
+
+
+def _read_unix(match: re.Match[str], now: datetime) -> Moment:
+    start = datetime.fromtimestamp(int(match["seconds"]), UTC)
+    return Moment(start, start + timedelta(seconds=1) - TICK, Unit.SECOND)
+
+
+def _read_now(match: re.Match[str], now: datetime) -> Moment:
+    return _instant(now)
+
+
+# Kept as text: compiled when first asked for, a list without times pays nothing for them.
+FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], Moment]], ...] = (
+    (CLOCK, _read_clock),
+    (rf"(?P<year>[0-9]{{4}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}})(?:[ t]{CLOCK}{OFFSET})?", _read_date),
+    (rf"(?P<named>today|yesterday)(?:[ .]{CLOCK})?", _read_named_day),
+    (rf"(?P<last>last[ .])?(?P<weekday>{'|'.join(DAYS)}|{SHORT_DAYS})(?:[ .]{CLOCK})?", _read_weekday),
+    (rf"(?P<span>{COUNTED}(?:(?:, ?|[ .])?{COUNTED})*)(?:[ .]ago)?", _read_ago),
+    (r"@(?P<seconds>[0-9]{1,12})", _read_unix),
+    (r"now", _read_now),
+    # As git's own log prints them: `Wed Nov 18 10:27:31 2026 +0100`, `Wed, 18 Nov 2026 10:27:31 +0100`.
+    (rf"(?:{SHORT_DAYS}) {MONTH_NAME} {MONTH_DAY} {CLOCK} (?P<year>[0-9]{{4}}){OFFSET}", _read_stamp),
+    (rf"(?:{SHORT_DAYS}), {MONTH_DAY} {MONTH_NAME} (?P<year>[0-9]{{4}}) {CLOCK}{OFFSET}", _read_stamp),
+)
