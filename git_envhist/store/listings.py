@@ -1,0 +1,87 @@
+"""The short lists beside the manifest: what is missing and why, and how git saw the working tree (pure).
+
+A line for each, sorted by path; paths and details are quoted as everywhere:
+
+    data/big.iso budget 5.2%20GiB
+    secret.key unreadable
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from git_envhist.errors import Damaged
+from git_envhist.model import GitChange, Missing, WhyMissing
+from git_envhist.store.quoting import quote, quote_path, show, unquote, unquote_path
+
+LARGEST_LIST = 1 << 28
+
+_REASONS = {why.value.encode("ascii"): why for why in WhyMissing}
+_GIT_LETTER = re.compile(rb"[A-Z?!]\Z")
+
+
+def write_missing(missing: Iterable[Missing]) -> bytes:
+    """The list of what a snapshot lacks."""
+    ordered = sorted(set(missing), key=lambda item: (item.path, item.why.value, item.detail))
+    return b"".join([_missing_line(item) for item in ordered])
+
+
+def read_missing(data: bytes) -> tuple[Missing, ...]:
+    """Read the list of what a snapshot lacks; `Damaged` where it is none."""
+    found = [_read_missing_line(line) for line in _split(data)]
+    _check_order([item.path for item in found])
+    return tuple(found)
+
+
+def write_git_changes(changes: Iterable[GitChange]) -> bytes:
+    """The list of what differed from HEAD in git's own view."""
+    ordered = sorted(set(changes), key=lambda change: (change.path, change.status))
+    return b"".join(
+        [b"%b %b\n" % (change.status.encode("ascii"), quote_path(change.path)) for change in ordered]
+    )
+
+
+def read_git_changes(data: bytes) -> tuple[GitChange, ...]:
+    """Read the list of what differed from HEAD; `Damaged` where it is none."""
+    found = [_read_git_line(line) for line in _split(data)]
+    _check_order([change.path for change in found])
+    return tuple(found)
+
+
+def _missing_line(item: Missing) -> bytes:
+    detail = b" " + quote(item.detail.encode("utf-8", "surrogateescape")) if item.detail else b""
+    return b"%b %b%b\n" % (quote_path(item.path), item.why.value.encode("ascii"), detail)
+
+
+def _read_missing_line(line: bytes) -> Missing:
+    path, _, rest = line.partition(b" ")
+    why, space, detail = rest.partition(b" ")
+    if why not in _REASONS or (space and not detail):
+        raise _unreadable(line)
+    text = unquote(detail).decode("utf-8", "surrogateescape")
+    return Missing(unquote_path(path), _REASONS[why], text)
+
+
+def _read_git_line(line: bytes) -> GitChange:
+    letter, space, path = line.partition(b" ")
+    if not space or _GIT_LETTER.match(letter) is None:
+        raise _unreadable(line)
+    return GitChange(letter.decode("ascii"), unquote_path(path))
+
+
+def _split(data: bytes) -> list[bytes]:
+    if len(data) > LARGEST_LIST:
+        raise Damaged("a list of a snapshot is too long")
+    if data and not data.endswith(b"\n"):
+        raise Damaged("a list of a snapshot ends in the middle of a line")
+    return data.split(b"\n")[:-1]
+
+
+def _check_order(paths: list[bytes]) -> None:
+    if paths != sorted(paths):
+        raise Damaged("a list of a snapshot is not in order")
+
+
+def _unreadable(line: bytes) -> Damaged:
+    return Damaged(f"a line of a snapshot's list cannot be read: '{show(line)}'")

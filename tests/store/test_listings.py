@@ -1,0 +1,149 @@
+"""The short lists of a snapshot, and the pointer of a file in pieces."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.errors import Damaged
+from git_envhist.model import EnvPath, GitChange, Missing, ObjectId, WhyMissing
+from git_envhist.store.listings import read_git_changes, read_missing, write_git_changes, write_missing
+from git_envhist.store.pointers import PiecesPointer, pieces_path, read_pointer, write_pointer
+
+parts = st.binary(min_size=1, max_size=6).filter(
+    lambda name: name not in (b".", b"..") and b"/" not in name and b"\0" not in name
+)
+paths = st.lists(parts, max_size=4).map(lambda names: EnvPath(b"/".join(names)))
+details = st.binary(max_size=12).map(lambda value: value.decode("utf-8", "surrogateescape"))
+missing = st.builds(Missing, paths, st.sampled_from(WhyMissing), details)
+changes = st.builds(GitChange, st.sampled_from("MADRTU?!"), paths)
+
+TREE = "5f" * 20
+
+
+@given(st.lists(missing, max_size=6))
+def test_what_is_missing_comes_back_sorted(items: list[Missing]) -> None:
+    read = read_missing(write_missing(items))
+    assert set(read) == set(items)
+    assert [item.path for item in read] == sorted(item.path for item in set(items))
+    assert write_missing(reversed(read)) == write_missing(items)
+
+
+@given(st.lists(changes, max_size=6))
+def test_what_git_saw_comes_back_sorted(items: list[GitChange]) -> None:
+    read = read_git_changes(write_git_changes(items))
+    assert set(read) == set(items)
+    assert write_git_changes(reversed(read)) == write_git_changes(items)
+
+
+def test_the_lists_read_as_the_format_says() -> None:
+    gone = [Missing(EnvPath(b"b c"), WhyMissing.NO_KEY), Missing(EnvPath(b"a"), WhyMissing.BUDGET, "5.2 GiB")]
+    assert write_missing(gone) == b"a budget 5.2%20GiB\nb%20c no-key\n"
+    assert write_missing([Missing(EnvPath(b""), WhyMissing.UNREADABLE)]) == b". unreadable\n"
+    assert write_missing([]) == b""
+    seen = [GitChange("?", EnvPath(b"new file")), GitChange("M", EnvPath(b"app.py"))]
+    assert write_git_changes(seen) == b"M app.py\n? new%20file\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(
+            b"\n",
+            b"a\n",
+            b"a budget",
+            b"a budgets\n",
+            b"a  budget\n",
+            b"a budget \n",
+            b"a budget x y\n",
+            b" budget\n",
+        ),
+        *(
+            b"/a budget\n",
+            b"a/ budget\n",
+            b"../a budget\n",
+            b"a/./b budget\n",
+            b"a%00 budget\n",
+            b"%41 budget\n",
+        ),
+        *(
+            b"b budget\na budget\n",
+            b"a budget\n\n",
+            b"a BUDGET\n",
+            b"a\tbudget\n",
+            b"a budget %41\n",
+            b"a\r\n",
+        ),
+    ],
+)
+def test_a_damaged_list_of_what_is_missing_is_told(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        read_missing(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\n",
+        b"M\n",
+        b"M \n",
+        b"MM a\n",
+        b"m a\n",
+        b"M ../a\n",
+        b"M a b\n",
+        b"M b\nM a\n",
+        b"M a",
+        b" a\n",
+        b"M /a\n",
+    ],
+)
+def test_a_damaged_list_of_what_git_saw_is_told(data: bytes) -> None:
+    with pytest.raises(Damaged):
+        read_git_changes(data)
+
+
+@given(st.binary(max_size=80))
+def test_whatever_comes_is_a_list_or_damage(data: bytes) -> None:
+    for text in (data, data + b" budget\n", b"M " + data + b"\n"):
+        with contextlib.suppress(Damaged):
+            read_missing(text)
+        with contextlib.suppress(Damaged):
+            read_git_changes(text)
+
+
+@pytest.mark.parametrize("length", [20, 32])
+@given(size=st.integers(0, 2**63 - 1), data=st.data())
+def test_a_pointer_comes_back(length: int, size: int, data: st.DataObject) -> None:
+    tree = ObjectId(data.draw(st.binary(min_size=length, max_size=length)))
+    text = write_pointer(size, tree)
+    assert read_pointer(text) == PiecesPointer(size, tree)
+    assert pieces_path(tree) == (tree.hex()[:2], tree.hex()[2:])
+
+
+def test_the_pointer_reads_as_the_format_says() -> None:
+    assert write_pointer(7, bytes.fromhex(TREE)) == f"envhist-pieces 1\nsize 7\ntree {TREE}\n".encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "envhist-pieces 1\n",
+        f"envhist-pieces 2\nsize 7\ntree {TREE}\n",
+        f"envhist-pieces 1\nsize 07\ntree {TREE}\n",
+        f"envhist-pieces 1\nsize -7\ntree {TREE}\n",
+        f"envhist-pieces 1\nsize 9223372036854775808\ntree {TREE}\n",
+        f"envhist-pieces 1\nsize {'9' * 5000}\ntree {TREE}\n",
+        f"envhist-pieces 1\nsize 7\ntree {TREE.upper()}\n",
+        f"envhist-pieces 1\nsize 7\ntree {TREE}0\n",
+        f"envhist-pieces 1\nsize 7\ntree {TREE}",
+        f"envhist-pieces 1\nsize 7\ntree {TREE}\n\n",
+        f"envhist-pieces 1\r\nsize 7\r\ntree {TREE}\r\n",
+    ],
+)
+def test_a_damaged_pointer_is_told(text: str) -> None:
+    with pytest.raises(Damaged):
+        read_pointer(text.encode())
