@@ -1,0 +1,117 @@
+"""A directory of key files: the only code that touches a key on disk.
+
+A key file is named by the id of its key and holds two lines, `envhist-key 1` and the secret in hex. It is
+written beside its place, synced and renamed, so that a reader meets the whole file or none; it is for its owner's
+eyes only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass
+
+KEY_NAME = re.compile(r"[0-9a-f]{12}")
+NEW = ".new-"
+STALE_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlace:
+    """One directory in which keys are kept."""
+
+    directory: str
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the keys that have a file here."""
+        try:
+            names = os.listdir(self.directory)
+        except OSError:
+            return ()
+        return tuple(sorted(name for name in names if KEY_NAME.fullmatch(name)))
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a file here, or None where there is none; any other failure is the system's own."""
+        try:
+            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            return os.read(descriptor, 1 << 16)
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file here so that it is whole, durable and private from the moment it has its name."""
+        self._prepare()
+        new = self.path(f"{NEW}{os.getpid()}-{os.urandom(6).hex()}")
+        try:
+            _write_synced(new, content)
+            os.replace(new, self.path(name))
+        except BaseException:
+            _remove_quietly(new)
+            raise
+        _sync_directory(self.directory)
+
+    def make_private(self, name: str | None = None) -> bool | None:
+        """Close a file (or the directory) to others: None where it was, else whether that could be done."""
+        path = self.directory if name is None else self.path(name)
+        try:
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+            if not mode & 0o077:
+                return None
+            os.chmod(path, mode & 0o700)
+        except OSError:
+            return False
+        return True
+
+    def _prepare(self) -> None:
+        os.makedirs(self.directory, 0o700, exist_ok=True)
+        self.make_private()
+        # The directories may be as new as the file: each lives in the one above it.
+        parent = os.path.dirname(self.directory)
+        for directory in (parent, os.path.dirname(parent)):
+            _sync_directory(directory)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        # What a killed writer left holds a whole secret. A younger file may belong to one that still lives.
+        for name in os.listdir(self.directory):
+            if name.startswith(NEW):
+                path = self.path(name)
+                try:
+                    if os.stat(path).st_mtime < time.time() - STALE_SECONDS:
+                        os.unlink(path)
+                except OSError:
+                    continue
+
+
+def _write_synced(path: str, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_quietly(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -1,0 +1,279 @@
+"""The keys: made once, kept twice, found again, taken elsewhere."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.errors import SealingError
+from git_envhist.store.keys import Key, KeyRing, read_key_text, write_key_file, write_key_text
+
+KNOWN = Key.of(bytes(range(64)))
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> KeyRing:
+    return ring_of(tmp_path)
+
+
+def ring_of(tmp_path: Path, clone: str = "clone", home: str = "config") -> KeyRing:
+    return KeyRing(str(tmp_path / clone / "envhist"), str(tmp_path / home))
+
+
+def mode_of(path: str) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_a_key_and_all_that_is_derived_from_it_stay_the_same_for_ever() -> None:
+    # Frozen: what older versions sealed is opened with these.
+    assert KNOWN.id == "79e00dedc97e"
+    assert KNOWN.derive(b"seal").hex().startswith("7cee1a019d00dce28fa789e861df7b22")
+    assert KNOWN.mac(b"data") == "67379da3b27420a30cb26afe2d19a70fb6dd3e227ef7135f8bdf9023ef52974f"
+
+
+def test_subkeys_of_two_labels_have_nothing_in_common_and_none_shows_the_id() -> None:
+    subkeys = [KNOWN.derive(label) for label in (b"seal", b"mac", b"key id", b"envhist key id", b"")]
+    assert len(set(subkeys)) == len(subkeys)
+    assert not any(subkey.hex().startswith(KNOWN.id) for subkey in subkeys)
+
+
+def test_a_key_does_not_show_its_secret_when_it_is_printed() -> None:
+    assert KNOWN.secret.hex()[:8] not in repr(KNOWN)
+    assert repr(KNOWN.secret) not in repr(KNOWN)
+
+
+def test_the_first_use_makes_one_key_of_512_bits_in_both_places(ring: KeyRing) -> None:
+    key = ring.current()
+    assert len(key.secret) == 64
+    assert ring.made == key
+    for place in ring.places:
+        assert Path(place.path(key.id)).read_bytes() == b"envhist-key 1\n" + key.secret.hex().encode() + b"\n"
+    assert ring.warnings == []
+
+
+def test_keys_are_for_their_owner_alone_whatever_the_umask(ring: KeyRing) -> None:
+    os.umask(0)
+    key = ring.current()
+    for place in ring.places:
+        assert mode_of(place.directory) == 0o700
+        assert mode_of(place.path(key.id)) == 0o600
+
+
+def test_the_key_stays_the_same_in_later_runs(tmp_path: Path) -> None:
+    first = ring_of(tmp_path).current()
+    later = ring_of(tmp_path)
+    assert later.current() == first
+    assert later.made is None
+
+
+def test_each_repository_has_its_own_key(tmp_path: Path) -> None:
+    one, other = ring_of(tmp_path, "one"), ring_of(tmp_path, "other")
+    assert one.current() != other.current()
+    assert one.all() == (one.current(),)
+
+
+def test_nothing_is_made_by_asking_which_key_is_current(ring: KeyRing, tmp_path: Path) -> None:
+    assert ring.current_id() is None
+    assert ring.all() == ()
+    assert ring.get("0123456789ab") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_clone_opens_what_a_lost_one_sealed(tmp_path: Path) -> None:
+    lost = ring_of(tmp_path, "lost").current()
+    found = ring_of(tmp_path, "new clone")
+    assert found.get(lost.id) == lost
+    # and from now on it does so without the copy in the configuration
+    assert ring_of(tmp_path, "new clone", "empty").get(lost.id) == lost
+
+
+def test_a_rebuilt_container_keeps_its_key_and_gets_its_copy_back(tmp_path: Path) -> None:
+    key = ring_of(tmp_path, home="old home").current()
+    rebuilt = ring_of(tmp_path, home="new home")
+    assert rebuilt.current() == key
+    assert rebuilt.backup.ids() == (key.id,)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"envhist-key 1\nzz\n", write_key_file(KNOWN), b"envhist-key 1\n00\n"]
+)
+def test_a_damaged_copy_is_healed_from_the_other_with_a_word(tmp_path: Path, damage: bytes) -> None:
+    key = ring_of(tmp_path).current()
+    path = Path(ring_of(tmp_path).ours.path(key.id))
+    path.write_bytes(damage)
+    ring = ring_of(tmp_path)
+    assert ring.current() == key
+    assert any("is damaged" in warning for warning in ring.warnings)
+    assert path.read_bytes() == write_key_file(key)
+
+
+def test_a_lost_key_costs_a_warning_and_new_files_get_a_new_one(tmp_path: Path) -> None:
+    ring = ring_of(tmp_path)
+    lost = ring.current()
+    for place in ring.places:
+        os.unlink(place.path(lost.id))
+    later = ring_of(tmp_path)
+    assert later.current() != lost
+    assert any(lost.id in warning and "lost" in warning for warning in later.warnings)
+    assert later.get(lost.id) is None
+
+
+def test_a_key_that_a_killed_process_did_not_choose_any_more_is_chosen(tmp_path: Path) -> None:
+    ring = ring_of(tmp_path)
+    key = ring.current()
+    os.unlink(ring.ours.path("current"))
+    later = ring_of(tmp_path)
+    assert later.current() == key
+    assert later.current_id() == key.id
+
+
+def test_what_a_killed_writer_left_is_swept_and_a_living_one_is_let_be(tmp_path: Path) -> None:
+    ring = ring_of(tmp_path)
+    ring.current()
+    old, young = Path(ring.ours.path(".new-1-old")), Path(ring.ours.path(".new-2-young"))
+    old.write_bytes(b"secret")
+    young.write_bytes(b"secret")
+    long_ago = time.time() - 7200
+    os.utime(old, (long_ago, long_ago))
+    ring.import_(write_key_text(KNOWN))
+    assert not old.exists()
+    assert young.exists()
+
+
+def test_a_key_open_to_others_is_closed_with_a_word(tmp_path: Path) -> None:
+    key = ring_of(tmp_path).current()
+    ring = ring_of(tmp_path)
+    path = ring.ours.path(key.id)
+    os.chmod(path, 0o644)
+    assert ring.current() == key
+    assert mode_of(path) == 0o600
+    assert ring.warnings == [f"the key file '{path}' was open to other users: it is closed now"]
+
+
+@pytest.mark.parametrize("blocked", ["config", "clone"])
+def test_one_place_that_cannot_be_written_costs_a_warning(tmp_path: Path, blocked: str) -> None:
+    (tmp_path / blocked).write_text("not a directory")
+    ring = ring_of(tmp_path)
+    key = ring.current()
+    assert ring.current() == key
+    assert any("git envlog key export" in warning for warning in ring.warnings)
+    assert [key.id in place.ids() for place in ring.places] == [blocked == "config", blocked == "clone"]
+
+
+def test_without_any_place_there_is_no_key(tmp_path: Path) -> None:
+    for name in ("clone", "config"):
+        (tmp_path / name).write_text("not a directory")
+    with pytest.raises(SealingError, match="cannot keep the key"):
+        ring_of(tmp_path).current()
+
+
+def test_a_key_that_is_there_and_cannot_be_read_is_never_replaced_by_a_new_one(tmp_path: Path) -> None:
+    ring = ring_of(tmp_path)
+    key = ring.current()
+    for place in ring.places:
+        # Permission bits do not bind root; a directory in the place of the file cannot be read by anybody.
+        os.unlink(place.path(key.id))
+        os.mkdir(place.path(key.id))
+    with pytest.raises(SealingError, match="cannot read the key file"):
+        ring_of(tmp_path).current()
+    assert ring_of(tmp_path).current_id() == key.id
+
+
+def make_first_key(
+    top: str, gate: multiprocessing.synchronize.Barrier, answers: multiprocessing.Queue[str]
+) -> None:
+    ring = ring_of(Path(top))
+    gate.wait()
+    answers.put(ring.current().id)
+
+
+def test_eight_processes_that_make_the_first_key_at_once_end_with_one(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    for attempt in range(5):
+        top = tmp_path / str(attempt)
+        gate, answers = context.Barrier(8), context.Queue()
+        processes = [context.Process(target=make_first_key, args=(str(top), gate, answers)) for _ in range(8)]
+        for process in processes:
+            process.start()
+        ids = {answers.get(timeout=30) for _ in processes}
+        for process in processes:
+            process.join()
+        assert len(ids) == 1
+        ring = ring_of(top)
+        assert ring.ours.ids() == ring.backup.ids() == tuple(ids)
+        assert not [name for name in os.listdir(ring.ours.directory) if name.startswith(".new")]
+
+
+@given(st.binary(min_size=64, max_size=64))
+def test_an_exported_key_comes_back_however_it_was_wrapped(secret: bytes) -> None:
+    key = Key.of(secret)
+    text = write_key_text(key)
+    assert "\n" not in text
+    assert text.startswith(f"envhist-key-1-{key.id}-")
+    wrapped = "\n  ".join(text[i : i + 20] for i in range(0, len(text), 20))
+    assert read_key_text(text) == read_key_text(f" {wrapped.upper()}\r\n") == key
+
+
+def test_every_slip_of_one_letter_is_found() -> None:
+    text = write_key_text(KNOWN)
+    for place in range(len(text)):
+        for other in {"a", "7", "-", "é", ""} - {text[place]}:
+            with pytest.raises(SealingError):
+                read_key_text(text[:place] + other + text[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "envhist-key-1-", "envhist-key-2-79e00dedc97e-aa", "envhist-key 1\nzz"]
+)
+def test_what_is_no_key_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(SealingError):
+        read_key_text(text)
+
+
+def test_a_slip_says_that_it_is_one() -> None:
+    with pytest.raises(SealingError, match="mistyped or cut short"):
+        read_key_text(write_key_text(KNOWN)[:-3])
+
+
+def test_a_key_file_itself_can_be_imported(ring: KeyRing) -> None:
+    assert ring.import_(write_key_file(KNOWN).decode()) == KNOWN
+
+
+def test_a_key_goes_to_another_machine_and_seals_there_too(tmp_path: Path) -> None:
+    here = ring_of(tmp_path, "here", "home here")
+    text = here.export(here.current().id)
+    there = ring_of(tmp_path, "there", "home there")
+    assert there.import_(text) == here.current()
+    assert there.current() == here.current()
+    assert ring_of(tmp_path, "there", "home there").current() == here.current()
+    assert there.made is None
+
+
+def test_an_imported_key_does_not_take_the_place_of_the_one_in_use_until_asked(ring: KeyRing) -> None:
+    own = ring.current()
+    assert ring.import_(write_key_text(KNOWN)) == KNOWN
+    assert ring.current() == own
+    assert set(ring.all()) == {own, KNOWN}
+    ring.use(KNOWN)
+    assert ring.current() == KNOWN
+    assert ring.current_id() == KNOWN.id
+
+
+def test_an_unknown_key_cannot_be_exported(ring: KeyRing) -> None:
+    with pytest.raises(SealingError, match="no key '0123456789ab'"):
+        ring.export("0123456789ab")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "current", "", "16B62D9AF6FC", "0123456789ab\n", "\ud800"]
+)
+def test_what_a_hostile_file_calls_its_key_never_leads_out_of_the_places(ring: KeyRing, name: str) -> None:
+    ring.current()
+    assert ring.get(name) is None
