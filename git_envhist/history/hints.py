@@ -1,0 +1,132 @@
+"""Says why a text means no snapshot, and what to type next."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from git_envhist.errors import SnapshotNotFound, UsageError
+from git_envhist.history.revisions import (
+    PARENTS_HINT,
+    AtTime,
+    Back,
+    ByIntent,
+    ByVerdict,
+    Revision,
+    Word,
+    readings,
+    shorten,
+)
+from git_envhist.history.timeline import SHORTEST_ID, World, by_verdict, own_verdict
+from git_envhist.history.times import SPELLINGS, parse_moment, printed_time
+from git_envhist.model import VerdictStatus
+
+SPELLED = f"a time is one of: {SPELLINGS}"
+NOTHING_CAPTURED = "nothing was captured here yet: git envlog capture"
+
+
+def explain(
+    text: str, world: World, now: datetime, *, commit: str | None = None, before_base: int | None = None
+) -> SnapshotNotFound:
+    """The error for a text that means nothing.
+
+    `commit` is what git takes it for; `before_base` how many snapshots stand before what its `~n` counts from.
+    """
+    if world.is_path(text):
+        return SnapshotNotFound(text, hint=f"it is a path: git envrestore @ -- {_quoted(text)}")
+    if commit is not None:
+        return SnapshotNotFound(text, hint=_hint_for_code(commit))
+    return SnapshotNotFound(text, hint=_hint(readings(text)[-1], text, world, now, before_base))
+
+
+def refuse_as_range(text: str) -> UsageError:
+    """The error for dots that cut no range."""
+    hint = "a range is 'a..b', 'a..' or '..b'"
+    if "..." in text:
+        hint = "timelines do not branch, so there is no 'a...b'; " + hint
+    return UsageError(f"not a range: '{text}'", hint=hint)
+
+
+def _hint(way: Revision, text: str, world: World, now: datetime, before_base: int | None) -> str | None:
+    match way:
+        case Word(word):
+            return _hint_for_word(word, world)
+        case Back(base, _) if before_base is None:
+            return _hint(base, shorten(text), world, now, None)
+        case Back():
+            return _hint_for_steps(text, before_base or 0, world)
+        case AtTime(time, timeline):
+            return _hint_for_time(time, timeline, world, now)
+        case _ if not world.own.snapshots:
+            return NOTHING_CAPTURED
+        case ByVerdict(status, _):
+            return _hint_for_verdict(status, world)
+        case ByIntent():
+            return "the case counts; 'git envlog' lists every intent"
+    return None
+
+
+def _hint_for_word(word: str, world: World) -> str | None:
+    if not world.own.snapshots:
+        return NOTHING_CAPTURED
+    if "^" in word:
+        return PARENTS_HINT
+    if ".." in word:
+        return "one snapshot is wanted here, not a range"
+    if 0 < len(word) < SHORTEST_ID and all(digit in "0123456789abcdef" for digit in word.lower()):
+        return f"an id takes at least {SHORTEST_ID} digits; a number of steps back is '@~{word}'"
+    return _similar_name(word, world)
+
+
+def _hint_for_code(commit: str) -> str:
+    return (
+        f"code commit {commit[:7]} was checked out at no capture; the moments before it: "
+        f'git envlog --until="$(git log -1 --format=%cI {commit[:12]})"'
+    )
+
+
+def _similar_name(word: str, world: World) -> str | None:
+    from difflib import get_close_matches  # loaded late: keeps every command fast that finds its snapshot
+
+    names = {name for snapshot in world.own.snapshots for name in snapshot.names}
+    folded = {name.lower(): name for name in sorted(names | {"good", "bad", "now"})}
+    close = get_close_matches(word.lower(), list(folded), n=1, cutoff=0.75)
+    return f"did you mean '{folded[close[0]]}'?" if close else None
+
+
+def _hint_for_steps(text: str, before_base: int, world: World) -> str:
+    if not world.own.snapshots:
+        return NOTHING_CAPTURED
+    base = shorten(text)
+    if before_base == 0:
+        return f"'{base}' is the oldest of its timeline"
+    return f"the oldest is '{base}~{before_base}'"
+
+
+def _hint_for_time(time: str, name: str | None, world: World, now: datetime) -> str:
+    timeline = world.own if name is None else world.timeline(name)
+    if timeline is None:
+        return f"no timeline is called '{name}': git envlog --all"
+    if time.isdigit():
+        return f"a time stands in the braces; so many steps back is '{name or '@'}~{time}'"
+    if parse_moment(time, now) is None:
+        return SPELLED
+    if not timeline.snapshots:
+        return NOTHING_CAPTURED
+    return f"the oldest snapshot is from {printed_time(timeline.snapshots[-1].at, now)}"
+
+
+def _hint_for_verdict(status: VerdictStatus, world: World) -> str:
+    word = "passed" if status is VerdictStatus.PASS else "failed"
+    count = len(by_verdict(world.own, status))
+    if count:
+        return f"only {count} {word}: git envlog --verdict={status.value}"
+    checked = sum(own_verdict(snapshot) is not None for snapshot in world.own.snapshots)
+    if not checked:
+        return f"check it: git envlog verify {'@~1' if len(world.own.snapshots) > 1 else '@'}"
+    return f"of {checked} checked snapshots none {word}: git envlog verify @"
+
+
+def _quoted(path: str) -> str:
+    from shlex import quote  # loaded late: keeps every command fast that finds its snapshot
+
+    return quote(path)

@@ -1,0 +1,91 @@
+"""Ranges: cuts `a..b` where both ends mean something, and takes the snapshots between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.history.hints import refuse_as_range
+from git_envhist.history.resolve import End, find_end, resolve_end, why_nothing
+from git_envhist.history.revisions import Cut, Live, range_cuts
+from git_envhist.history.timeline import Spot, Timeline, World
+from git_envhist.model import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A resolved range; `start` None where a single revision was given."""
+
+    start: End | None
+    end: End
+
+
+def resolve_range(text: str, world: World, now: datetime) -> Span:
+    """The two ends of `a..b`, or the single end of a text that means one snapshot as a whole."""
+    if ".." not in text:
+        return Span(None, resolve_end(text, world, now))
+    if whole := _find_whole(text, world, now):
+        return Span(None, whole)
+    return _only_cut(text, range_cuts(text), world, now)
+
+
+def between(span: Span, own: Timeline) -> tuple[Snapshot, ...]:
+    """The snapshots of a range, newest first: up to its end, without its start and what is older."""
+    end = _spot(span.end, own)
+    if end is None:
+        return ()
+    reached = end.timeline.snapshots[end.index :]
+    start = None if span.start is None else _spot(span.start, own)
+    if start is None:
+        return reached
+    # As in git, what the start can reach is left out; a start on another timeline reaches nothing here.
+    older = {snapshot.id for snapshot in start.timeline.snapshots[start.index :]}
+    return tuple(snapshot for snapshot in reached if snapshot.id not in older)
+
+
+def _spot(end: Spot | Live, own: Timeline) -> Spot | None:
+    if isinstance(end, Live):
+        return next(own.spots(), None)
+    return end
+
+
+# --- where to cut
+
+
+def _find_whole(text: str, world: World, now: datetime) -> End | None:
+    """A name or an intent may hold dots: where a text means something as it stands, it is no range."""
+    try:
+        return find_end(text, world, now)
+    except UsageError:
+        return None
+
+
+def _only_cut(text: str, cuts: tuple[Cut, ...], world: World, now: datetime) -> Span:
+    if not cuts:
+        raise refuse_as_range(text)
+    spans: dict[Cut, Span] = {}
+    problems: list[EnvhistError] = []
+    for cut in cuts:
+        try:
+            spans[cut] = _resolve_cut(cut, world, now)
+        except (SnapshotNotFound, AmbiguousRevision, UsageError) as problem:
+            problems.append(problem)
+    if not spans:
+        raise why_nothing(text, world, now) if world.is_path(text) else problems[0]
+    if len({_ids(span) for span in spans.values()}) > 1:
+        raise AmbiguousRevision(text, tuple(f"'{cut.before}' .. '{cut.after}'" for cut in spans))
+    return next(iter(spans.values()))
+
+
+def _resolve_cut(cut: Cut, world: World, now: datetime) -> Span:
+    start = resolve_end(cut.before or "@", world, now)
+    return Span(start, resolve_end(cut.after or "@", world, now))
+
+
+def _ids(span: Span) -> tuple[str, str]:
+    return _id_of(span.start), _id_of(span.end)
+
+
+def _id_of(end: End | None) -> str:
+    return end.snapshot.id if isinstance(end, Spot) else "now"

@@ -1,0 +1,242 @@
+"""Snapshots in order, newest first, joined with what was said of them; finds them by id, name, time, words, verdict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from git_envhist.history.times import Moment, Unit, exact_time
+from git_envhist.model import Snapshot, Verdict, VerdictStatus
+
+SHORTEST_ID = 4
+"""So many hex digits name a snapshot, as git has it for objects."""
+
+PRINTED_ID = 7
+NO_INTENT = "(no intent)"
+
+
+class GitNames(Protocol):
+    """Git's own revisions, for words that mean a code commit."""
+
+    def commit_of(self, text: str) -> str | None:
+        """The full hash of the commit that git resolves a text to; None where it knows none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The snapshots of one working tree, newest first."""
+
+    name: str
+    snapshots: tuple[Snapshot, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, snapshots: Iterable[Snapshot]) -> Timeline:
+        """A timeline on which every name stands at one snapshot only: where it was given last."""
+        return cls(name, _with_current_names(tuple(snapshots)))
+
+    def spots(self) -> Iterator[Spot]:
+        return (Spot(self, index) for index in range(len(self.snapshots)))
+
+    def newest(self) -> tuple[Spot, ...]:
+        return (Spot(self, 0),) if self.snapshots else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One snapshot and where it stands."""
+
+    timeline: Timeline
+    index: int
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.timeline.snapshots[self.index]
+
+    @property
+    def count_before(self) -> int:
+        """How many snapshots are older on its timeline."""
+        return len(self.timeline.snapshots) - self.index - 1
+
+    def back(self, steps: int) -> tuple[Spot, ...]:
+        """The snapshot so many steps before; none where the timeline begins later."""
+        index = self.index + steps
+        return (Spot(self.timeline, index),) if index < len(self.timeline.snapshots) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a revision can speak of: this working tree's timeline, the others by name, and git."""
+
+    own: Timeline
+    others: Mapping[str, Timeline]
+    """May load each timeline only when it is asked for; a fetched one stands as `origin/<timeline>`."""
+    git: GitNames
+    is_path: Callable[[str], bool] = lambda text: False
+
+    def timeline(self, name: str) -> Timeline | None:
+        if name == self.own.name:
+            return self.own
+        return self.others.get(name)
+
+    def timelines(self) -> Iterator[Timeline]:
+        """All of them, our own first."""
+        yield self.own
+        for name in self.others:
+            if name != self.own.name:
+                yield self.others[name]
+
+
+# --- finding
+
+
+def by_id(timeline: Timeline, prefix: str) -> tuple[Spot, ...]:
+    """Those whose id, or whose hash as plain git shows it now, begins with these hex digits."""
+    digits = prefix.lower()
+    return tuple(
+        spot
+        for spot in timeline.spots()
+        if spot.snapshot.id.startswith(digits) or spot.snapshot.commit.startswith(digits)
+    )
+
+
+def is_id(text: str) -> bool:
+    return re.fullmatch(rf"[0-9a-fA-F]{{{SHORTEST_ID},64}}", text) is not None
+
+
+def by_name(timeline: Timeline, name: str) -> tuple[Spot, ...]:
+    return _first(spot for spot in timeline.spots() if name in spot.snapshot.names)
+
+
+def by_head(timeline: Timeline, commit: str) -> tuple[Spot, ...]:
+    """The newest that was taken when that code commit was checked out."""
+    return _first(spot for spot in timeline.spots() if spot.snapshot.head == commit)
+
+
+def by_verdict(timeline: Timeline, status: VerdictStatus) -> tuple[Spot, ...]:
+    """Those whose own latest verdict is this one, newest first."""
+    return tuple(spot for spot in timeline.spots() if _own_status(spot.snapshot) is status)
+
+
+def by_printed_time(timeline: Timeline, moment: Moment) -> tuple[Spot, ...]:
+    """Those that a list prints with this very time; a day is no such time: it means its end."""
+    if moment.unit not in (Unit.MINUTE, Unit.SECOND):
+        return ()
+    return tuple(spot for spot in timeline.spots() if moment.covers(spot.snapshot.at))
+
+
+def by_time(timeline: Timeline, moment: Moment) -> tuple[Spot, ...]:
+    """Those printed with this very time, else the newest taken before it."""
+    printed = by_printed_time(timeline, moment)
+    return printed or _first(spot for spot in timeline.spots() if moment.reaches(spot.snapshot.at))
+
+
+def by_intent(timeline: Timeline, text: str) -> tuple[Spot, ...]:
+    """Those whose whole intent, or its printed line, is the text; else the newest whose intent contains it."""
+    wanted = _words(text)
+    if not wanted:
+        return ()
+    whole = tuple(spot for spot in timeline.spots() if wanted in _whole_intents(spot.snapshot))
+    return whole or _first(spot for spot in timeline.spots() if wanted in _whole_intents(spot.snapshot)[0])
+
+
+def distinct(spots: Iterable[Spot]) -> tuple[Spot, ...]:
+    """Each snapshot once: our own copy of it where a fetched one is known too."""
+    found: dict[str, Spot] = {}
+    for spot in spots:
+        found.setdefault(spot.snapshot.id, spot)
+    return tuple(found.values())
+
+
+# --- printing
+
+
+def subject(intent: str) -> str:
+    """The line of an intent that a list prints: its first paragraph in one line, as git's `%s` has it."""
+    lines: list[str] = []
+    for line in intent.split("\n"):
+        if line.strip():
+            lines.append(line.rstrip())
+        elif lines:
+            break
+    return " ".join(lines) or NO_INTENT
+
+
+def label_candidates(spots: tuple[Spot, ...], now: datetime) -> tuple[str, ...]:
+    """Each snapshot as one can type it, told apart from the rest: id, time to the second, intent."""
+    length = _telling_length([spot.snapshot.id for spot in spots])
+    return tuple(
+        f"{spot.snapshot.id[:length]} {exact_time(spot.snapshot.at, now)} {subject(spot.snapshot.intent)[:60]}"
+        for spot in spots
+    )
+
+
+def _telling_length(ids: list[str]) -> int:
+    length = PRINTED_ID
+    while len({one[:length] for one in ids}) < len(set(ids)):
+        length += 1
+    return length
+
+
+# --- what was said of a snapshot
+
+
+def own_verdict(snapshot: Snapshot) -> Verdict | None:
+    """The latest verdict that was reached here: neither carried over from an equal tree nor claimed by others."""
+    for verdict in reversed(snapshot.verdicts):
+        if verdict.carried_from is None and verdict.claimed_by is None:
+            return verdict
+    return None
+
+
+def _own_status(snapshot: Snapshot) -> VerdictStatus | None:
+    verdict = own_verdict(snapshot)
+    return verdict.status if verdict else None
+
+
+def _with_current_names(snapshots: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
+    holders = _current_holders(snapshots)
+    return tuple(_without_lost_names(snapshot, index, holders) for index, snapshot in enumerate(snapshots))
+
+
+def _without_lost_names(snapshot: Snapshot, index: int, holders: Mapping[str, int]) -> Snapshot:
+    kept = tuple(name for name in snapshot.names if holders[name] == index)
+    return snapshot if kept == snapshot.names else replace(snapshot, names=kept)
+
+
+def _current_holders(snapshots: tuple[Snapshot, ...]) -> dict[str, int]:
+    """For each name the place of the snapshot that was last given it, or last lost it."""
+    latest: dict[str, tuple[datetime, int]] = {}
+    for index, snapshot in enumerate(snapshots):
+        for name, at in _words_on_names(snapshot):
+            if name not in latest or at > latest[name][0]:
+                latest[name] = (at, index)
+    return {name: index for name, (_, index) in latest.items()}
+
+
+def _words_on_names(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:
+    recorded = set()
+    for record in snapshot.records:
+        name = record.fields.get("name")
+        if record.kind == "name" and isinstance(name, str):
+            recorded.add(name)
+            yield name, record.at
+    for name in snapshot.names:
+        if name not in recorded:
+            yield name, snapshot.at
+
+
+def _whole_intents(snapshot: Snapshot) -> tuple[str, str]:
+    return _words(snapshot.intent) or NO_INTENT, _words(subject(snapshot.intent))
+
+
+def _words(text: str) -> str:
+    # Line breaks and runs of blanks are how a text was laid out, not what was said: plain git joins the lines too.
+    return " ".join(text.split())
+
+
+def _first(spots: Iterator[Spot]) -> tuple[Spot, ...]:
+    spot = next(spots, None)
+    return () if spot is None else (spot,)

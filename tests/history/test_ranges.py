@@ -1,0 +1,122 @@
+"""Ranges are cut where both ends mean something, and never through a name or an intent."""
+
+from __future__ import annotations
+
+import pytest
+
+from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.history.ranges import Span, between, resolve_range
+from git_envhist.history.resolve import LIVE, End
+from git_envhist.history.timeline import Spot, Timeline, World
+from tests.history.moments import NOW, snapshot, world
+
+THREE = world(snapshot("c", "10:20"), snapshot("b", "10:10", names=("x",)), snapshot("a", "10:00"))
+
+
+def ends(text: str, where: World = THREE) -> tuple[str | None, str | None]:
+    span = resolve_range(text, where, NOW)
+    return _told(span.start), _told(span.end)
+
+
+def _told(end: End | None) -> str | None:
+    return end.snapshot.intent if isinstance(end, Spot) else None if end is None else "now"
+
+
+def listed(text: str, where: World = THREE) -> str:
+    return " ".join(moment.intent for moment in between(resolve_range(text, where, NOW), where.own))
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("x", None, "b"),
+        ("now", None, "now"),
+        ("@~2..@", "a", "c"),
+        ("@~2..", "a", "c"),
+        ("..x", "c", "b"),
+        ("x..now", "b", "now"),
+        ("now..x", "now", "b"),
+        ("@{10:05}..10:10", "a", "b"),
+        (":/a..:/b", "a", "b"),
+    ],
+)
+def test_a_range_has_two_ends_and_a_single_revision_one(text: str, start: str | None, end: str) -> None:
+    assert ends(text) == (start, end)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("@", "c b a"),
+        ("x", "b a"),
+        ("@~2..@", "c b"),
+        ("@~2..x", "b"),
+        ("x..", "c"),
+        ("..x", ""),
+        ("@..@", ""),
+        ("x..now", "c"),
+        ("now", "c b a"),
+    ],
+)
+def test_a_range_holds_what_its_end_reaches_and_its_start_does_not(text: str, shown: str) -> None:
+    assert listed(text) == shown
+
+
+def test_a_start_on_another_timeline_leaves_out_only_what_both_hold() -> None:
+    fetched = Timeline("origin/laptop/app-1a2b3c", THREE.own.snapshots[1:])
+    foreign = Timeline.of("box/x", [snapshot("z", timeline="box/x")])
+    where = World(THREE.own, {fetched.name: fetched, "box/x": foreign}, THREE.git)
+    assert listed("origin/laptop/app-1a2b3c..@", where) == "c"
+    assert listed("box/x..@", where) == "c b a"
+    assert listed("x..box/x", where) == "z"
+
+
+def test_an_empty_timeline_up_to_now_is_an_empty_list() -> None:
+    assert between(Span(None, LIVE), world().own) == ()
+
+
+@pytest.mark.parametrize("text", [":/fix a..b thing", "odd..name", ":/wait... what", ":/fix a..b thing~0"])
+def test_dots_within_an_intent_or_a_name_cut_nothing(text: str) -> None:
+    where = world(
+        snapshot("fix a..b thing", "10:20", names=("odd..name", "a")),
+        snapshot("wait... what", "10:10"),
+        snapshot("fix a", "10:05", names=("odd",)),
+        snapshot("other", names=("b thing", "name")),
+    )
+    start, end = ends(text, where)
+    assert start is None
+    assert end in ("fix a..b thing", "wait... what")
+
+
+def test_a_range_between_intents_is_cut_where_both_are_found() -> None:
+    where = world(snapshot("go on", "10:20"), snapshot("wait..see", "10:10"))
+    assert ends(":/wait..see..:/go", where) == ("wait..see", "go on")
+
+
+def test_a_text_that_can_be_cut_into_different_ranges_lists_them() -> None:
+    where = world(
+        snapshot("1", "10:20", names=("a..b",)),
+        snapshot("2", "10:10", names=("b..c", "a")),
+        snapshot("3", names=("c",)),
+    )
+    with pytest.raises(AmbiguousRevision) as failure:
+        resolve_range("a..b..c", where, NOW)
+    assert failure.value.candidates == ("'a' .. 'b..c'", "'a..b' .. 'c'")
+
+
+@pytest.mark.parametrize(
+    ("text", "failure", "hint"),
+    [
+        ("@...x", UsageError, "no 'a...b'"),
+        ("..", UsageError, "'a..b'"),
+        ("nothing..x", SnapshotNotFound, "lists every snapshot"),
+        ("@~9..x", SnapshotNotFound, "'@~2'"),
+        ("../file", SnapshotNotFound, "git envrestore @ -- ../file"),
+        ("@..^x", UsageError, "'^' asks git for parents"),
+    ],
+)
+def test_what_is_no_range_says_why(text: str, failure: type[EnvhistError], hint: str) -> None:
+    where = World(THREE.own, {}, THREE.git, ("../file",).__contains__)
+    with pytest.raises(failure) as raised:
+        resolve_range(text, where, NOW)
+    assert hint in (raised.value.hint or "")
