@@ -1,0 +1,125 @@
+"""Changes -> the few words that a person wants to read first: counts, and files folded by directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from git_envhist.history.diff import count
+from git_envhist.model import TOP, Change, ChangeCount, ChangeKind, EnvPath
+
+MARKS = {
+    ChangeKind.ADDED: "+",
+    ChangeKind.MODIFIED: "~",
+    ChangeKind.REMOVED: "−",
+    ChangeKind.RENAMED: "→",
+    ChangeKind.TYPE: "~",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a folded list: a file with its change, a directory with what changed below it, or the rest."""
+
+    path: EnvPath
+    count: ChangeCount
+    change: Change | None = None
+    """The one change, where the row names a file."""
+    more: int = 0
+    """How many files and directories the row stands for, where it is the rest; `path` is what they stand in."""
+
+
+def describe_counts(changed: ChangeCount, first: bool = False) -> str:
+    """`3,811 files` for a first snapshot, `+1,204 ~3 −1 files` for a later one."""
+    if first:
+        return _files(changed.added)
+    if not changed.total:
+        return "nothing changed"
+    return f"{describe_marks(changed)} {'file' if changed.total == 1 else 'files'}"
+
+
+def describe_marks(changed: ChangeCount) -> str:
+    """`+3 ~11 −2`, without what is none."""
+    marks = (("+", changed.added), ("~", changed.modified), ("−", changed.removed))
+    return " ".join(f"{mark}{number:,}" for mark, number in marks if number)
+
+
+def fold_by_directory(changes: Sequence[Change], limit: int = 12) -> tuple[Row, ...]:
+    """At most `limit` rows that tell of all changes: directories first, then the files that stand for themselves.
+
+    Folding begins below the directory that all changes have in common. There, what is small is told file by file
+    as long as there is room, the smallest first; what is large is one row, however large it is.
+    """
+    if not changes:
+        return ()
+    common = _common_directory(changes)
+    groups = _group(changes, len(common))
+    opened = _choose_opened(groups, limit)
+    rows = [row for path, group in groups.items() for row in _rows(path, group, path in opened)]
+    return _cut(sorted(rows, key=_reading_order), common, limit)
+
+
+def _files(number: int) -> str:
+    return f"{number:,} {'file' if number == 1 else 'files'}"
+
+
+def _common_directory(changes: Sequence[Change]) -> bytes:
+    """The deepest directory that holds all changes, with its slash; nothing where that is the top."""
+    # Whatever stands between the least and the greatest path begins as both of them do.
+    least, greatest = min(change.path for change in changes), max(change.path for change in changes)
+    length = 0
+    for one, other in zip(least, greatest, strict=False):
+        if one != other:
+            break
+        length += 1
+    return least[: least.rfind(b"/", 0, length) + 1]
+
+
+def _group(changes: Sequence[Change], start: int) -> dict[bytes, list[Change]]:
+    """The changes by the file or directory (told by its slash) that they stand in below the common one."""
+    groups: dict[bytes, list[Change]] = {}
+    for change in changes:
+        slash = change.path.find(b"/", start)
+        key = change.path if slash < 0 else change.path[: slash + 1]
+        groups.setdefault(key, []).append(change)
+    return groups
+
+
+def _choose_opened(groups: dict[bytes, list[Change]], limit: int) -> frozenset[bytes]:
+    """The groups whose files are named one by one: all of one file, and the smallest that there is room for."""
+    opened = set()
+    room = limit - len(groups)
+    for path, group in sorted(groups.items(), key=lambda item: (len(item[1]), item[0])):
+        room -= len(group) - 1
+        if len(group) > 1 and room < 0:
+            break
+        opened.add(path)
+    return frozenset(opened)
+
+
+def _rows(path: bytes, group: list[Change], opened: bool) -> list[Row]:
+    if opened:
+        return [Row(change.path, count([change]), change) for change in group]
+    return [Row(EnvPath(path), count(group))]
+
+
+def _reading_order(row: Row) -> tuple[bool, bytes]:
+    return row.change is not None, row.path
+
+
+def _cut(rows: list[Row], common: bytes, limit: int) -> tuple[Row, ...]:
+    """The rows that tell most, in their order, and one for the rest of them."""
+    if len(rows) <= limit:
+        return tuple(rows)
+    by_weight = sorted(range(len(rows)), key=lambda place: (-rows[place].count.total, place))
+    kept = sorted(by_weight[: max(limit - 1, 0)])
+    rest = [rows[place].count for place in by_weight[len(kept) :]]
+    return (*(rows[place] for place in kept), Row(EnvPath(common) or TOP, _sum(rest), more=len(rest)))
+
+
+def _sum(counts: Sequence[ChangeCount]) -> ChangeCount:
+    return ChangeCount(
+        sum(each.added for each in counts),
+        sum(each.modified for each in counts),
+        sum(each.removed for each in counts),
+    )

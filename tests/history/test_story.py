@@ -1,0 +1,126 @@
+"""Counts in the words of a list, and many changed files in few rows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.history.diff import count
+from git_envhist.history.story import Row, describe_counts, describe_marks, fold_by_directory
+from git_envhist.model import Change, ChangeCount, EntryKind, EnvPath, Side
+
+
+def side(path: str) -> Side:
+    return Side(EnvPath(path.encode()), EntryKind.FILE, 0o644, None)
+
+
+def added(*paths: str) -> list[Change]:
+    return [Change(None, side(path)) for path in paths]
+
+
+def modified(*paths: str) -> list[Change]:
+    return [Change(side(path), side(path)) for path in paths]
+
+
+def removed(*paths: str) -> list[Change]:
+    return [Change(side(path), None) for path in paths]
+
+
+def told(rows: tuple[Row, ...]) -> list[str]:
+    return [_told(row) for row in rows]
+
+
+def _told(row: Row) -> str:
+    path = row.path.decode()
+    if row.more:
+        return f"{path}… {row.more} more {describe_marks(row.count)}"
+    return f"{describe_marks(row.count)[0]} {path}" if row.change else f"{path} {describe_marks(row.count)}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "first", "words"),
+    [
+        (ChangeCount(3811), True, "3,811 files"),
+        (ChangeCount(1), True, "1 file"),
+        (ChangeCount(), True, "0 files"),
+        (ChangeCount(0, 2, 0), False, "~2 files"),
+        (ChangeCount(0, 1, 0), False, "~1 file"),
+        (ChangeCount(1204, 3, 1), False, "+1,204 ~3 −1 files"),
+        (ChangeCount(0, 0, 12), False, "−12 files"),
+        (ChangeCount(), False, "nothing changed"),
+    ],
+)
+def test_counts_are_told_as_a_list_tells_them(changed: ChangeCount, first: bool, words: str) -> None:
+    assert describe_counts(changed, first) == words
+
+
+def test_large_directories_fold_and_single_files_are_named() -> None:
+    changes = [
+        *modified("config/app.toml"),
+        *added(*(f".venv/lib/python3.11/site-packages/flask/{n}.py" for n in range(1187))),
+        *added(*(f"node_modules/a/{n}" for n in range(3))),
+        *modified(*(f"node_modules/b/{n}" for n in range(11))),
+        *removed(*(f"node_modules/c/{n}" for n in range(2))),
+    ]
+    assert told(fold_by_directory(changes)) == [
+        ".venv/ +1,187",
+        "node_modules/ +3 ~11 −2",
+        "~ config/app.toml",
+    ]
+
+
+def test_few_files_are_all_named() -> None:
+    changes = [*added("src/new.py", "README"), *modified("src/app.py"), *removed("old/gone")]
+    assert told(fold_by_directory(changes)) == ["+ README", "− old/gone", "~ src/app.py", "+ src/new.py"]
+
+
+def test_the_smallest_directories_are_opened_while_there_is_room() -> None:
+    changes = added("a/1", "a/2", "b/1", "b/2", "b/3", "c/1", "c/2", "c/3", "c/4")
+    assert told(fold_by_directory(changes, 6)) == ["c/ +4", "+ a/1", "+ a/2", "+ b/1", "+ b/2", "+ b/3"]
+    assert told(fold_by_directory(changes, 4)) == ["b/ +3", "c/ +4", "+ a/1", "+ a/2"]
+    assert told(fold_by_directory(changes, 3)) == ["a/ +2", "b/ +3", "c/ +4"]
+
+
+def test_folding_begins_below_the_directory_that_all_have_in_common() -> None:
+    changes = added(*(f"work/src/{package}/{n}" for package in ("core", "cli") for n in range(50)))
+    assert told(fold_by_directory(changes)) == ["work/src/cli/ +50", "work/src/core/ +50"]
+
+
+def test_more_directories_than_rows_leave_one_row_for_the_rest() -> None:
+    changes = added(*(f"{name}/{n}" for name in "abcdef" for n in range(ord(name) - ord("a") + 2)))
+    assert told(fold_by_directory(changes, 3)) == ["e/ +6", "f/ +7", "… 4 more +14"]
+
+
+def test_a_file_and_a_directory_of_one_name_are_two_rows() -> None:
+    changes = [*removed("x"), *added(*(f"x/{n}" for n in range(20)))]
+    assert told(fold_by_directory(changes)) == ["x/ +20", "− x"]
+
+
+def test_nothing_has_no_rows() -> None:
+    assert fold_by_directory([]) == ()
+
+
+def test_a_hundred_thousand_files_are_a_few_rows() -> None:
+    changes = added(*(f"{n % 40}/{n % 1000}/{n}" for n in range(100_000)))
+    rows = fold_by_directory(changes)
+    assert len(rows) == 12
+    assert sum(row.count.total for row in rows) == 100_000
+
+
+paths = st.lists(st.sampled_from(["a", "b", "ab", "c d", "e"]), min_size=1, max_size=4).map("/".join)
+
+
+@given(st.lists(paths, unique=True, max_size=40), st.integers(1, 15))
+def test_the_rows_never_exceed_the_limit_and_always_tell_of_every_change(
+    found: list[str], limit: int
+) -> None:
+    changes = [*added(*found[::3]), *modified(*found[1::3]), *removed(*found[2::3])]
+    rows = fold_by_directory(changes, limit)
+    whole = count(changes)
+    assert len(rows) <= limit
+    assert sum(row.count.added for row in rows) == whole.added
+    assert sum(row.count.modified for row in rows) == whole.modified
+    assert sum(row.count.removed for row in rows) == whole.removed
+    for row in rows:
+        assert row.more or any(change.path.startswith(row.path) for change in changes)
