@@ -1,9 +1,10 @@
 """The short lists beside the manifest: what is missing and why, and how git saw the working tree (pure).
 
-A line for each, sorted by path; paths and details are quoted as everywhere:
+A line for each, sorted by path; paths and details are quoted as everywhere, and a path of a further root has the root's
+name and `://` in front:
 
     data/big.iso budget 5.2%20GiB
-    secret.key unreadable
+    nginx://conf.d/secret.key unreadable
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import re
 from collections.abc import Iterable
 
 from git_envhist.errors import Damaged
-from git_envhist.model import GitChange, Missing, WhyMissing
+from git_envhist.model import EnvPath, GitChange, Missing, WhyMissing
 from git_envhist.store.quoting import quote, quote_path, show, unquote, unquote_path
 
+ROOT_MARK = b"://"
+"""Stands in no path of a file system: no name in one is empty."""
 LARGEST_LIST = 1 << 28
 
 _REASONS = {why.value.encode("ascii"): why for why in WhyMissing}
@@ -60,7 +63,7 @@ def _read_missing_line(line: bytes) -> Missing:
     if why not in _REASONS or (space and not detail):
         raise _unreadable(line)
     text = unquote(detail).decode("utf-8", "surrogateescape")
-    return Missing(unquote_path(path), _REASONS[why], text)
+    return Missing(_read_path(path), _REASONS[why], text)
 
 
 def _read_git_line(line: bytes) -> GitChange:
@@ -68,6 +71,16 @@ def _read_git_line(line: bytes) -> GitChange:
     if not space or _GIT_LETTER.match(letter) is None:
         raise _unreadable(line)
     return GitChange(letter.decode("ascii"), unquote_path(path))
+
+
+def _read_path(word: bytes) -> EnvPath:
+    root, mark, below = word.partition(ROOT_MARK)
+    if not mark:
+        return unquote_path(word)
+    path = unquote_path(below or b".")
+    if not root or path != unquote(below):
+        raise _unreadable(word)
+    return EnvPath(unquote(root) + ROOT_MARK + path)
 
 
 def _split(data: bytes) -> list[bytes]:

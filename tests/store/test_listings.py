@@ -18,7 +18,8 @@ parts = st.binary(min_size=1, max_size=6).filter(
 )
 paths = st.lists(parts, max_size=4).map(lambda names: EnvPath(b"/".join(names)))
 details = st.binary(max_size=12).map(lambda value: value.decode("utf-8", "surrogateescape"))
-missing = st.builds(Missing, paths, st.sampled_from(WhyMissing), details)
+below_roots = st.builds(lambda root, path: EnvPath(root + b"://" + path), parts, paths)
+missing = st.builds(Missing, paths | below_roots, st.sampled_from(WhyMissing), details)
 changes = st.builds(GitChange, st.sampled_from("MADRTU?!"), paths)
 
 TREE = "5f" * 20
@@ -43,6 +44,7 @@ def test_the_lists_read_as_the_format_says() -> None:
     gone = [Missing(EnvPath(b"b c"), WhyMissing.NO_KEY), Missing(EnvPath(b"a"), WhyMissing.BUDGET, "5.2 GiB")]
     assert write_missing(gone) == b"a budget 5.2%20GiB\nb%20c no-key\n"
     assert write_missing([Missing(EnvPath(b""), WhyMissing.UNREADABLE)]) == b". unreadable\n"
+    assert read_missing(b"nginx:// unreadable\n")[0].path == b"nginx://"
     assert write_missing([]) == b""
     seen = [GitChange("?", EnvPath(b"new file")), GitChange("M", EnvPath(b"app.py"))]
     assert write_git_changes(seen) == b"M app.py\n? new%20file\n"
