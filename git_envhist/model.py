@@ -339,3 +339,13 @@ class Captured:
     first: bool = False
     sealed_first: bool = False
     """The first time that a file was sealed here: the key was made just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a capture has come."""
+
+    files: int
+    bytes: int
+    total_files: int
+    total_bytes: int

@@ -108,7 +108,9 @@ def spawn(
             (os.POSIX_SPAWN_DUP2, complaints, 2),
         ]
         try:
-            child = os.posix_spawnp(os.fsencode(arguments[0]), list(arguments), environment, file_actions=actions)
+            child = os.posix_spawnp(
+                os.fsencode(arguments[0]), list(arguments), environment, file_actions=actions
+            )
         except FileNotFoundError as missing:
             raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from missing
         finally:

@@ -190,7 +190,11 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
 
 
 def _why_not_moved(done: Completed) -> EnvhistError:
-    if b"but expected" in done.err or b"reference already exists" in done.err or b"Unable to create" in done.err:
+    if (
+        b"but expected" in done.err
+        or b"reference already exists" in done.err
+        or b"Unable to create" in done.err
+    ):
         return RefsMoved(done.complaint)
     return GitFailed(done.complaint)
 

@@ -1,0 +1,303 @@
+"""The verbs: everything that the programs do goes through here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from git_envhist.capture.seal import unseal
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.identity import moment, signature, who_am_i
+from git_envhist.capturing.publish import annotate
+from git_envhist.capturing.request import Request
+from git_envhist.capturing.timelines import current_timeline, ensure_timeline
+from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.history.resolve import resolve
+from git_envhist.history.timeline import Timeline, World, by_name
+from git_envhist.model import (
+    Captured,
+    Change,
+    Comparison,
+    EnvPath,
+    Progress,
+    Record,
+    Snapshot,
+    Trigger,
+)
+from git_envhist.settings import Settings, config_home, read_settings
+from git_envhist.store.chain import read_chain
+from git_envhist.store.compare import compare
+from git_envhist.store.files import FileReader
+from git_envhist.store.git import Git
+from git_envhist.store.keys import KeyRing
+from git_envhist.store.locks import locked, state_directory
+from git_envhist.store.records import name_record, remark_record
+from git_envhist.store.repository import HEADS, Repository
+from git_envhist.store.staging import Staging
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The live environment as a tree that git can see while the context is open."""
+
+    git: Git
+    tree: str
+
+
+class EnvHistory:
+    """The history of one environment."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        workers: str = "spawn",
+        directory: str = ".",
+    ) -> None:
+        self.repository = repository
+        self.settings = settings
+        self.directory = directory
+        self._environ = dict(environ)
+        self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
+        self.warnings: list[str] = []
+
+    @classmethod
+    def open(
+        cls, directory: str = ".", *, environ: Mapping[str, str] | None = None, workers: str = "spawn"
+    ) -> EnvHistory:
+        """The history of the working tree that a directory is in.
+
+        `workers`: a program of our own may be forked ("fork"), a host program must not be ("spawn").
+        """
+        repository = Repository.open(directory)
+        settings = read_settings(repository.read_config())
+        chosen = os.environ if environ is None else environ
+        return cls(repository, settings, chosen, workers=workers, directory=directory)
+
+    @property
+    def timeline(self) -> str | None:
+        """The name of this working tree's timeline; None before its first capture."""
+        return current_timeline(self.repository, self.settings)
+
+    @cached_property
+    def keys(self) -> KeyRing:
+        return KeyRing(self.repository.common_state, config_home(self._environ))
+
+    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
+        """The snapshots of a timeline, newest first."""
+        name = timeline or self.timeline
+        tip = self.repository.resolve_ref(HEADS + name) if name else None
+        if tip is None:
+            return []
+        return list(read_chain(self.repository.git, tip, limit=limit, tell=self._tell))
+
+    def timelines(self) -> tuple[str, ...]:
+        """The names of all timelines in this repository, this working tree's own first."""
+        names = sorted(ref.removeprefix(HEADS) for ref in self.repository.list_refs(HEADS))
+        return tuple(sorted(names, key=lambda name: name != self.timeline))
+
+    def resolve(self, text: str) -> Snapshot:
+        """The snapshot that some words mean."""
+        return resolve(text, self.world, self.now)
+
+    @cached_property
+    def world(self) -> World:
+        """All that a revision can speak of."""
+        own = self.timeline or ""
+        return World(
+            Timeline.of(own, self.log()), Others(self, own), CodeCommits(self.repository.git), os.path.lexists
+        )
+
+    @cached_property
+    def now(self) -> datetime:
+        """This moment, or the one that GIT_COMMITTER_DATE sets."""
+        return moment(self.repository.git, self._environ)
+
+    def capture(
+        self,
+        intent: bytes | str | None = None,
+        *,
+        name: str | None = None,
+        if_changed: bool = False,
+        strict: bool = False,
+        meta: Sequence[tuple[str, str]] = (),
+        external_id: str | None = None,
+        attach: Sequence[str] = (),
+        trigger: Trigger = Trigger.API,
+        dry_run: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+        waiting: Callable[[], None] | None = None,
+        force: bool = False,
+    ) -> Captured:
+        """Take a snapshot of the whole environment."""
+        words = os.fsencode(intent) if isinstance(intent, str) else intent
+        request = Request(
+            words,
+            name=name,
+            if_changed=if_changed,
+            strict=strict,
+            meta=tuple(meta),
+            external_id=external_id,
+            attach=tuple(map(read_attachment, attach)),
+            trigger=trigger,
+            dry_run=dry_run,
+            force=force,
+            progress=progress,
+            waiting=waiting,
+        )
+        return self._capturing.capture(request)
+
+    def diff(
+        self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()
+    ) -> Comparison:
+        """Two moments side by side; `now` is the live environment."""
+        with self.sides(before, after) as (git, old, new):
+            return Comparison(_called(before), _called(after), self._compare(git, old, new, pathspecs))
+
+    @contextmanager
+    def sides(
+        self, before: Snapshot | str | None, after: Snapshot | str
+    ) -> Iterator[tuple[Git, str | None, str]]:
+        """(git, a tree, another), with `now` captured into a staging for as long as the context is open."""
+        if "now" not in (before, after):
+            yield self.repository.git, self._tree(before), self._tree(after) or ""
+            return
+        with self.present() as present:
+            old = present.tree if before == "now" else self._tree(before)
+            new = present.tree if after == "now" else self._tree(after)
+            yield present.git, old, new or ""
+
+    @contextmanager
+    def present(self) -> Iterator[Present]:
+        """The live environment, captured into a staging that is thrown away."""
+        with self._capturing.present() as (objects, tree):
+            yield Present(self.repository.git.with_objects(objects), tree)
+
+    def name(self, name: str, revision: str | Snapshot = "@", *, remove: bool = False) -> Snapshot:
+        """Give a moment a name, or take it away."""
+        snapshot = self._snapshot(revision)
+        self._annotate(snapshot, name_record(name, self.now, removed=remove))
+        return snapshot
+
+    def remove_name(self, name: str) -> Snapshot:
+        """Take a name away from the moment that bears it."""
+        spots = [spot for line in self.world.timelines() for spot in by_name(line, name)]
+        if not spots:
+            raise SnapshotNotFound(name, hint="no snapshot bears this name")
+        return self.name(name, spots[0].snapshot, remove=True)
+
+    def note(self, text: str, revision: str | Snapshot = "@") -> Snapshot:
+        """Add to the story of a moment."""
+        snapshot = self._snapshot(revision)
+        masked = os.fsdecode(mask_tokens(os.fsencode(text)))
+        self._annotate(snapshot, remark_record(masked, self.now))
+        return snapshot
+
+    def read_file(self, revision: str | Snapshot, path: EnvPath) -> bytes:
+        """The bytes of a file as they were at a moment."""
+        with closing(self.reader(self._snapshot(revision))) as reader:
+            return b"".join(reader.read(path))
+
+    def reader(self, snapshot: Snapshot) -> FileReader:
+        """Reads what a snapshot holds; to be closed."""
+        return FileReader(self.repository.git, snapshot.tree, self.open_sealed)
+
+    def environment_path(self, path: bytes) -> EnvPath:
+        """The path below the top of the environment that words on the command line mean."""
+        root = os.path.realpath(os.fsencode(self.repository.root))
+        parent = os.path.realpath(os.path.join(os.fsencode(self.directory), os.path.dirname(path) or b"."))
+        whole = os.path.normpath(os.path.join(parent, os.path.basename(path)))
+        if whole != root and not whole.startswith(root.rstrip(b"/") + b"/"):
+            raise UsageError(
+                f"outside the environment: '{os.fsdecode(path)}'", hint=f"its top is '{self.repository.root}'"
+            )
+        return EnvPath(whole[len(root) :].lstrip(b"/"))
+
+    def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
+        """The plain bytes of a sealed file; `SealingError` where the key is not here."""
+        return unseal(self.keys.get, path, b"file", blob)
+
+    @cached_property
+    def _capturing(self) -> Capturing:
+        return Capturing(self.repository, self.settings, self.keys, self._workers, self._environ)
+
+    def _tell(self, sentence: str) -> None:
+        self.warnings.append(sentence)
+
+    def _snapshot(self, revision: str | Snapshot) -> Snapshot:
+        return self.resolve(revision) if isinstance(revision, str) else revision
+
+    def _tree(self, moment_of: Snapshot | str | None) -> str | None:
+        if moment_of is None:
+            return None
+        return self._snapshot(moment_of).tree
+
+    def _compare(
+        self, git: Git, before: str | None, after: str, pathspecs: Sequence[bytes]
+    ) -> tuple[Change, ...]:
+        return compare(git, before, after, pathspecs=pathspecs)
+
+    def _annotate(self, snapshot: Snapshot, *records: Record) -> None:
+        repository = self.repository
+        own = os.path.join(state_directory(repository.state), "lock")
+        line = signature(who_am_i(self.settings, self._environ), self.now)
+        with locked(own), Staging.create(repository.common_state, repository.pack_dir) as staging:
+            timeline = ensure_timeline(repository, self.settings)
+            annotate(repository, staging, timeline, {snapshot.commit: records}, line)
+
+
+class CodeCommits:
+    """git's own revisions."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+
+    def commit_of(self, text: str) -> str | None:
+        """The commit that git resolves a text to; None where it knows none."""
+        done = self._git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}")
+        return done.out.decode("ascii", "replace").strip() if done.status == 0 else None
+
+
+class Others(Mapping[str, Timeline]):
+    """The other timelines of the repository, each read when it is asked for."""
+
+    def __init__(self, history: EnvHistory, own: str) -> None:
+        self._history = history
+        self._names = tuple(name for name in history.timelines() if name != own)
+        self._read: dict[str, Timeline] = {}
+
+    def __getitem__(self, name: str) -> Timeline:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._read:
+            self._read[name] = Timeline.of(name, self._history.log(timeline=name))
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def read_attachment(path: str) -> tuple[str, bytes]:
+    """A file that is to be kept with a moment: its name and its bytes."""
+    try:
+        with open(path, "rb") as file:
+            return os.path.basename(path), file.read()
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise EnvhistError(f"cannot attach '{path}': {reason}") from error
+
+
+def _called(moment_of: Snapshot | str | None) -> str:
+    if moment_of is None:
+        return ""
+    return moment_of if isinstance(moment_of, str) else moment_of.id

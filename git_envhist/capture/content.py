@@ -1,0 +1,297 @@
+"""From a path to what a snapshot keeps of it: bytes read, sealed where secret, in pieces where big."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from git_envhist.capture.descent import join
+from git_envhist.capture.reading import (
+    OtherKind,
+    Unreadable,
+    Vanished,
+    open_file,
+    read_file,
+    read_streamed,
+    unreadable,
+)
+from git_envhist.capture.records import COLUMNS, SIZE
+from git_envhist.capture.scan import Leaf, Visit
+from git_envhist.model import StoredAs, WhyMissing
+
+KIND_TRIES = 3
+SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
+"""Attributes that belong to the machine's policy, not to the environment."""
+
+
+class OverBudget(Exception):
+    """No more bytes may be added."""
+
+
+class BlobStore(Protocol):
+    """Where bytes go; all that this room needs to know of the store."""
+
+    def add_blob(self, data: bytes) -> bytes:
+        """Keep some bytes; their id."""
+        ...
+
+    def add_big(self, blocks: Iterator[bytes]) -> tuple[int, bytes, bytes]:
+        """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
+        ...
+
+    def forget(self) -> Callable[[], None]:
+        """What undoes everything added from here on."""
+        ...
+
+    def added_bytes(self) -> int:
+        """How many bytes this capture has stored so far, in all of its processes."""
+        ...
+
+
+class ExtrasFormat(Protocol):
+    """Writes what a manifest line says beyond the plain case."""
+
+    def __call__(
+        self,
+        *,
+        uid: int | None = None,
+        gid: int | None = None,
+        link_group: int | None = None,
+        device: int | None = None,
+        stored: StoredAs = StoredAs.PLAIN,
+        xattrs: Iterable[tuple[bytes, bytes]] = (),
+        notes: Sequence[tuple[str, str]] = (),
+    ) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the bytes of a path are to be kept."""
+
+    secret_name: Callable[[bytes], bool]
+    scans_content: Callable[[bytes], bool]
+    secret_content: Callable[[bytes, bytes], bool]
+    fingerprinted: Callable[[bytes], bool] | None
+    seal: Callable[[bytes, bytes], bytes] | None
+    """(path, bytes) -> sealed bytes; None where no key can be had."""
+    keyed_hash: Callable[[bytes], bytes] | None
+    big_file: int
+    scan_limit: int = 64 << 10
+
+
+class Taker:
+    """Takes the content of leaves into the store."""
+
+    def __init__(self, store: BlobStore, extras: ExtrasFormat, policy: Policy, budget: int) -> None:
+        self._store = store
+        self._extras = extras
+        self._policy = policy
+        self._budget = budget
+        self._scans: tuple[bytes, bool] = (b"", False)
+        self.pieces: dict[bytes, list[bytes]] = {}
+        """Directory -> the trees of the pieces of its big files."""
+        self.unstable: list[tuple[bytes, str]] = []
+
+    def take(self, visit: Visit, leaf: Leaf) -> bool:
+        """Fill in a leaf's id and extras; False where the path is gone or cannot be had, and is no leaf any more."""
+        for _ in range(KIND_TRIES):
+            try:
+                self._take(visit, leaf)
+                leaf.stat = None
+                return True
+            except Vanished:
+                return False
+            except Unreadable as reason:
+                visit.miss(leaf.name, reason.why, reason.detail)
+                return False
+            except OtherKind:
+                if not _look_again(leaf):
+                    return False
+        visit.miss(leaf.name, WhyMissing.UNSTABLE, "it kept turning into something else")
+        return False
+
+    def _take(self, visit: Visit, leaf: Leaf) -> None:
+        assert leaf.stat is not None
+        kind = stat.S_IFMT(leaf.stat.st_mode)
+        if kind == stat.S_IFREG:
+            self._take_file(visit, leaf)
+        elif kind == stat.S_IFLNK:
+            self._take_link(visit, leaf)
+        elif kind == stat.S_IFDIR:
+            raise Unreadable(WhyMissing.UNSTABLE, "it became a directory while it was read")
+        else:
+            leaf.extras = self._describe(visit, leaf, leaf.stat, _xattrs(leaf.name))
+
+    def _take_link(self, visit: Visit, leaf: Leaf) -> None:
+        try:
+            target = os.readlink(leaf.name)
+            seen = os.lstat(leaf.name)
+        except FileNotFoundError as gone:
+            raise Vanished from gone
+        except OSError as error:
+            raise OtherKind from error
+        if COLUMNS(seen) != leaf.row:
+            raise OtherKind
+        leaf.oid = self._store.add_blob(target)
+        leaf.extras = self._describe(visit, leaf, seen, _xattrs(leaf.name))
+
+    def _take_file(self, visit: Visit, leaf: Leaf) -> None:
+        path = join(visit.path, leaf.name)
+        descriptor = open_file(leaf.name)
+        try:
+            if self._policy.fingerprinted is not None and self._policy.fingerprinted(path):
+                self._fingerprint(visit, leaf, descriptor)
+            elif leaf.row[SIZE] >= self._policy.big_file and not self._policy.secret_name(path):
+                self._take_big(visit, leaf, descriptor)
+            else:
+                self._take_small(visit, leaf, path, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _take_small(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
+        read = read_file(descriptor)
+        stored, data = StoredAs.PLAIN, read.data
+        if self._is_secret(visit.path, path, data):
+            if self._policy.seal is None:
+                raise Unreadable(WhyMissing.NO_KEY, "it is secret, and no key can be kept here to seal it")
+            stored, data = StoredAs.SEALED, self._policy.seal(path, data)
+        undo = self._store.forget()
+        leaf.oid = self._store.add_blob(data)
+        if self._store.added_bytes() > self._budget:
+            undo()
+            raise OverBudget
+        self._settle(visit, leaf, read.stat, descriptor, stored, read.stable)
+
+    def _take_big(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+        undo = self._store.forget()
+        result: list[tuple[int, bytes, bytes]] = []
+
+        def consume(blocks: Iterator[bytes]) -> None:
+            undo()
+            result[:] = [self._store.add_big(self._within_budget(blocks))]
+
+        try:
+            seen, stable = read_streamed(descriptor, consume)
+        except (Unreadable, OverBudget):
+            undo()
+            raise
+        _, leaf.oid, tree = result[0]
+        self.pieces.setdefault(visit.path, []).append(tree)
+        self._settle(visit, leaf, seen, descriptor, StoredAs.PIECES, stable)
+
+    def _within_budget(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            yield block
+            if self._store.added_bytes() > self._budget:
+                raise OverBudget
+
+    def _fingerprint(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+        if self._policy.keyed_hash is None:
+            raise Unreadable(WhyMissing.NO_KEY, "no key can be kept here to take its fingerprint with")
+        parts: list[bytes] = []
+        keyed_hash = self._policy.keyed_hash
+
+        def consume(blocks: Iterator[bytes]) -> None:
+            # A chain of keyed hashes over blocks: bounded memory, and still nothing unkeyed.
+            digest = b""
+            for block in blocks:
+                digest = keyed_hash(digest + block)
+            parts[:] = [digest or keyed_hash(b"")]
+
+        seen, stable = read_streamed(descriptor, consume)
+        leaf.oid = b""
+        self._settle(visit, leaf, seen, descriptor, StoredAs.FINGERPRINT, stable, parts[0])
+
+    def _settle(
+        self,
+        visit: Visit,
+        leaf: Leaf,
+        seen: os.stat_result,
+        descriptor: int,
+        stored: StoredAs,
+        stable: bool,
+        digest: bytes | None = None,
+    ) -> None:
+        leaf.row = COLUMNS(seen) if stable else (0, *COLUMNS(seen)[1:])
+        leaf.extras = self._describe(visit, leaf, seen, _xattrs(descriptor), stored, digest)
+        if not stable:
+            self.unstable.append((join(visit.path, leaf.name), "it changed during every reading"))
+
+    def _is_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
+        policy = self._policy
+        if policy.secret_name(path):
+            return True
+        if len(data) > policy.scan_limit:
+            return False
+        if self._scans[0] != directory or not self._scans[0]:
+            self._scans = (directory, policy.scans_content(directory))
+        return self._scans[1] and policy.secret_content(path, data)
+
+    def _describe(
+        self,
+        visit: Visit,
+        leaf: Leaf,
+        seen: os.stat_result,
+        xattrs: list[tuple[bytes, bytes]],
+        stored: StoredAs = StoredAs.PLAIN,
+        digest: bytes | None = None,
+    ) -> bytes:
+        own = visit.own
+        is_device = stat.S_IFMT(seen.st_mode) in (stat.S_IFCHR, stat.S_IFBLK)
+        if (
+            not xattrs
+            and stored is StoredAs.PLAIN
+            and seen.st_nlink == 1
+            and not is_device
+            and seen.st_uid == own.st_uid
+            and seen.st_gid == own.st_gid
+        ):
+            return b""
+        return self._extras(
+            uid=seen.st_uid if seen.st_uid != own.st_uid else None,
+            gid=seen.st_gid if seen.st_gid != own.st_gid else None,
+            link_group=seen.st_ino if seen.st_nlink > 1 else None,
+            device=seen.st_rdev if is_device else None,
+            stored=stored,
+            xattrs=xattrs,
+            notes=(("h", digest.hex()),) if digest else (),
+        )
+
+
+def own_extras(extras: ExtrasFormat, own: os.stat_result) -> bytes:
+    """What the manifest line of the current directory itself says: its owner, its attributes."""
+    return extras(uid=own.st_uid, gid=own.st_gid, xattrs=_xattrs(b"."))
+
+
+def _look_again(leaf: Leaf) -> bool:
+    try:
+        leaf.stat = os.lstat(leaf.name)
+    except OSError:
+        return False
+    leaf.row = COLUMNS(leaf.stat)
+    return True
+
+
+def _xattrs(what: int | bytes) -> list[tuple[bytes, bytes]]:
+    if not hasattr(os, "listxattr"):
+        return []
+    follow = isinstance(what, int)
+    try:
+        names = os.listxattr(what) if follow else os.listxattr(what, follow_symlinks=False)
+    except OSError:
+        return []  # a file system without them
+    found = []
+    for name in sorted(map(os.fsencode, names)):
+        if name in SKIPPED_XATTRS:
+            continue
+        with contextlib.suppress(OSError):  # gone since it was listed, or closed to us
+            value = os.getxattr(what, name) if follow else os.getxattr(what, name, follow_symlinks=False)
+            found.append((name, value))
+    return found
+
+
+__all__ = ["BlobStore", "ExtrasFormat", "OverBudget", "Policy", "Taker", "own_extras", "unreadable"]

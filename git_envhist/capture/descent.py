@@ -1,0 +1,84 @@
+"""Goes into directories without ever leaving the environment.
+
+A path is opened one component at a time, each below the descriptor of the one before and never through a link: a
+directory that is swapped for a link to somewhere else meanwhile is an error, not a way out. The way down stays open,
+so that directories visited in order cost one `open` each.
+
+Directories are named by their path below the top of the working tree. Those of a further root begin with a NUL and
+the root's name, which no path of a file system can: ``b"\\0nginx/conf.d"``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+DIRECTORY_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
+REALM_MARK = b"\0"
+DOT_GIT = b".git"
+
+
+def join(directory: bytes, name: bytes) -> bytes:
+    return directory + b"/" + name if directory else name
+
+
+def realm_of(path: bytes) -> bytes:
+    """The name of the further root that a directory belongs to; empty for the working tree itself."""
+    return path[1:].partition(b"/")[0] if path.startswith(REALM_MARK) else b""
+
+
+def below_realm(path: bytes) -> bytes:
+    """The path without the root's name in front."""
+    return path.partition(b"/")[2] if path.startswith(REALM_MARK) else path
+
+
+def shown_path(path: bytes) -> bytes:
+    """A path as people see it: one of a further root has the root's name in front, ``nginx://conf.d``."""
+    return realm_of(path) + b"://" + below_realm(path) if path.startswith(REALM_MARK) else path
+
+
+class Descent:
+    """Enters directories: the process's current directory becomes the one that was asked for."""
+
+    def __init__(self, bases: Mapping[bytes, bytes]) -> None:
+        self._bases = bases
+        self._realm: bytes | None = None
+        self._way: list[bytes] = []
+        self._open: list[int] = []
+
+    def enter(self, path: bytes) -> os.stat_result:
+        """Go into a directory; its own stat. OSError where it is gone, closed to us, or no directory any more."""
+        realm, rest = realm_of(path), below_realm(path)
+        if realm != self._realm:
+            self._start(realm)
+        wanted = rest.split(b"/") if rest else []
+        way, descriptors = self._way, self._open
+        shared = 0
+        for mine, theirs in zip(way, wanted, strict=False):
+            if mine != theirs:
+                break
+            shared += 1
+        while len(way) > shared:
+            way.pop()
+            os.close(descriptors.pop())
+        for name in wanted[shared:]:
+            descriptors.append(os.open(name, DIRECTORY_FLAGS, dir_fd=descriptors[-1]))
+            way.append(name)
+        os.fchdir(descriptors[-1])
+        return os.fstat(descriptors[-1])
+
+    @property
+    def here(self) -> int:
+        """A descriptor of the directory entered last."""
+        return self._open[-1]
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
+        self._way = []
+        self._realm = None
+
+    def _start(self, realm: bytes) -> None:
+        self.close()
+        self._open.append(os.open(self._bases[realm], os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY))
+        self._realm = realm

@@ -1,0 +1,67 @@
+"""What is not part of the environment: `.envhistignore` and `envhist.exclude`, in gitignore's syntax.
+
+Directories are asked about before what stands in them, and one that is left out is not entered, so that, as in git,
+nothing below it can be taken in again. The rules are applied while the environment is looked at; they play no part
+in what a restore may remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from git_envhist.capture.descent import DOT_GIT, below_realm, join, realm_of
+from git_envhist.errors import EnvhistError
+
+FILE_NAME = b".envhistignore"
+Matches = Callable[[bytes], bool]
+
+
+class BadPattern(EnvhistError):
+    """A pattern that gitignore's syntax does not know."""
+
+    code = "bad-pattern"
+
+
+def ignore_rules(
+    lines: Sequence[str], everywhere: Sequence[str]
+) -> Callable[[bytes, bytes, bool], bool] | None:
+    """A test (directory, name, is a directory), or None where nothing is left out.
+
+    `lines` hold for the working tree alone, `everywhere` for further roots as well.
+    """
+    here = path_matcher([*everywhere, *lines])
+    there = path_matcher(everywhere)
+    if here is None:
+        return None
+
+    def ignored(directory: bytes, name: bytes, is_directory: bool) -> bool:
+        matches = there if realm_of(directory) else here
+        if matches is None or _inside_git(directory):
+            return False
+        path = join(below_realm(directory), name)
+        return matches(path + b"/" if is_directory else path)
+
+    return ignored
+
+
+def path_matcher(patterns: Sequence[str]) -> Matches | None:
+    """A test of one path against patterns in gitignore's syntax; None where there are none."""
+    wanted = [line for line in patterns if line.strip() and not line.startswith("#")]
+    if not wanted:
+        return None
+    from pathspec import GitIgnoreSpec  # loaded late: most environments leave nothing out
+
+    try:
+        spec = GitIgnoreSpec.from_lines(wanted)
+    except ValueError as error:
+        raise BadPattern(f"not a pattern: '{error}'", hint="see gitignore(5) for the syntax") from error
+
+    def matches(path: bytes) -> bool:
+        return spec.match_file(path.decode("utf-8", "surrogateescape"))
+
+    return matches
+
+
+def _inside_git(directory: bytes) -> bool:
+    # The `.git` of a nested repository is one unit: a pattern such as `*.log` must not take a part of it away.
+    return DOT_GIT in directory.split(b"/")

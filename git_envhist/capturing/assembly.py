@@ -1,0 +1,205 @@
+"""From the records of directories to the trees of a snapshot: rebuilt where something changed, reused elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from git_envhist.capture.descent import DOT_GIT, REALM_MARK, join
+from git_envhist.capture.records import MODE, NO_ID, WIDTH, Record, decode
+from git_envhist.capturing.worker import is_realm_top, stored_directory
+from git_envhist.store.snapshots import (
+    DIRECTORY,
+    ManifestTree,
+    ObjectSink,
+    TreeEntry,
+    leaf_entries,
+    write_tree,
+)
+
+
+class Records:
+    """Every directory of the environment by its path; decoded when looked at, so that most stay as they are."""
+
+    def __init__(self, encoded: dict[bytes, bytes]) -> None:
+        self.encoded = encoded
+        self._decoded: dict[bytes, Record] = {}
+
+    def __contains__(self, path: bytes) -> bool:
+        return path in self.encoded
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.encoded)
+
+    def get(self, path: bytes) -> Record | None:
+        if path in self._decoded:
+            return self._decoded[path]
+        if path not in self.encoded:
+            return None
+        record, _ = decode(self.encoded[path])
+        self._decoded[path] = record
+        return record
+
+    def keep(self, record: Record) -> None:
+        """Take back a record that was changed."""
+        self._decoded[record.path] = record
+        self.encoded[record.path] = record.encode()
+
+    def replace(self, path: bytes, encoded: bytes) -> None:
+        self.encoded[path] = encoded
+        self._decoded.pop(path, None)
+
+    def drop(self, path: bytes) -> None:
+        self.encoded.pop(path, None)
+        self._decoded.pop(path, None)
+
+
+@dataclass(slots=True)
+class Assembled:
+    """The environment as trees, less what stands below the reserved name beside it."""
+
+    top: list[TreeEntry]
+    manifest: bytes | None
+    reserved: dict[bytes, TreeEntry] = field(default_factory=dict)
+    """Nested repositories and further roots, by their path below the reserved name."""
+    content: str = ""
+
+
+def reachable(records: Records) -> set[bytes]:
+    """The directories that a walk from the tops meets; records of any other are of the past."""
+    found: set[bytes] = set()
+    stack = [path for path in records if not path or (path.startswith(REALM_MARK) and b"/" not in path)]
+    while stack:
+        path = stack.pop()
+        record = records.get(path)
+        if record is None:
+            continue
+        found.add(path)
+        stack.extend(join(path, name) for name in record.subdirectories)
+    return found
+
+
+def assemble(
+    records: Records,
+    changed: set[bytes],
+    gone: Iterable[bytes],
+    manifest: ManifestTree,
+    sink: ObjectSink,
+    width: int,
+) -> Assembled:
+    """Build the trees of changed directories and of all above them; store what is new."""
+    gone = list(gone)
+    for path in sorted(_with_ancestors({*changed, *gone}), key=lambda path: path.count(b"/"), reverse=True):
+        record = records.get(path)
+        if record is not None and path:
+            _build(records, record, sink, width)
+    top = records.get(b"")
+    if top is not None:
+        _build(records, top, sink, width)
+    for path in gone:
+        manifest.put(stored_directory(path), None)
+    for path in changed:
+        record = records.get(path)
+        if record is not None:
+            manifest.put(stored_directory(path), record.shard[:width])
+    return _join(records, manifest.write(), width)
+
+
+def _with_ancestors(paths: set[bytes]) -> set[bytes]:
+    found: set[bytes] = set()
+    for path in paths:
+        while path not in found:
+            found.add(path)
+            path = path.rpartition(b"/")[0]
+    return found
+
+
+def _build(records: Records, record: Record, sink: ObjectSink, width: int) -> None:
+    """Give one record its tree and its digest of modes; those of the directories below it are built already."""
+    entries = _entries(record, width)
+    digest = hashlib.sha256(record.leaf_modes)
+    subdirectories = []
+    for name in record.subdirectories:
+        below = records.get(join(record.path, name))
+        if below is None:
+            continue  # it vanished between the listing and the look into it
+        subdirectories.append(name)
+        digest.update(name + b"\0" + below.modes)
+        if name != DOT_GIT or record.path.startswith(REALM_MARK):
+            entries += _subtree(record, name, below, width)
+    record.subdirectories = subdirectories
+    if record.path:
+        # The top itself is written once the reserved name has joined it.
+        record.tree = write_tree(sink, entries) or NO_ID
+    record.modes = digest.digest()
+    records.keep(record)
+
+
+def _entries(record: Record, width: int) -> list[TreeEntry]:
+    ids = [record.ids[at : at + width] for at in range(0, len(record.ids), width)]
+    modes = record.cells[MODE::WIDTH]
+    return leaf_entries(record.names, modes, ids, top=is_realm_top(record.path))
+
+
+def _subtree(record: Record, name: bytes, below: Record, width: int) -> list[TreeEntry]:
+    tree = below.tree[:width]
+    if not any(tree):
+        return []
+    stored = stored_directory(join(record.path, name)).rpartition(b"/")[2]
+    return [(stored, DIRECTORY, tree)]
+
+
+def _join(records: Records, manifest: bytes | None, width: int) -> Assembled:
+    top = records.get(b"")
+    digest = hashlib.sha256(top.modes if top else b"")
+    assembled = Assembled(_top_entries(records, width), manifest)
+    digest.update(b"".join(b"%o %b\0%b" % (mode, name, oid) for name, mode, oid in sorted(assembled.top)))
+    for path in sorted(records):
+        if not _hangs_elsewhere(path):
+            continue
+        record = records.get(path)
+        assert record is not None
+        digest.update(path + b"\0" + record.tree + record.modes)
+        if any(record.tree):
+            below = stored_directory(path).partition(b"/")[2]
+            assembled.reserved[below] = (b"", DIRECTORY, record.tree[:width])
+    assembled.content = digest.hexdigest()
+    return assembled
+
+
+def _top_entries(records: Records, width: int) -> list[TreeEntry]:
+    record = records.get(b"")
+    if record is None:
+        return []
+    entries = _entries(record, width)
+    for name in record.subdirectories:
+        below = records.get(name)
+        if below is not None and name != DOT_GIT:
+            entries += _subtree(record, name, below, width)
+    return entries
+
+
+def _hangs_elsewhere(path: bytes) -> bool:
+    """Whether a directory is the `.git` of a nested repository, or the top of a further root."""
+    if path.startswith(REALM_MARK):
+        return b"/" not in path
+    return path.endswith(b"/" + DOT_GIT) and DOT_GIT not in path.split(b"/")[:-1]
+
+
+def count_entries(records: Records) -> int:
+    """How many paths a first snapshot adds: all that are no directories, and the empty directories."""
+    total = 0
+    for path in records:
+        record = records.get(path)
+        assert record is not None
+        if _hangs_elsewhere(path) and not path.startswith(REALM_MARK):
+            total += 1
+        elif not _inside_git(path):
+            total += len(record.names) + len(record.boundaries)
+            total += bool(path and not record.names and not record.subdirectories and not record.boundaries)
+    return total
+
+
+def _inside_git(path: bytes) -> bool:
+    return not path.startswith(REALM_MARK) and DOT_GIT in path.split(b"/")

@@ -1,0 +1,219 @@
+"""Looks at the whole environment with some workers, and takes what changed into packs.
+
+In this order: compare what the cache knows; find directories that are new and look into them; add up what is to be
+read; read it, the small files first, each by the worker that met them, then the large ones by whoever is free; have
+every worker finish its pack. Files are left to the end by size because the budget leaves out the largest ones, and
+only bytes that really are new count against it.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from git_envhist.capture.descent import REALM_MARK, Descent, join, shown_path
+from git_envhist.capture.ignore import ignore_rules
+from git_envhist.capture.pool import MAX_TICKETS, HereLine, Line, Pool, Shared, fork_line, spawn_line
+from git_envhist.capture.scan import Limits, walk
+from git_envhist.capture.statcache import CacheHead
+from git_envhist.capturing.survey import Survey
+from git_envhist.capturing.worker import CaptureWorker
+from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
+from git_envhist.store.packs import StagedPack
+
+WORKER_MODULE = "git_envhist.capturing.worker"
+MOST_WORKERS = 4
+DIRECTORIES_A_CHUNK = 24
+LARGE = 1 << 20
+"""From here on files are handed to whoever is free: one of them may take as long as a thousand others."""
+UNLIMITED = 1 << 62
+
+Tick = Callable[[Progress], None]
+
+
+class CacheDamaged(Exception):
+    """A shard of the cache is not what its head promised: look at everything afresh."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What looking at the environment gave."""
+
+    directories: dict[bytes, bytes] = field(default_factory=dict)
+    """Changed and new directories, as encoded records."""
+    gone: set[bytes] = field(default_factory=set)
+    missing: list[Missing] = field(default_factory=list)
+    pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
+    packs: list[StagedPack] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+    listing: list[tuple[EnvPath, int, int]] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.directories or self.gone)
+
+
+class Gatherer:
+    """Drives the workers through one capture."""
+
+    def __init__(
+        self, survey: Survey, job: dict[str, Any], workers: int, how: str, tick: Tick | None
+    ) -> None:
+        self._survey = survey
+        self._job = job
+        self._how = how
+        self._tick = tick
+        self._workers = workers
+        self._totals = (0, 0)
+        self.result = Gathered()
+
+    def gather(self, cache: CacheHead | None, distrust: bool, *, dry_run: bool = False) -> Gathered:
+        """Look, and take what is not known yet."""
+        self._pool = self._make_pool()
+        try:
+            self._look(cache, distrust)
+            self._add_up()
+            if dry_run:
+                self._list()
+            else:
+                self._read()
+                self._finish_packs()
+            return self.result
+        finally:
+            self._pool.close()
+
+    def _make_pool(self) -> Pool:
+        shared = Shared(self._workers)
+        lines: list[Line] = []
+        try:
+            for number in range(self._workers):
+                lines.append(self._make_line(shared, number, lines))
+        except BaseException:
+            Pool(shared, lines).close()
+            raise
+        return Pool(shared, lines, self._report)
+
+    def _make_line(self, shared: Shared, number: int, others: list[Line]) -> Line:
+        if self._how == "fork":
+            return fork_line(lambda: CaptureWorker(self._job, shared, number), others)
+        if self._how == "spawn":
+            return spawn_line(WORKER_MODULE, self._job, shared, number)
+        return HereLine(CaptureWorker(self._job, shared, number))
+
+    def _report(self) -> None:
+        if self._tick is not None:
+            files, done, _ = self._pool.shared.totals()
+            self._tick(Progress(files, done, *self._totals))
+
+    def _look(self, cache: CacheHead | None, distrust: bool) -> None:
+        new: set[bytes] = set()
+        if cache is None:
+            new.update(self._tops())
+        else:
+            shares: list[list[str]] = [[] for _ in range(self._workers)]
+            for number, shard in enumerate(cache.shards):
+                shares[number % self._workers].append(shard)
+            arguments: list[tuple[object, ...]] = [(share, distrust) for share in shares]
+            for _, (kind, *words) in self._pool.ask_all("check", arguments):
+                if kind == "damaged":
+                    raise CacheDamaged
+                (new if kind == "new" else self.result.gone).add(cast(bytes, words[0]))
+        if new:
+            self._scan(self._walk(new))
+
+    def _tops(self) -> list[bytes]:
+        return [REALM_MARK + realm if realm else b"" for realm in self._survey.bases]
+
+    def _walk(self, tops: Iterable[bytes]) -> list[bytes]:
+        descent = Descent(self._survey.bases)
+        limits = Limits(self._survey.pruned, bool(self._job["cross_mounts"]), self._survey.mounts_known)
+        here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return walk(descent, tops, limits, ignore_rules(self._job["ignore"], self._job["exclude"]))
+        finally:
+            descent.close()
+            os.fchdir(here)
+            os.close(here)
+
+    def _scan(self, directories: list[bytes]) -> None:
+        size = max(DIRECTORIES_A_CHUNK, -(-len(directories) // MAX_TICKETS))
+        chunks = [directories[at : at + size] for at in range(0, len(directories), size)]
+        self._pool.shared.offer(len(chunks))
+        for _, (_, path) in self._pool.ask_each("scan", chunks):
+            self.result.gone.add(cast(bytes, path))
+
+    def _add_up(self) -> None:
+        for _, (_, _, files, size) in self._pool.ask_each("summary"):
+            self.result.files += cast(int, files)
+            self.result.bytes += cast(int, size)
+        self._totals = (self.result.files, self.result.bytes)
+
+    def _list(self) -> None:
+        for _, frame in self._pool.ask_each("listing"):
+            _, path, files, size, missing = cast(tuple[str, bytes, int, int, list[Any]], frame)
+            self.result.listing.append((EnvPath(path), files, size))
+            for name, why, detail in missing:
+                place = join(path, name) if name else path
+                self.result.missing.append(Missing(EnvPath(shown_path(place)), WhyMissing(why), detail))
+
+    def _read(self) -> None:
+        budget = cast(int, self._job["budget"])
+        over = self.result.bytes > budget
+        defer_from = self._largest_that_fit(budget) if over else LARGE if self._workers > 1 else UNLIMITED
+        deferred: list[tuple[bytes, bytes, int]] = []
+        for _, frame in self._pool.ask_each("read", defer_from):
+            if frame[0] == "deferred":
+                deferred.append(cast(tuple[bytes, bytes, int], frame[1:]))
+            else:
+                self._note_directory(frame)
+        if deferred:
+            # Over the budget the smallest come first, so that it is the largest that are left out.
+            deferred.sort(key=lambda item: item[2], reverse=not over)
+            self._read_large([(directory, name) for directory, name, _ in deferred])
+
+    def _largest_that_fit(self, budget: int) -> int:
+        sizes = array("q")
+        for _, (_, cells) in self._pool.ask_each("sizes"):
+            sizes.frombytes(cast(bytes, cells))
+        total = 0
+        for size in sorted(sizes):
+            total += size
+            if total > budget:
+                return size
+        return UNLIMITED
+
+    def _read_large(self, files: list[tuple[bytes, bytes]]) -> None:
+        results: list[tuple[object, ...]] = []
+        for start in range(0, len(files), MAX_TICKETS):
+            batch = files[start : start + MAX_TICKETS]
+            self._pool.shared.offer(len(batch))
+            for _, (_, index, *seen) in self._pool.ask_each("large", batch):
+                results.append((*batch[cast(int, index)], *seen))
+        for _, frame in self._pool.ask_each("settle", results):
+            self._note_directory(frame)
+
+    def _note_directory(self, frame: tuple[object, ...]) -> None:
+        _, path, encoded, missing, pieces = cast(tuple[str, bytes, bytes, list[Any], list[bytes]], frame)
+        self.result.directories[path] = encoded
+        self.result.pieces[path] = pieces
+        for name, why, detail in missing:
+            self.result.missing.append(Missing(EnvPath(name), WhyMissing(why), detail))
+
+    def _finish_packs(self) -> None:
+        for _, (_, *words) in self._pool.ask_each("pack"):
+            self.result.packs.append(StagedPack(*words))  # type: ignore[arg-type]
+
+
+def worker_count(configured: int | None) -> int:
+    """How many workers this machine wants."""
+    if configured:
+        return configured
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        cores = os.cpu_count() or 1
+    return max(1, min(MOST_WORKERS, cores))

@@ -1,0 +1,46 @@
+"""Who takes a snapshot, and when: git's identity where there is one, and something true where there is none."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import datetime
+
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Actor
+from git_envhist.settings import Settings
+from git_envhist.store.commits import identity_line, moment_of
+from git_envhist.store.git import Git
+
+DATE = "GIT_COMMITTER_DATE"
+
+
+def who_am_i(settings: Settings, environ: Mapping[str, str]) -> Actor:
+    """The person in front of this machine, as git would name them."""
+    name = environ.get("GIT_COMMITTER_NAME") or settings.user_name
+    email = environ.get("GIT_COMMITTER_EMAIL") or settings.user_email or environ.get("EMAIL")
+    return Actor(name or _login(environ), email or f"{_login(environ)}@{os.uname().nodename}")
+
+
+def _login(environ: Mapping[str, str]) -> str:
+    return environ.get("LOGNAME") or environ.get("USER") or f"uid{os.getuid()}"
+
+
+def moment(git: Git, environ: Mapping[str, str]) -> datetime:
+    """Now, or the moment that GIT_COMMITTER_DATE sets, in whatever spelling git takes there."""
+    told = environ.get(DATE)
+    if not told:
+        return datetime.fromtimestamp(time.time()).astimezone().replace(microsecond=0)
+    identity = {b"GIT_COMMITTER_NAME": b"x", b"GIT_COMMITTER_EMAIL": b"x"}
+    done = git.try_run("var", "GIT_COMMITTER_IDENT", environment=identity)
+    if done.status != 0:
+        raise EnvhistError(
+            f"{DATE} is no date: '{told}'", hint="git's own formats serve, e.g. 2026-11-18T10:27:00"
+        )
+    return moment_of(done.out.strip())
+
+
+def signature(actor: Actor, at: datetime) -> bytes:
+    """The author line of a snapshot."""
+    return identity_line(actor.name, actor.email, at)

@@ -1,0 +1,164 @@
+"""Makes a snapshot exist: its commit and its first note in a pack, the packs into the repository, then the refs.
+
+The order is the durability promise. Packs are durable before a ref names what they hold; the ref's directory is
+synced before anybody is told. The note rides along in the same transaction where it can be written; where not, the
+snapshot goes without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from git_envhist.errors import EnvhistError, GitFailed
+from git_envhist.model import Record
+from git_envhist.store.commits import encode_commit
+from git_envhist.store.git import Git
+from git_envhist.store.keys import Key
+from git_envhist.store.message import Draft, mac_input, with_mac, write_message
+from git_envhist.store.notes import add_records
+from git_envhist.store.objects import CatFile
+from git_envhist.store.packs import PackWriter, StagedPack
+from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove, RefsMoved, Repository
+from git_envhist.store.staging import Staging
+
+TRIES = 20
+
+Describe = Callable[[str | None], Draft]
+"""The message's contents for a snapshot that follows a given commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """All that a snapshot's commit is made of, but for its parent."""
+
+    tree: str
+    signature: bytes
+    describe: Describe
+    records: tuple[Record, ...]
+    key: Key | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    commit: str
+    parent: str | None
+    draft: Draft
+    stored_bytes: int
+    warnings: tuple[str, ...] = ()
+
+
+def publish(
+    repository: Repository, staging: Staging, timeline: str, packs: list[StagedPack], letter: Letter
+) -> Published:
+    """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip."""
+    ref = HEADS + timeline
+    for _ in range(TRIES):
+        parent = repository.resolve_ref(ref)
+        draft = letter.describe(parent)
+        commit, notes, small, warnings = _write_commit(repository, staging, timeline, parent, draft, letter)
+        staging.journal_commit(commit)
+        staging.publish([*packs, *small])
+        moved = _move(repository, ref, timeline, commit, parent, notes)
+        if moved is None:
+            continue
+        stored = sum(pack.size for pack in (*packs, *small))
+        return Published(commit, parent, draft, stored, (*warnings, *moved))
+    raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
+
+
+def _write_commit(
+    repository: Repository, staging: Staging, timeline: str, parent: str | None, draft: Draft, letter: Letter
+) -> tuple[str, tuple[str | None, str] | None, list[StagedPack], list[str]]:
+    writer = PackWriter(staging.pack_dir, repository.object_format)
+    message = write_message(draft)
+    if letter.key is not None:
+        message = with_mac(message, letter.key.mac(mac_input(letter.tree, letter.signature, message)))
+    data = encode_commit(letter.tree, parent, letter.signature, letter.signature, message)
+    commit = writer.add(b"commit", data).hex()
+    warnings: list[str] = []
+    notes = None
+    undo = writer.mark()
+    try:
+        notes = _write_notes(repository, writer, timeline, {commit: letter.records}, letter.signature)
+    except (EnvhistError, OSError) as error:
+        writer.rollback(undo)
+        warnings.append(f"the note could not be written, the snapshot is whole: {error}")
+    pack = writer.finish()
+    return commit, notes, [pack] if pack else [], warnings
+
+
+def _write_notes(
+    repository: Repository,
+    writer: PackWriter,
+    timeline: str,
+    additions: dict[str, tuple[Record, ...]],
+    signature: bytes,
+) -> tuple[str | None, str]:
+    """(the notes' old tip, the new one)."""
+    old = repository.resolve_ref(NOTES + timeline)
+    with CatFile(repository.git) as reader:
+        new = add_records(
+            reader, writer, old, additions, identity=signature, object_format=repository.object_format
+        )
+    return old, new
+
+
+def _move(
+    repository: Repository,
+    ref: str,
+    timeline: str,
+    commit: str,
+    parent: str | None,
+    notes: tuple[str | None, str] | None,
+) -> list[str] | None:
+    """Move the refs: the warnings that it cost, or None where somebody else was quicker."""
+    snapshot = RefMove(ref, commit, parent)
+    if notes is not None:
+        note = RefMove(NOTES + timeline, notes[1], notes[0])
+        try:
+            repository.move_refs([snapshot, note])
+            repository.sync_refs([ref, note.ref])
+            return []
+        except EnvhistError as error:
+            complaint = str(error)
+    try:
+        repository.move_refs([snapshot])
+    except RefsMoved:
+        return None
+    repository.sync_refs([ref])
+    return [f"the note could not be written, the snapshot is whole: {complaint}"] if notes is not None else []
+
+
+def annotate(
+    repository: Repository,
+    staging: Staging,
+    timeline: str,
+    additions: dict[str, tuple[Record, ...]],
+    signature: bytes,
+) -> None:
+    """Add records to the notes of snapshots, on this timeline's own notes ref."""
+    ref = NOTES + timeline
+    for _ in range(TRIES):
+        writer = PackWriter(staging.pack_dir, repository.object_format)
+        old, new = _write_notes(repository, writer, timeline, additions, signature)
+        pack = writer.finish()
+        staging.journal_commit(new)
+        staging.publish([pack] if pack else [])
+        try:
+            repository.move_refs([RefMove(ref, new, old)])
+        except RefsMoved:
+            continue
+        repository.sync_refs([ref])
+        return
+    raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
+
+
+def is_published(git: Git, commit: str) -> bool:
+    """Whether a ref of ours relies on a commit; an error where git cannot tell, because then nothing may go."""
+    if git.try_run("cat-file", "-e", commit).status != 0:
+        return False
+    refs = git.run("for-each-ref", "--count=1", f"--contains={commit}", HEADS, NOTES, TRASH)
+    return bool(refs.strip())

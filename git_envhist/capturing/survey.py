@@ -1,0 +1,172 @@
+"""What belongs to the environment, and what is left out: asked once, before anything is looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from git_envhist.capture.descent import REALM_MARK, join
+from git_envhist.capture.ignore import FILE_NAME
+from git_envhist.errors import Refused
+from git_envhist.model import WhyMissing
+from git_envhist.settings import Settings
+from git_envhist.store.repository import Repository
+
+MOUNTINFO = "/proc/self/mountinfo"
+BOUNDARY = "worktree"
+RULES_VERSION = 1
+"""Raised where the built-in rules of what is secret change: what was kept under others is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The extent of an environment and the rules that hold in it."""
+
+    bases: dict[bytes, bytes]
+    """The realm's name (empty: the working tree) -> where its top is."""
+    pruned: dict[bytes, str | None]
+    mounts_known: bool
+    ignore: tuple[str, ...]
+    encrypted: tuple[bytes, ...]
+    naming: str
+    keeping: str
+    warnings: tuple[str, ...] = ()
+
+
+def survey(repository: Repository, settings: Settings, key_id: str | None) -> Survey:
+    """Look around."""
+    bases, warnings = _bases(repository, settings)
+    mounts = read_mounts()
+    pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or ())
+    ignore = _read_ignore_file(repository.root)
+    encrypted = encrypted_paths(repository, settings)
+    naming = (ignore, settings.exclude, settings.cross_mounts, sorted(bases.items()), sorted(pruned.items()))
+    keeping = (RULES_VERSION, settings.secret, settings.fingerprint, settings.big_file, key_id, encrypted)
+    return Survey(
+        bases,
+        pruned,
+        mounts is not None,
+        ignore,
+        encrypted,
+        _digest(naming),
+        _digest((repository.object_format, keeping)),
+        tuple(warnings),
+    )
+
+
+def refuse_home(root: str, environ: Mapping[str, str]) -> None:
+    """A whole home directory, or a whole machine, is hardly ever meant."""
+    real = os.path.realpath(root)
+    for place, what in ((environ.get("HOME") or "", "your home directory"), ("/", "the whole machine")):
+        if place and real == os.path.realpath(place):
+            raise Refused(
+                f"the environment would be {what}: '{root}'", hint="--force, if that is what you want"
+            )
+
+
+def read_mounts() -> tuple[bytes, ...] | None:
+    """Every mount point of this process, or None where the system does not tell."""
+    try:
+        with open(MOUNTINFO, "rb") as file:
+            return tuple(_unescape(line.split(b" ")[4]) for line in file)
+    except (OSError, IndexError):
+        return None
+
+
+def _unescape(field: bytes) -> bytes:
+    if b"\\" not in field:
+        return field
+    for code, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        field = field.replace(code, plain)
+    return field
+
+
+def _bases(repository: Repository, settings: Settings) -> tuple[dict[bytes, bytes], list[str]]:
+    bases = {b"": os.fsencode(repository.root)}
+    warnings = []
+    for name, place in settings.roots:
+        path = os.path.join(repository.root, os.path.expanduser(place))
+        if os.path.isdir(path):
+            bases[os.fsencode(name)] = os.fsencode(path)
+        else:
+            warnings.append(f"envhist.root.{name} is not a directory: '{place}'")
+    return bases, warnings
+
+
+def _prune(
+    repository: Repository, bases: Mapping[bytes, bytes], mounts: Iterable[bytes]
+) -> dict[bytes, str | None]:
+    """What is not entered: ours, other working trees of the same repository, what is mounted inside."""
+    pruned: dict[bytes, str | None] = {}
+    for realm, base in bases.items():
+        top = REALM_MARK + realm if realm else b""
+        real = os.path.realpath(base)
+        for place in mounts:
+            _add(pruned, top, real, place, WhyMissing.MOUNT.value)
+        for tree in _other_working_trees(repository):
+            _add(pruned, top, real, tree, BOUNDARY)
+        for ours in {repository.git_dir, repository.common_dir}:
+            _add(pruned, top, real, os.path.realpath(os.fsencode(ours)), None)
+    return pruned
+
+
+def _add(pruned: dict[bytes, str | None], top: bytes, base: bytes, place: bytes, why: str | None) -> None:
+    prefix = base.rstrip(b"/") + b"/"
+    if place.startswith(prefix) and len(place) > len(prefix):
+        pruned[join(top, place[len(prefix) :])] = why
+
+
+def _other_working_trees(repository: Repository) -> list[bytes]:
+    common = os.fsencode(repository.common_dir)
+    found = []
+    if os.path.basename(common) == b".git":
+        found.append(os.path.dirname(common))
+    try:
+        names = os.listdir(common + b"/worktrees")
+    except OSError:
+        names = []
+    for name in names:
+        try:
+            with open(common + b"/worktrees/" + name + b"/gitdir", "rb") as file:
+                place = file.read().rstrip(b"\n")
+        except OSError:
+            continue
+        found.append(os.path.dirname(os.path.realpath(os.path.join(common, b"worktrees", name, place))))
+    own = os.path.realpath(os.fsencode(repository.root))
+    return [tree for tree in found if tree != own]
+
+
+def _read_ignore_file(root: str) -> tuple[str, ...]:
+    path = os.path.join(os.fsencode(root), FILE_NAME)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            return tuple(file.read(1 << 20).decode("utf-8", "surrogateescape").splitlines())
+    except OSError:
+        return ()
+
+
+def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, ...]:
+    """Tracked files that a `filter` attribute encrypts: in the working tree they stand in the clear."""
+    drivers = [name for name in settings.filters if name != "lfs"]
+    if not drivers:
+        return ()
+    tracked = repository.git.try_run("ls-files", "-z")
+    asked = repository.git.try_run("check-attr", "-z", "--stdin", "filter", stdin=tracked.out)
+    fields = asked.out.split(b"\0")
+    wanted = {os.fsencode(name) for name in drivers if _encrypts(repository, settings, name)}
+    rows = zip(fields[0::3], fields[2::3], strict=False)
+    return tuple(sorted(path for path, value in rows if value in wanted))
+
+
+def _encrypts(repository: Repository, settings: Settings, driver: str) -> bool:
+    words = ("crypt", "secret", "seal", "vault", "sops", "age", "gpg", "transcrypt", "cipher")
+    commands = repository.git.try_run("config", "--get-regexp", rf"^filter\.{driver}\.(clean|process)$").out
+    text = driver.lower() + os.fsdecode(commands).lower()
+    return any(word in text for word in words)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()

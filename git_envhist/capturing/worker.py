@@ -1,0 +1,371 @@
+"""One worker of a capture: looks at its share of the directories, and takes what changed into a pack of its own.
+
+The only place besides `api` and `capturing` that joins the rooms: what the scan finds goes through sealing into the
+store. Its methods are generators of frames; what they do and in which order is told in `capturing`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from git_envhist.capture.content import OverBudget, Policy, Taker, own_extras
+from git_envhist.capture.descent import DOT_GIT, Descent, below_realm, join, realm_of, shown_path
+from git_envhist.capture.ignore import ignore_rules, path_matcher
+from git_envhist.capture.pool import Frame, Shared, receive, serve
+from git_envhist.capture.reading import unreadable
+from git_envhist.capture.records import MODE, MTIME, SIZE, WIDTH, Record, decode_all
+from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish
+from git_envhist.capture.seal import keyed_hash, seal
+from git_envhist.capture.secrets import SecretRules
+from git_envhist.capture.statcache import StatCache
+from git_envhist.model import EnvPath, WhyMissing
+from git_envhist.store.compression import pack, unpack
+from git_envhist.store.keys import Key
+from git_envhist.store.layout import dotgit_directory, root_directory, stored_below
+from git_envhist.store.manifest import OWN_NAME, format_extras, format_line, join_shard
+from git_envhist.store.packs import PackWriter
+from git_envhist.store.pieces import store_pieces
+from git_envhist.store.pointers import write_pointer
+from git_envhist.store.staging import open_published
+
+KINDS = {
+    stat.S_IFREG: b"f",
+    stat.S_IFLNK: b"l",
+    stat.S_IFIFO: b"p",
+    stat.S_IFSOCK: b"s",
+    stat.S_IFCHR: b"c",
+    stat.S_IFBLK: b"b",
+}
+CHECK_PARENT_EVERY = 64
+
+
+class CaptureWorker:
+    """Holds what it has looked at until it is told what to read."""
+
+    def __init__(self, job: dict[str, Any], shared: Shared, number: int) -> None:
+        self._job = job
+        self._shared = shared
+        self._number = number
+        self._parent = os.getppid()
+        self._known = open_published(job["common_state"], job["pack_dir"], job["object_format"])
+        self._writer = PackWriter(job["staging_packs"], job["object_format"], self._known.__contains__)
+        self._width = 20 if job["object_format"] == "sha1" else 32
+        self._started_ns: int = job["started_ns"]
+        self._descent = Descent(job["bases"])
+        ignored = ignore_rules(job["ignore"], job["exclude"])
+        limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"])
+        self._scanner = Scanner(self._descent, ignored, limits, self._started_ns)
+        self._taker = Taker(self, format_extras, make_policy(job), job["budget"])
+        self._visits: dict[bytes, Visit] = {}
+        self._files = self._bytes = 0
+
+    def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
+        generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
+        return generator
+
+    # What the taker needs of the store.
+
+    def add_blob(self, data: bytes) -> bytes:
+        self._files += 1
+        self._bytes += len(data)
+        oid = self._writer.add(b"blob", data)
+        self._shared.count(self._number, self._files, self._bytes, self._writer.stored_bytes)
+        return oid
+
+    def add_big(self, blocks: Iterator[bytes]) -> tuple[int, bytes, bytes]:
+        size, tree = store_pieces(self._writer, self._counted(blocks))
+        return size, self._writer.add(b"blob", write_pointer(size, tree)), tree
+
+    def forget(self) -> Callable[[], None]:
+        mark = self._writer.mark()
+        return lambda: self._writer.rollback(mark)
+
+    def added_bytes(self) -> int:
+        return self._shared.totals()[2]
+
+    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        self._files += 1
+        for block in blocks:
+            self._bytes += len(block)
+            yield block
+            self._shared.count(self._number, self._files, self._bytes, self._writer.stored_bytes)
+
+    # What the parent asks for.
+
+    def do_check(self, shards: list[str], distrust: bool) -> Iterator[Frame]:
+        """Compare recorded directories with what is there; look into those that differ.
+
+        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("damaged",).
+        """
+        cache = StatCache(self._job["cache"], pack, unpack)
+        for shard in shards:
+            records = cache.read_shard(shard)
+            if records is None:
+                yield ("damaged",)
+                return
+            for record in decode_all(records):
+                if distrust or not self._scanner.is_unchanged(record):
+                    yield from self._look_into(record)
+
+    def _look_into(self, record: Record) -> Iterator[Frame]:
+        visit = self._visit(record.path, record)
+        if visit is None:
+            yield ("gone", record.path)
+            return
+        for name in set(visit.subdirectories).difference(record.subdirectories):
+            yield ("new", join(record.path, name))
+
+    def do_scan(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
+        """Look into directories that no record knows, a chunk at a time, as long as there are any left."""
+        while (ticket := self._shared.take()) is not None:
+            for path in chunks[ticket]:
+                if self._visit(path, None) is None:
+                    yield ("gone", path)
+
+    def do_summary(self) -> Iterator[Frame]:
+        """("summary", directories looked into, files to be read, their bytes)."""
+        sizes = self._sizes()
+        yield ("summary", len(self._visits), len(sizes), sum(sizes))
+
+    def do_sizes(self) -> Iterator[Frame]:
+        yield ("sizes", array("q", self._sizes()).tobytes())
+
+    def do_listing(self) -> Iterator[Frame]:
+        """What would be read: ("listing", directory, files, bytes, missing)."""
+        for path, visit in self._visits.items():
+            sizes = [leaf.row[SIZE] for leaf in visit.unread]
+            yield ("listing", path, len(sizes), sum(sizes), visit.missing)
+
+    def do_read(self, defer_from: int) -> Iterator[Frame]:
+        """Take everything smaller than `defer_from`; ("directory", …) for each one that is complete then, and
+        ("deferred", directory, name, size) for each file left to be taken by whoever is free."""
+        for number, path in enumerate(list(self._visits)):
+            if number % CHECK_PARENT_EVERY == 0 and os.getppid() != self._parent:
+                raise SystemExit
+            deferred = self._read(path, defer_from)
+            yield from deferred
+            if not deferred:
+                yield self._finish(path)
+
+    def do_large(self, files: list[tuple[bytes, bytes]]) -> Iterator[Frame]:
+        """Take deferred files, whoever found them: ("large", index, taken or not, what was seen)."""
+        while (ticket := self._shared.take()) is not None:
+            directory, name = files[ticket]
+            yield ("large", ticket, *self._take_alone(directory, name))
+
+    def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
+        """Finish the directories whose deferred files have been taken."""
+        touched = {}
+        for directory, name, row, oid, extras, pieces, missing in results:
+            if directory not in self._visits:
+                continue
+            visit = touched[directory] = self._visits[directory]
+            leaf = next(leaf for leaf in visit.unread if leaf.name == name)
+            visit.unread.remove(leaf)
+            visit.missing.extend(missing)
+            if row is None:
+                visit.leaves.remove(leaf)
+                continue
+            leaf.row, leaf.oid, leaf.extras = tuple(row), oid, extras
+            self._taker.pieces.setdefault(directory, []).extend(pieces)
+        for path in touched:
+            yield self._finish(path)
+
+    def do_pack(self) -> Iterator[Frame]:
+        """("pack", …) of what was written, and nothing where nothing was."""
+        pack = self._writer.finish()
+        if pack is not None:
+            yield ("pack", pack.name, pack.pack_path, pack.index_path, pack.objects, pack.size)
+
+    def _sizes(self) -> list[int]:
+        return [leaf.row[SIZE] for visit in self._visits.values() for leaf in visit.unread]
+
+    def _visit(self, path: bytes, old: Record | None) -> Visit | None:
+        try:
+            visit = self._scanner.visit(path, old)
+        except OSError as error:
+            closed = self._closed_directory(path, error)
+            if closed is None:
+                return None
+            visit = closed
+        self._visits[path] = visit
+        return visit
+
+    def _closed_directory(self, path: bytes, error: OSError) -> Visit | None:
+        """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
+        parent, _, name = path.rpartition(b"/")
+        try:
+            own = self._descent.enter(parent) if not name else None
+            own = own or os.stat(name, dir_fd=self._descent_of(parent), follow_symlinks=False)
+        except (OSError, ValueError):  # ValueError: the top of a further root has no parent of ours
+            return None
+        if not stat.S_ISDIR(own.st_mode):
+            return None
+        visit = Visit(path, own, young=True)
+        reason = unreadable(error)
+        visit.miss(b"", reason.why, reason.detail)
+        return visit
+
+    def _descent_of(self, parent: bytes) -> int:
+        self._descent.enter(parent)
+        return self._descent.here
+
+    def _read(self, path: bytes, defer_from: int) -> list[Frame]:
+        visit = self._visits[path]
+        if not visit.unread:
+            return []
+        try:
+            self._descent.enter(path)
+        except OSError as error:
+            self._lost(visit, error)
+            return []
+        deferred: list[Frame] = []
+        kept: list[Leaf] = []
+        for leaf in visit.unread:
+            if leaf.row[SIZE] >= defer_from and stat.S_ISREG(leaf.row[MODE]):
+                kept.append(leaf)
+                deferred.append(("deferred", path, leaf.name, leaf.row[SIZE]))
+            elif not self._take(visit, leaf):
+                visit.leaves.remove(leaf)
+        visit.unread = kept
+        return deferred
+
+    def _take(self, visit: Visit, leaf: Leaf) -> bool:
+        try:
+            return self._taker.take(visit, leaf)
+        except OverBudget:
+            visit.miss(leaf.name, WhyMissing(self._job["budget_reason"]), f"{leaf.row[SIZE]} bytes")
+            return False
+
+    def _take_alone(self, directory: bytes, name: bytes) -> tuple[Any, ...]:
+        try:
+            own = self._descent.enter(directory)
+            seen = os.lstat(name)
+        except OSError:
+            return (None, b"", b"", [], [])
+        visit = Visit(directory, own)
+        leaf = Leaf(name, _row(seen), seen)
+        before = len(self._taker.pieces.get(directory, ()))
+        if not self._take(visit, leaf):
+            return (None, b"", b"", [], visit.missing)
+        pieces = self._taker.pieces.get(directory, [])[before:]
+        del self._taker.pieces.get(directory, [])[before:]
+        return (leaf.row, leaf.oid, leaf.extras, pieces, visit.missing)
+
+    def _lost(self, visit: Visit, error: OSError) -> None:
+        reason = unreadable(error)
+        for leaf in visit.unread:
+            visit.leaves.remove(leaf)
+            visit.miss(leaf.name, reason.why, reason.detail)
+        visit.unread = []
+
+    def _finish(self, path: bytes) -> Frame:
+        visit = self._visits.pop(path)
+        own = own_extras(format_extras, visit.own) if self._enter(path) else _bare_extras(visit.own)
+        record = finish(visit, self._started_ns, self._width, own)
+        record.shard = self._writer.add(b"blob", shard_text(record))
+        record.leaf_modes = leaf_modes(record)
+        unstable = [entry for entry in self._taker.unstable if entry[0].rpartition(b"/")[0] == path]
+        missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
+        missing += [(name, WhyMissing.UNSTABLE.value, detail) for name, detail in unstable]
+        missing = [(shown_path(name), why, detail) for name, why, detail in missing]
+        return ("directory", path, record.encode(), missing, self._taker.pieces.pop(path, []))
+
+    def _enter(self, path: bytes) -> bool:
+        try:
+            self._descent.enter(path)
+        except OSError:
+            return False
+        return True
+
+
+def stored_directory(path: bytes) -> bytes:
+    """Where the entries of a directory stand in a snapshot's tree."""
+    realm, rest = realm_of(path), below_realm(path)
+    if realm:
+        return stored_below(root_directory(realm), EnvPath(rest))
+    names = rest.split(b"/") if rest else []
+    if DOT_GIT in names:
+        at = names.index(DOT_GIT)
+        nested = dotgit_directory(EnvPath(b"/".join(names[:at])))
+        return stored_below(nested, EnvPath(b"/".join(names[at + 1 :])))
+    return stored_below(b"", EnvPath(rest))
+
+
+def is_realm_top(path: bytes) -> bool:
+    """Whether a directory is the top of what its stored names are told from."""
+    return not below_realm(path) or (not realm_of(path) and path.rpartition(b"/")[2] == DOT_GIT)
+
+
+def shard_text(record: Record) -> bytes:
+    """The manifest shard of a directory."""
+    cells = record.cells
+    modes, mtimes = cells[MODE::WIDTH], cells[MTIME::WIDTH]
+    extras = record.extras
+    lines = [
+        (name, format_line(name, KINDS[stat.S_IFMT(mode)], mode & 0o7777, mtime, extras.get(index, b"")))
+        for index, (name, mode, mtime) in enumerate(zip(record.names, modes, mtimes, strict=True))
+    ]
+    # A directory's line in its parent only names it: its attributes stand in its own shard, so that a change in it
+    # writes one shard and not two.
+    lines += [(name, format_line(name, b"d", 0, 0, b"")) for name in record.subdirectories]
+    lines += [(name, format_line(name, b"w", 0, 0, b"")) for name in record.boundaries]
+    lines.sort()
+    own = format_line(OWN_NAME, b"d", record.mode & 0o7777, record.mtime_ns, record.extras.get(-1, b""))
+    return join_shard(stored_directory(record.path), own, [line for _, line in lines])
+
+
+def leaf_modes(record: Record) -> bytes:
+    """A digest of the modes of a directory and its entries, and of what a tree does not hold of them."""
+    digest = hashlib.sha256(b"%o\0" % record.mode)
+    modes = record.cells[MODE::WIDTH]
+    for index, (name, mode) in enumerate(zip(record.names, modes, strict=True)):
+        digest.update(b"%b\0%o\0%b\0" % (name, mode, _fingerprint(record.extras.get(index, b""))))
+    digest.update(b"\0".join(record.boundaries))
+    return digest.digest()
+
+
+def _fingerprint(extras: bytes) -> bytes:
+    return extras if b" h=" in extras else b""
+
+
+def _row(seen: os.stat_result) -> tuple[int, ...]:
+    return (seen.st_ctime_ns, seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)
+
+
+def _bare_extras(own: os.stat_result) -> bytes:
+    return b" u=%d g=%d" % (own.st_uid, own.st_gid)
+
+
+def make_policy(job: dict[str, Any]) -> Policy:
+    """How content is to be kept, from what a job says."""
+    rules = SecretRules(path_matcher(job["secret"]))
+    key = Key.of(job["key"]) if job["key"] is not None else None
+    encrypted = frozenset(job["encrypted"])
+    return Policy(
+        secret_name=lambda path: path in encrypted or rules.by_name(path),
+        scans_content=rules.scans_content,
+        secret_content=rules.by_content,
+        fingerprinted=path_matcher(job["fingerprint"]),
+        seal=None if key is None else lambda path, data: seal(key, shown_path(path), b"file", data),
+        keyed_hash=None if key is None else lambda data: keyed_hash(key, data),
+        big_file=job["big_file"],
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Serve a host program that must not be forked: descriptors come as arguments, the job as the first frame."""
+    asking, answering, counters, reading, writing, workers, number = map(int, arguments)
+    shared = Shared(workers, (counters, reading, writing))
+    job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
+    serve(lambda: CaptureWorker(job, shared, number), asking, answering)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

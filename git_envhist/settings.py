@@ -1,0 +1,129 @@
+"""git's configuration under `envhist.*`, read once into a frozen value.
+
+A value that cannot be read costs a warning and leaves the default in force: no typing slip in a configuration file
+may cost a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+GIB = 1 << 30
+BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
+TRUE = {"true", "yes", "on", "1"}
+FALSE = {"false", "no", "off", "0", ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user configured; the defaults serve."""
+
+    enabled: bool = True
+    timeline: str | None = None
+    exclude: tuple[str, ...] = ()
+    fingerprint: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    roots: tuple[tuple[str, str], ...] = ()
+    budget: int = BUDGET
+    max_size: int = MAX_SIZE
+    big_file: int = BIG_FILE
+    cross_mounts: bool = False
+    workers: int | None = None
+    user_name: str | None = None
+    user_email: str | None = None
+    filters: tuple[str, ...] = ()
+    """The names of the `filter.<name>` drivers that are configured."""
+    warnings: tuple[str, ...] = ()
+
+
+def read_settings(pairs: Iterable[tuple[str, str | None]]) -> Settings:
+    """The settings that a list of git's (key, value) pairs makes; later pairs win, as in git."""
+    return _Reader(pairs).settings()
+
+
+class _Reader:
+    """Takes the pairs apart; keeps a warning for each value that makes no sense."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str | None]]) -> None:
+        self.all: dict[str, list[str | None]] = {}
+        for key, value in pairs:
+            self.all.setdefault(key, []).append(value)
+        self.warnings: list[str] = []
+
+    def settings(self) -> Settings:
+        return Settings(
+            enabled=self.boolean("envhist.enabled", True),
+            timeline=self.text("envhist.timeline"),
+            exclude=self.every("envhist.exclude"),
+            fingerprint=self.every("envhist.fingerprint"),
+            secret=self.every("envhist.secret"),
+            roots=self.named("envhist.root."),
+            budget=self.size("envhist.budget", BUDGET),
+            max_size=self.size("envhist.maxsize", MAX_SIZE),
+            big_file=max(1 << 16, self.size("envhist.bigfile", BIG_FILE)),
+            cross_mounts=self.boolean("envhist.crossmounts", False),
+            workers=self.size("envhist.workers", 0) or None,
+            user_name=self.text("user.name"),
+            user_email=self.text("user.email"),
+            filters=tuple(
+                sorted({key.split(".", 1)[1].rsplit(".", 1)[0] for key in self.all if _is_filter(key)})
+            ),
+            warnings=tuple(self.warnings),
+        )
+
+    def text(self, key: str) -> str | None:
+        values = self.all.get(key)
+        return values[-1] if values else None
+
+    def every(self, key: str) -> tuple[str, ...]:
+        return tuple(value for value in self.all.get(key, ()) if value)
+
+    def named(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        found = {}
+        for key, values in self.all.items():
+            if key.startswith(prefix) and values[-1]:
+                found[key[len(prefix) :]] = values[-1]
+        return tuple(sorted(found.items()))
+
+    def boolean(self, key: str, default: bool) -> bool:
+        if key not in self.all:
+            return default
+        value = self.all[key][-1]
+        if value is None or value.lower() in TRUE:
+            return True
+        if value.lower() in FALSE:
+            return False
+        self.warnings.append(f"{key} is neither true nor false: '{value}'")
+        return default
+
+    def size(self, key: str, default: int) -> int:
+        value = self.text(key)
+        if value is None:
+            return default
+        number = parse_size(value)
+        if number is None:
+            self.warnings.append(f"{key} is not a size: '{value}'")
+            return default
+        return number
+
+
+def parse_size(text: str) -> int | None:
+    """A number with git's suffixes k, m, g (and t), or None."""
+    digits = text.strip().lower().rstrip("kmgt")
+    unit = text.strip().lower()[len(digits) :]
+    if not digits.isdecimal() or unit not in UNITS:
+        return None
+    return int(digits) * UNITS[unit]
+
+
+def _is_filter(key: str) -> bool:
+    return key.startswith("filter.") and key.endswith((".clean", ".smudge", ".process"))
+
+
+def config_home(environ: Mapping[str, str]) -> str:
+    """The directory of the user's configuration, as the XDG base directories have it."""
+    home = environ.get("HOME") or "/nonexistent"
+    configured = environ.get("XDG_CONFIG_HOME", "")
+    return configured if configured.startswith("/") else f"{home}/.config"

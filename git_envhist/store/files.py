@@ -1,0 +1,107 @@
+"""The bytes of one file of a snapshot, as they were on disk: sealed ones opened, pieces put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from git_envhist.errors import Damaged, EnvhistError
+from git_envhist.model import Entry, EnvPath, StoredAs
+from git_envhist.store.compare import TreeReader
+from git_envhist.store.git import Git
+from git_envhist.store.layout import MANIFEST, PIECES, RESERVED
+from git_envhist.store.manifest import read_shard, shard_path
+from git_envhist.store.names import stored_path
+from git_envhist.store.objects import CatFile
+from git_envhist.store.pointers import pieces_path, read_pointer
+from git_envhist.store.quoting import show
+from git_envhist.store.trees import decode_tree
+
+OpenSealed = Callable[[EnvPath, bytes], bytes]
+
+
+class NoSuchFile(EnvhistError):
+    """The snapshot holds no bytes for a path."""
+
+    code = "no-such-path"
+    exit_code = 4
+
+
+class FileReader:
+    """Reads files of one snapshot's tree."""
+
+    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed) -> None:
+        self._reader = CatFile(git)
+        self._tree = tree
+        self._length = len(tree) // 2
+        self._look = TreeReader(self._reader, tree, self._length)
+        self._open_sealed = open_sealed
+
+    def read(self, path: EnvPath) -> Iterator[bytes]:
+        """The bytes of a file, block by block; of a link its target."""
+        entry = self.entry(path)
+        oid = self._look.look_up(stored_path(path)) or self._look.look_up(stored_path(path, link=True))
+        if oid is None:
+            raise _no_bytes(path, entry)
+        data = self._blob(oid.hex(), path)
+        stored = entry.stored if entry is not None else StoredAs.PLAIN
+        if stored is StoredAs.SEALED:
+            yield self._open_sealed(path, data)
+        elif stored is StoredAs.PIECES:
+            yield from self._pieces(read_pointer(data).tree, path)
+        else:
+            yield data
+
+    def entry(self, path: EnvPath) -> Entry | None:
+        """What the manifest says of a path."""
+        directory, _, name = path.rpartition(b"/")
+        outer, inner = shard_path(stored_path(EnvPath(directory)) if directory else b"")
+        place = b"/".join((RESERVED, MANIFEST, outer.encode(), inner.encode()))
+        oid = self._look.look_up(place)
+        if oid is None:
+            return None
+        shard = read_shard(self._blob(oid.hex(), path))
+        return next((entry for entry in shard.entries if entry.path.rpartition(b"/")[2] == name), None)
+
+    def reserved(self, name: bytes) -> bytes | None:
+        """A list that stands below the reserved name, or None where there is none."""
+        oid = self._look.look_up(RESERVED + b"/" + name)
+        return self._blob(oid.hex(), EnvPath(name)) if oid is not None else None
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _pieces(self, tree: bytes, path: EnvPath) -> Iterator[bytes]:
+        outer, inner = pieces_path(tree)
+        place = b"/".join((RESERVED, PIECES, outer.encode(), inner.encode()))
+        if self._look.look_up(place) != tree:
+            raise Damaged(f"the pieces of a file are not in the snapshot: '{show(path)}'")
+        for _, _, run in self._listed(tree, path):
+            for _, _, piece in self._listed(run, path):
+                yield self._blob(piece.hex(), path)
+
+    def _listed(self, tree: bytes, path: EnvPath) -> list[tuple[bytes, int, bytes]]:
+        answer = self._reader.read(tree.hex())
+        if answer is None or answer[0] != "tree":
+            raise Damaged(f"pieces are missing of '{show(path)}'", hint="'git envlog fsck' says what else is")
+        return decode_tree(answer[1], self._length)
+
+    def _blob(self, oid: str, path: EnvPath) -> bytes:
+        answer = self._reader.read(oid)
+        if answer is None:
+            raise Damaged(f"bytes are missing of '{show(path)}'", hint="'git fsck' says what else is missing")
+        if answer[0] != "blob":
+            raise NoSuchFile(f"not a file in this snapshot: '{show(path)}'")
+        return answer[1]
+
+
+def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
+    if entry is None:
+        return NoSuchFile(
+            f"not in this snapshot: '{show(path)}'", hint="'git envlog show' says what the snapshot lacks"
+        )
+    what = "recorded by its hash only" if entry.stored is StoredAs.FINGERPRINT else _kind_of(entry)
+    return NoSuchFile(f"no bytes are kept of '{show(path)}': it is {what}")
+
+
+def _kind_of(entry: Entry) -> str:
+    return f"a {entry.kind.name.lower().replace('_', ' ')}"
