@@ -62,7 +62,10 @@ def test_the_form_is_frozen_and_the_document_tells_enough_to_open_it_without_thi
     bound = [b"envhist-sealed 1", b"kind file", b"path .env", bytes(8) + (1).to_bytes(8, "big")]
     opened = AESSIV(hmac.digest(KEY.secret, b"envhist subkey seal", "sha512")).decrypt(body, bound)
     assert opened == (b"TOKEN=hunter2\n\x80").ljust(256, b"\0")
-    assert hashlib.sha256(sealed).hexdigest() == "ccf65645943efebd193f76eafbf50dac31331d42b3cc05dbb8b337ec0614db07"
+    assert (
+        hashlib.sha256(sealed).hexdigest()
+        == "ccf65645943efebd193f76eafbf50dac31331d42b3cc05dbb8b337ec0614db07"
+    )
 
 
 def test_the_same_key_gives_the_same_bytes_on_every_machine_and_another_key_unrelated_ones() -> None:
