@@ -1,0 +1,122 @@
+"""`git envlog key`: the keys that seal secret files: which there are, a backup of one, and back from it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.errors import EnvhistError, SealingError, UsageError
+
+if TYPE_CHECKING:
+    from git_envhist.store.keys import Key, KeyRing
+
+LONGEST_TEXT = 1 << 16
+USAGE = "git envlog key show | export [<id>] | import [<file> | -]"
+
+
+class CannotRead(EnvhistError):
+    """The file that an exported key is to be read from cannot be read."""
+
+    code = "cannot-read"
+
+
+@command("key", USAGE)
+@click.argument("action", required=False, default="show", metavar="show|export|import")
+@click.argument("subject", required=False, metavar="[<id> | <file>]")
+@click.option("--use", is_flag=True, help="import: seal new files with this key from now on")
+def key(session: Session, action: str, subject: str | None, use: bool) -> None:
+    """Shows, exports or imports the keys that seal secret files."""
+    session.no_paths()
+    if use and action != "import":
+        raise UsageError("--use goes with 'import' only", hint=USAGE)
+    ring = session.history.keys
+    if action == "show" and subject is None:
+        _show(session, ring)
+    elif action == "export":
+        _export(session, ring, subject)
+    elif action == "import":
+        _import(session, ring, subject, use)
+    else:
+        raise UsageError(
+            f"not a word that 'key' knows: '{subject if action == 'show' else action}'", hint=USAGE
+        )
+    for warning in ring.warnings:
+        warn(warning)
+
+
+def _show(session: Session, ring: KeyRing) -> None:
+    keys, current = ring.all(), ring.current_id()
+    if session.json:
+        session.print_json([_as_json(ring, each, current) for each in keys])
+        return
+    if not keys:
+        session.line("no key yet: the first secret file that is captured makes one")
+        return
+    for each in keys:
+        session.line(f"{each.id}  {'seals new files' if each.id == current else 'opens older files'}")
+        for path in _copies(ring, each):
+            session.line(f"  {escape(path)}")
+    session.line()
+    session.line(
+        "A backup: git envlog key export > <a place outside this machine>; it comes back with 'import'."
+    )
+
+
+def _export(session: Session, ring: KeyRing, wanted: str | None) -> None:
+    key_id = wanted or ring.current_id()
+    if key_id is None:
+        raise SealingError("there is no key yet", hint="the first secret file that is captured makes one")
+    text = ring.export(key_id.lower())
+    if session.json:
+        session.print_json({"schema": 1, "id": key_id.lower(), "text": text})
+    else:
+        session.line(text)
+    warn("whoever has this line can open every secret file in the history: keep it like a password")
+
+
+def _import(session: Session, ring: KeyRing, source: str | None, use: bool) -> None:
+    taken = ring.import_(_read_text(source))
+    if use:
+        ring.use(taken)
+    current = ring.current_id()
+    if session.json:
+        session.print_json(_as_json(ring, taken, current))
+    elif taken.id == current:
+        session.line(f"took in the key {taken.id}: it opens what it sealed, and seals new files")
+    else:
+        session.line(
+            f"took in the key {taken.id}: it opens what it sealed; new files are sealed with {current}"
+        )
+
+
+def _read_text(source: str | None) -> str:
+    if source is None and os.isatty(0):
+        print("the exported key, and then Ctrl-D:", file=sys.stderr)
+    try:
+        if source in (None, "-"):
+            raw = sys.stdin.buffer.read(LONGEST_TEXT)
+        else:
+            with open(source, "rb") as file:
+                raw = file.read(LONGEST_TEXT)
+    except OSError as failure:
+        raise CannotRead(f"cannot read '{source or '-'}': {failure.strerror}") from failure
+    return raw.decode("utf-8", "replace")
+
+
+def _as_json(ring: KeyRing, each: Key, current: str | None) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "id": each.id,
+        "current": each.id == current,
+        "places": [*map(escape_invalid, _copies(ring, each))],
+    }
+
+
+def _copies(ring: KeyRing, each: Key) -> list[str]:
+    return [place.path(each.id) for place in ring.places if each.id in place.ids()]

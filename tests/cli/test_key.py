@@ -1,0 +1,115 @@
+"""`git envlog key`: what it shows, gives out and takes in, and that it keeps the secret to itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.store.keys import Key, KeyRing, write_key_text
+from tests.support.repository import Repo
+
+KNOWN = Key.of(bytes(range(64)))
+
+
+@pytest.fixture
+def ring(repo: Repo, hermetic: Path) -> KeyRing:
+    """The ring that the program sees."""
+    return KeyRing(str(repo.path / ".git" / "envhist"), str(hermetic / "config"))
+
+
+def test_without_a_key_it_says_when_there_will_be_one_and_makes_none(repo: Repo, ring: KeyRing) -> None:
+    done = repo.run("envlog", "key", check=True)
+    assert done.out == "no key yet: the first secret file that is captured makes one\n"
+    assert json.loads(repo.run("envlog", "key", "show", "--json", check=True).out) == []
+    assert ring.current_id() is None
+
+
+def test_it_shows_each_key_where_its_copies_are_and_never_the_secret(repo: Repo, ring: KeyRing) -> None:
+    key = ring.current()
+    ring.import_(write_key_text(KNOWN))
+    done = repo.run("envlog", "key", "show", check=True)
+    assert f"{key.id}  seals new files\n" in done.out
+    assert f"{KNOWN.id}  opens older files\n" in done.out
+    for place in ring.places:
+        assert f"  {place.path(key.id)}\n" in done.out
+    assert "git envlog key export" in done.out
+    for form in (key.secret.hex(), write_key_text(key).rpartition("-")[2]):
+        assert form not in done.out + done.err + repo.run("envlog", "key", "--json", check=True).out
+
+
+def test_as_json_it_tells_the_same(repo: Repo, ring: KeyRing) -> None:
+    key = ring.current()
+    answer = json.loads(repo.run("envlog", "key", "--json", check=True).out)
+    places = [place.path(key.id) for place in ring.places]
+    assert answer == [{"schema": 1, "id": key.id, "current": True, "places": places}]
+
+
+def test_an_exported_key_is_one_line_with_a_warning_beside_it(repo: Repo, ring: KeyRing) -> None:
+    key = ring.current()
+    done = repo.run("envlog", "key", "export", check=True)
+    assert done.out == write_key_text(key) + "\n"
+    assert done.err.startswith("warning: whoever has this line can open every secret file")
+    assert repo.run("envlog", "key", "export", key.id, check=True).out == done.out
+    told = json.loads(repo.run("envlog", "key", "export", "--json", check=True).out)
+    assert told == {"schema": 1, "id": key.id, "text": write_key_text(key)}
+
+
+@pytest.mark.parametrize("words", [("export",), ("export", "0123456789ab")])
+def test_a_key_that_is_not_there_cannot_be_exported(repo: Repo, words: tuple[str, ...]) -> None:
+    done = repo.run("envlog", "key", *words)
+    assert (done.status, done.out) == (128, "")
+    assert done.err.startswith("error: there is no key")
+    assert "hint: " in done.err
+
+
+@pytest.mark.parametrize("way", ["file", "-", "stdin"])
+def test_a_backup_comes_back_from_a_file_or_from_standard_input(repo: Repo, ring: KeyRing, way: str) -> None:
+    text = write_key_text(KNOWN) + "\n"
+    backup = repo.write("../backup.txt", text)
+    words = {"file": (str(backup),), "-": ("-",), "stdin": ()}[way]
+    done = repo.run("envlog", "key", "import", *words, input=text, check=True)
+    assert done.out == f"took in the key {KNOWN.id}: it opens what it sealed, and seals new files\n"
+    assert ring.current() == KNOWN
+
+
+def test_an_imported_key_seals_new_files_where_that_is_asked(repo: Repo, ring: KeyRing) -> None:
+    own = ring.current()
+    text = write_key_text(KNOWN)
+    done = repo.run("envlog", "key", "import", "-", input=text, check=True)
+    assert done.out.endswith(f"new files are sealed with {own.id}\n")
+    told = json.loads(repo.run("envlog", "key", "import", "--use", "--json", input=text, check=True).out)
+    assert told["current"] is True
+    assert ring.current_id() == KNOWN.id
+
+
+def test_a_typing_slip_is_told_and_changes_nothing(repo: Repo, ring: KeyRing) -> None:
+    done = repo.run("envlog", "key", "import", input=write_key_text(KNOWN)[:-2] + "aa")
+    assert done.status == 128
+    assert done.err.startswith("error: the checksum of the exported key")
+    assert ring.all() == ()
+
+
+def test_a_backup_that_is_not_there_is_told(repo: Repo) -> None:
+    done = repo.run("envlog", "key", "import", "nowhere.txt")
+    assert done.status == 128
+    assert done.err == "error: cannot read 'nowhere.txt': No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("shwo",), ("show", "x"), ("export", "--use"), ("import", "a", "b"), ("--", "a")]
+)
+def test_other_words_are_a_usage_error(repo: Repo, words: tuple[str, ...]) -> None:
+    done = repo.run("envlog", "key", *words)
+    assert done.status == 129
+    assert done.err.startswith("error: ")
+
+
+def test_a_key_file_that_was_open_to_others_is_told(repo: Repo, ring: KeyRing) -> None:
+    path = ring.ours.path(ring.current().id)
+    os.chmod(path, 0o644)
+    done = repo.run("envlog", "key", check=True)
+    assert done.err == f"warning: the key file '{path}' was open to other users: it is closed now\n"
+    assert os.stat(path).st_mode & 0o777 == 0o600
