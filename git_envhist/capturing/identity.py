@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 
+from git_envhist.capturing.zone import LocalZone
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Actor
 from git_envhist.settings import Settings
@@ -31,7 +32,7 @@ def moment(git: Git, environ: Mapping[str, str]) -> datetime:
     """Now, or the moment that GIT_COMMITTER_DATE sets, in whatever spelling git takes there."""
     told = environ.get(DATE)
     if not told:
-        return datetime.fromtimestamp(time.time()).astimezone().replace(microsecond=0)
+        return datetime.fromtimestamp(int(time.time()), LocalZone())
     identity = {b"GIT_COMMITTER_NAME": b"x", b"GIT_COMMITTER_EMAIL": b"x"}
     done = git.try_run("var", "GIT_COMMITTER_IDENT", environment=identity)
     if done.status != 0:

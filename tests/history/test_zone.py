@@ -1,0 +1,43 @@
+"""The machine's own zone answers like the zone data that it is made from, also on the days when the clock is set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.capturing.zone import LocalZone
+from git_envhist.history.times import read_moment
+from tests.history.moments import BERLIN
+
+MIDDLES = [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 10, 25, 1, tzinfo=UTC)]
+
+
+@pytest.fixture(autouse=True)
+def _machine_in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@given(st.sampled_from(MIDDLES), st.integers(-20_000, 20_000) | st.integers(-(10**8), 10**8))
+def test_every_instant_has_the_offset_of_its_own_season(middle: datetime, seconds: int) -> None:
+    instant = middle + timedelta(seconds=seconds)
+    local, expected = instant.astimezone(LocalZone()), instant.astimezone(BERLIN)
+    assert (local.replace(tzinfo=None), local.fold) == (expected.replace(tzinfo=None), expected.fold)
+    assert (local.utcoffset(), local.tzname()) == (expected.utcoffset(), expected.tzname())
+    assert local.astimezone(UTC) == instant
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-10-25 02:30", "2026-03-29 02:30", "2026-03-29", "60d", "2026-07-01 10:27"]
+)
+def test_a_time_in_another_season_is_read_as_the_clock_showed_it_then(text: str) -> None:
+    now = datetime(2026, 11, 18, 9, 30, tzinfo=UTC)
+    assert read_moment(text, now.astimezone(LocalZone())) == read_moment(text, now.astimezone(BERLIN))
