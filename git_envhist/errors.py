@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LISTED = 20
+"""So many candidates stand in a hint; the error itself carries all of them."""
+
 
 class EnvhistError(Exception):
     """Anything this package tells its caller about: one line that says what failed, and what to type next."""
@@ -49,8 +52,11 @@ class AmbiguousRevision(EnvhistError):
     code = "ambiguous"
 
     def __init__(self, revision: str, candidates: tuple[str, ...]) -> None:
+        told = candidates[:LISTED]
+        if len(candidates) > LISTED:
+            told += (f"and {len(candidates) - LISTED} more",)
         super().__init__(
-            f"more than one snapshot is meant by '{revision}'", hint="one of: " + "; ".join(candidates)
+            f"more than one snapshot is meant by '{revision}'", hint="one of: " + "; ".join(told)
         )
         self.revision = revision
         self.candidates = candidates

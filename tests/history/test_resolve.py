@@ -169,6 +169,13 @@ def test_equal_intents_are_all_listed() -> None:
     assert candidates(":/wip", world(one, two)) == [one.id[:7], two.id[:7]]
 
 
+def test_a_hint_lists_the_newest_candidates_and_counts_the_rest() -> None:
+    failure = refused(":/wip", world(*(snapshot("wip", f"09:{minute}") for minute in range(59, 29, -1))))
+    assert isinstance(failure, AmbiguousRevision)
+    assert len(failure.candidates) == 30
+    assert (failure.hint or "").endswith("09:40:00 wip; and 10 more")
+
+
 def test_an_intent_is_found_by_its_first_line_and_however_its_lines_are_broken() -> None:
     long = snapshot("\n\nfirst line \n  second line\n\nand a body", "10:10")
     where = world(snapshot("first line second line and more", "10:20"), long)
