@@ -53,9 +53,3 @@ def is_stored(change: Change, stored: StoredAs) -> bool:
 def sides(change: Change) -> tuple[Side, ...]:
     """The sides that there are, the earlier one first."""
     return tuple(side for side in (change.before, change.after) if side is not None)
-
-
-def is_variables(path: bytes) -> bool:
-    """Whether a file's name says that it holds environment variables: `.env`, `.env.local`, `.envrc`, `prod.env`."""
-    name = path.rpartition(b"/")[2]
-    return name == b".env" or name.startswith((b".env.", b".envrc")) or name.endswith(b".env")

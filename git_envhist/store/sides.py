@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from git_envhist.model import TOP, Change, EntryKind, EnvPath, ObjectId, Side
+from git_envhist.store.layout import root_directory, stored_below
 from git_envhist.store.metadata import Both, Traits
-from git_envhist.store.names import true_name, true_path
+from git_envhist.store.names import stored_name, stored_path, true_name, true_path
 from git_envhist.store.rows import NESTED, ROOTS, Row
 
 KINDS = {0o120000: EntryKind.LINK, 0o040000: EntryKind.DIRECTORY, 0o160000: EntryKind.BOUNDARY}
@@ -54,6 +55,17 @@ def environment_path(stored: bytes) -> EnvPath:
         # A path too long for one name stands there as its digest, which is all that can be shown of it.
         return EnvPath(_unflat(stored[len(NESTED) :].partition(b"/")[0]) + b"/.git")
     return true_path(stored) if b"%" in stored else EnvPath(stored)
+
+
+def stored_side(side: Side) -> bytes:
+    """Where the tree holds one side of a change: undoes `environment_path`."""
+    name, separator, below = side.path.partition(b"://")
+    is_link = side.kind is EntryKind.LINK
+    if separator:
+        directory, _, last = below.rpartition(b"/")
+        above = stored_below(root_directory(name), EnvPath(directory))
+        return above + b"/" + stored_name(last, link=is_link) if last else above
+    return stored_path(side.path, link=is_link)
 
 
 def _unflat(name: bytes) -> bytes:

@@ -338,7 +338,8 @@ FILES = st.builds(
     st.integers(0, 2), OWNERS, XATTRS, st.sampled_from([StoredAs.PLAIN, StoredAs.SEALED]),
 )  # fmt: skip
 DIRECTORIES = st.builds(
-    Described, st.just(EntryKind.DIRECTORY), st.none(), st.sampled_from([0o755, 0o700]), st.integers(0, 2), OWNERS, XATTRS
+    Described, st.just(EntryKind.DIRECTORY), st.none(), st.sampled_from([0o755, 0o700]),
+    st.integers(0, 2), OWNERS, XATTRS,
 )  # fmt: skip
 THINGS = st.one_of(FILES, FILES, DIRECTORIES, st.just(link(b"t")), st.just(link(b"u")), st.just(fifo()))
 

@@ -1,0 +1,209 @@
+"""`--stat`: a line for each file with what was added and deleted, in git's own layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from git_envhist.cli.colour import Palette
+from git_envhist.cli.diffsource import Contents, Manner, Source, is_in_pieces, is_sealed
+from git_envhist.cli.rawview import shown_path
+from git_envhist.cli.terminal import width
+from git_envhist.history.diff import has_other_bytes
+from git_envhist.model import Change, ChangeKind, EntryKind, ObjectId, Side
+from git_envhist.store.objects import CatFile
+from git_envhist.store.patches import read_line_counts, read_sizes
+
+DEFAULT_COLUMNS = 80
+NAME_DIRECTORY = {EntryKind.DIRECTORY: b"/"}
+Binary = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One file: lines added and deleted, or its sizes where it is binary, or a word where it is neither."""
+
+    name: str
+    added: int = 0
+    deleted: int = 0
+    sizes: tuple[int, int] | None = None
+    word: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.added + self.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """How the columns of a line share the width."""
+
+    name: int
+    number: int
+    graph: int
+    largest: int
+
+
+def stat_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+    """The lines and the sum below them; nothing where nothing differs."""
+    if not source.changes:
+        return
+    lines = _read_lines(source, manner)
+    widths = share_width(lines, manner.columns or DEFAULT_COLUMNS)
+    for line in lines:
+        yield (_layout(line, widths, manner.palette) + "\n").encode("utf-8", "surrogateescape")
+    yield (_sum(lines) + "\n").encode("ascii")
+
+
+def share_width(lines: list[Line], columns: int) -> Widths:
+    """git's sharing of the width between names and graphs (diff.c, show_stats)."""
+    longest = max(width(line.name) for line in lines)
+    largest = max(line.total for line in lines)
+    words = max(_word_width(line) for line in lines)
+    special = any(line.sizes or line.word for line in lines)
+    number = max(len(str(largest)), 3 if special else 0, *(len(line.word) for line in lines))
+    columns = max(columns, 16 + 6 + number)
+    graph = largest if largest + 4 > words else words - 4
+    name = longest
+    if name + number + 6 + graph > columns:
+        if graph > columns * 3 // 8 - number - 6:
+            graph = max(columns * 3 // 8 - number - 6, 6)
+        if name > columns - number - 6 - graph:
+            name = columns - number - 6 - graph
+        else:
+            graph = columns - number - 6 - name
+    return Widths(name, number, graph, largest)
+
+
+def _word_width(line: Line) -> int:
+    return 14 + len(str(line.sizes[0])) + len(str(line.sizes[1])) if line.sizes else 0
+
+
+def _read_lines(source: Source, manner: Manner) -> list[Line]:
+    texts = [change for change in source.changes if _has_lines(change)]
+    counts = read_line_counts(source.git, source.before, source.after, texts, renames=source.renames)
+    binary = [change for change in texts if counts.get(change.path) is None]
+    sizes = read_sizes(source.git, _ids(binary))
+    with CatFile(source.git) as reader:
+        contents = Contents(source, reader)
+        lines = []
+        for change in source.changes:
+            name = _name(change, manner)
+            known = counts.get(change.path)
+            if known is not None:
+                lines.append(Line(name, *known))
+            elif is_sealed(change) and has_other_bytes(change):
+                lines.append(Line(name, word="sealed"))
+            elif is_in_pieces(change) and has_other_bytes(change):
+                lines.append(Line(name, sizes=(contents.size(change.before), contents.size(change.after))))
+            elif _has_lines(change):
+                lines.append(Line(name, sizes=(_size(change.before, sizes), _size(change.after, sizes))))
+            else:
+                lines.append(Line(name))
+    return lines
+
+
+def _has_lines(change: Change) -> bool:
+    if not has_other_bytes(change) or is_sealed(change) or is_in_pieces(change):
+        return change.kind is ChangeKind.RENAMED
+    return any(side is not None and side.oid is not None and side.kind is not EntryKind.DIRECTORY
+               for side in (change.before, change.after))  # fmt: skip
+
+
+def _ids(changes: list[Change]) -> list[ObjectId]:
+    sides = (side for change in changes for side in (change.before, change.after))
+    return [side.oid for side in sides if side is not None and side.oid is not None]
+
+
+def _size(side: Side | None, sizes: dict[ObjectId, int]) -> int:
+    return 0 if side is None or side.oid is None else sizes.get(side.oid, 0)
+
+
+def _name(change: Change, manner: Manner) -> str:
+    side = change.after or change.before
+    assert side is not None
+    if change.kind is ChangeKind.RENAMED and change.before is not None:
+        name = renamed(change.before.path, change.path, manner)
+    else:
+        name = shown_path(change.path + NAME_DIRECTORY.get(side.kind, b""), manner)
+    return name.decode("utf-8", "surrogateescape")
+
+
+def renamed(old: bytes, new: bytes, manner: Manner) -> bytes:
+    """`dir/{old => new}/file`, as git shortens a rename."""
+    quoted = [shown_path(path, manner) for path in (old, new)]
+    if quoted != [old, new]:
+        return b" => ".join(quoted)
+    start = 0
+    for position, (one, other) in enumerate(zip(old, new, strict=False), start=1):
+        if one != other:
+            break
+        if one == ord("/"):
+            start = position
+    end = 0
+    # What both begin with may lend its slash to what both end with.
+    room = min(len(old), len(new)) - max(start - 1, 0)
+    for length in range(1, room + 1):
+        if old[-length] != new[-length]:
+            break
+        if old[-length] == ord("/"):
+            end = length
+    middle = [path[start : max(start, len(path) - end)] for path in (old, new)]
+    if not start and not end:
+        return old + b" => " + new
+    return old[:start] + b"{" + b" => ".join(middle) + b"}" + (old[len(old) - end :] if end else b"")
+
+
+def _layout(line: Line, widths: Widths, palette: Palette) -> str:
+    name = _fit(line.name, widths.name)
+    head = f" {name}{' ' * (widths.name - width(name))} |"
+    if line.word:
+        return f"{head} {line.word:>{widths.number}}"
+    if line.sizes is not None:
+        told = f"{head} {'Bin':>{widths.number}}"
+        if line.sizes == (0, 0):
+            return told
+        old = palette.paint("removed", str(line.sizes[0]))
+        new = palette.paint("added", str(line.sizes[1]))
+        return f"{told} {old} -> {new} bytes"
+    plus, minus = _graph(line, widths)
+    graph = palette.paint("added", "+" * plus) + palette.paint("removed", "-" * minus)
+    return f"{head} {line.total:>{widths.number}}" + (f" {graph}" if graph else "")
+
+
+def _fit(name: str, columns: int) -> str:
+    if width(name) <= columns:
+        return name
+    kept = name
+    while kept and width(kept) > columns - 3:
+        kept = kept[1:]
+    slash = kept.find("/")
+    return "..." + (kept[slash:] if slash >= 0 else kept)
+
+
+def _graph(line: Line, widths: Widths) -> tuple[int, int]:
+    added, deleted = line.added, line.deleted
+    if widths.graph > widths.largest:
+        return added, deleted
+    total = _scale(added + deleted, widths)
+    if total < 2 and added and deleted:
+        total = 2
+    if added < deleted:
+        added = _scale(added, widths)
+        return added, total - added
+    deleted = _scale(deleted, widths)
+    return total - deleted, deleted
+
+
+def _scale(number: int, widths: Widths) -> int:
+    return 1 + number * (widths.graph - 1) // widths.largest if number else 0
+
+
+def _sum(lines: list[Line]) -> str:
+    added, deleted = sum(line.added for line in lines), sum(line.deleted for line in lines)
+    parts = [f" {len(lines)} file{'' if len(lines) == 1 else 's'} changed"]
+    if added or not deleted:
+        parts.append(f"{added} insertion{'' if added == 1 else 's'}(+)")
+    if deleted or not added:
+        parts.append(f"{deleted} deletion{'' if deleted == 1 else 's'}(-)")
+    return ", ".join(parts)

@@ -1,0 +1,193 @@
+"""`-p`: a unified diff of every change; what no diff can show is said in words.
+
+Contents are git's own patches. Sealed files are told by the keys of their variables, pieces by their sizes, and what
+only the manifest knows by the lines that git has for modes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from git_envhist.cli.colour import Palette
+from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_in_pieces, is_sealed
+from git_envhist.cli.paths import quoted
+from git_envhist.cli.rawview import side_mode
+from git_envhist.cli.terminal import escape
+from git_envhist.cli.words import size
+from git_envhist.errors import SealingError
+from git_envhist.history.diff import has_other_bytes, is_nested_repository
+from git_envhist.history.textdiff import is_binary, unified_hunks
+from git_envhist.history.variables import VariableChange, compare_variables
+from git_envhist.model import Change, EntryKind, Side, StoredAs
+from git_envhist.store.objects import CatFile
+from git_envhist.store.patches import PIECE, Patch, read_patches
+
+MASKED = b"***"
+ATTRIBUTE_LINES = {
+    "owner": b"owner changed",
+    "xattr": b"extended attributes changed",
+    "device": b"device number changed",
+    "content": b"content changed; only its fingerprint was kept",
+}
+WITH_LINES = (EntryKind.FILE, EntryKind.LINK)
+MARKS = {"−": b"-"}
+
+
+def patch_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+    """The patch of every change, in the order of their paths."""
+    told_by_git = {change.path: change for change in source.changes if _is_told_by_git(change)}
+    in_words = [change for change in source.changes if change.path not in told_by_git]
+    patches = read_patches(
+        source.git, source.before, source.after, tuple(told_by_git.values()),
+        renames=source.renames, quote_all=manner.quote_all,
+    )  # fmt: skip
+    with CatFile(source.git) as reader:
+        contents = Contents(source, reader)
+        for patch in patches:
+            while in_words and in_words[0].path < patch.path:
+                yield _paint(_in_words(in_words.pop(0), contents, manner), manner.palette)
+            if patch.path in told_by_git:
+                yield _paint(_from_git(patch, told_by_git[patch.path], manner), manner.palette)
+        for change in in_words:
+            yield _paint(_in_words(change, contents, manner), manner.palette)
+
+
+def _is_told_by_git(change: Change) -> bool:
+    if is_sealed(change) or is_in_pieces(change) or not has_other_bytes(change):
+        return False
+    return any(
+        side is not None and side.oid is not None and side.kind in WITH_LINES
+        for side in (change.before, change.after)
+    )
+
+
+def _from_git(patch: Patch, change: Change, manner: Manner) -> bytes:
+    text = patch.text
+    if patch.renamed or not (manner.quote_all or all(path.isascii() for _, path in _names(change))):
+        pieces = re.split(rb"(?m)^(?=" + PIECE + rb")", text)
+        text = b"".join(_with_true_names(piece, change, manner) for piece in pieces if piece)
+    if "mode" in change.attributes and b"\nold mode " not in text.partition(b"\n@@ ")[0]:
+        first, _, rest = text.partition(b"\n")
+        text = b"\n".join([first, *_mode_lines(change), rest])
+    return text
+
+
+def _with_true_names(piece: bytes, change: Change, manner: Manner) -> bytes:
+    old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
+    head, hunks, rest = piece.partition(b"\n@@ ")
+    lines = []
+    for line in head.split(b"\n"):
+        if line.startswith(PIECE):
+            line = PIECE + old + b" " + new
+        elif line.startswith(b"rename from "):
+            line = b"rename from " + quoted(_names(change)[0][1], quote_all=manner.quote_all)
+        elif line.startswith(b"rename to "):
+            line = b"rename to " + quoted(_names(change)[1][1], quote_all=manner.quote_all)
+        elif line.startswith(b"--- ") and line != b"--- /dev/null":
+            line = b"--- " + old
+        elif line.startswith(b"+++ ") and line != b"+++ /dev/null":
+            line = b"+++ " + new
+        elif line.startswith(b"Binary files "):
+            left = b"/dev/null" if line.startswith(b"Binary files /dev/null ") else old
+            right = b"/dev/null" if line.endswith(b" /dev/null differ") else new
+            line = b"Binary files " + left + b" and " + right + b" differ"
+        lines.append(line)
+    return b"\n".join(lines) + hunks + rest
+
+
+def _names(change: Change) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+    before, after = change.before or change.after, change.after or change.before
+    assert before is not None
+    assert after is not None
+    return (b"a/", before.path), (b"b/", after.path)
+
+
+def _in_words(change: Change, contents: Contents, manner: Manner) -> bytes:
+    lines = [*_head(change, manner)]
+    if is_nested_repository(change):
+        lines.append(b"nested repository: its .git changed")
+    elif has_other_bytes(change) and is_sealed(change):
+        lines += _sealed_lines(change, contents, manner)
+    elif has_other_bytes(change) and is_in_pieces(change):
+        lines.append(_pieces_line(change, contents))
+    lines += [ATTRIBUTE_LINES[word] for word in change.attributes if word in ATTRIBUTE_LINES]
+    return b"\n".join(lines) + b"\n"
+
+
+def _head(change: Change, manner: Manner) -> Iterator[bytes]:
+    old, new = (quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change))
+    yield PIECE + old + b" " + new
+    if change.before is None and change.after is not None:
+        yield b"new file mode %06o" % side_mode(change.after)
+    elif change.after is None and change.before is not None:
+        yield b"deleted file mode %06o" % side_mode(change.before)
+    else:
+        yield from _mode_lines(change)
+
+
+def _mode_lines(change: Change) -> list[bytes]:
+    assert change.before is not None
+    assert change.after is not None
+    old, new = side_mode(change.before), side_mode(change.after)
+    return [b"old mode %06o" % old, b"new mode %06o" % new] if old != new else []
+
+
+def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[bytes]:
+    word = {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
+    shows_values = manner.reveal
+    if not shows_values and not is_environment_file(change):
+        return [b"sealed file " + word]
+    try:
+        old, new = contents.both(change)
+    except SealingError as failure:
+        return [b"sealed file " + word + b": " + escape(failure.message).encode()]
+    if shows_values:
+        return _revealed(change, old, new, manner)
+    told = [_masked(variable) for variable in compare_variables(old, new)]
+    return [b"sealed file " + word + b", values masked (--reveal shows them)", *told]
+
+
+def _masked(variable: VariableChange) -> bytes:
+    mark = MARKS.get(variable.mark, variable.mark.encode())
+    return mark + b" " + variable.key.encode() + b"=" + MASKED
+
+
+def _revealed(change: Change, old: bytes, new: bytes, manner: Manner) -> list[bytes]:
+    names = [quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change)]
+    left = names[0] if change.before is not None else b"/dev/null"
+    right = names[1] if change.after is not None else b"/dev/null"
+    if is_binary(old) or is_binary(new):
+        return [b"Binary files " + left + b" and " + right + b" differ"]
+    hunks = unified_hunks(old, new)
+    return [b"--- " + left, b"+++ " + right, hunks.removesuffix(b"\n")] if hunks else []
+
+
+def _pieces_line(change: Change, contents: Contents) -> bytes:
+    told = [_size_of(side, contents) for side in (change.before, change.after) if side is not None]
+    return b"pieces, " + " -> ".join(told).encode()
+
+
+def _size_of(side: Side, contents: Contents) -> str:
+    return "sealed" if side.stored is StoredAs.SEALED else size(contents.size(side))
+
+
+def _paint(text: bytes, palette: Palette) -> bytes:
+    if not palette.coloured:
+        return text
+    in_head = True
+    painted = []
+    for line in text.removesuffix(b"\n").split(b"\n"):
+        in_head = in_head and not line.startswith(b"@@ ")
+        slot = "heading" if in_head and line[:2] not in (b"+ ", b"- ", b"~ ") else _slot(line)
+        painted.append(_paint_line(line, slot, palette))
+    return b"\n".join(painted) + b"\n"
+
+
+def _slot(line: bytes) -> str:
+    return {b"+": "added", b"-": "removed", b"@": "modified", b"~": "modified"}.get(line[:1], "")
+
+
+def _paint_line(line: bytes, slot: str, palette: Palette) -> bytes:
+    colour = palette.colours.get(slot, "")
+    return colour.encode() + line + b"\x1b[m" if colour and line else line

@@ -1,0 +1,45 @@
+"""Paths as git prints them: in quotes where a letter would mislead a reader (pure)."""
+
+from __future__ import annotations
+
+import re
+
+SHORT = {
+    7: b"\\a",
+    8: b"\\b",
+    9: b"\\t",
+    10: b"\\n",
+    11: b"\\v",
+    12: b"\\f",
+    13: b"\\r",
+    34: b'\\"',
+    92: b"\\\\",
+}
+ALWAYS = re.compile(rb'[\x00-\x1f"\\\x7f]')
+ALL = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
+# Control characters beyond ASCII, spelled in UTF-8: `core.quotePath=false` lets letters through, but nothing that
+# commands a terminal.
+COMMANDING = re.compile(rb"\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+
+
+def quoted(path: bytes, *, quote_all: bool) -> bytes:
+    """The path, in git's quotes if it holds what wants them; `quote_all` is core.quotePath."""
+    wanting = ALL if quote_all or COMMANDING.search(path) or not _is_text(path) else ALWAYS
+    if wanting.search(path) is None:
+        return path
+    return b'"' + wanting.sub(_escape, path) + b'"'
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    value = found[0][0]
+    return SHORT.get(value) or b"\\%03o" % value
+
+
+def _is_text(path: bytes) -> bool:
+    if path.isascii():
+        return True
+    try:
+        path.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""What `git envdiff` shows by itself: rows by class, variables by their keys, files folded by directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_sealed
+from git_envhist.cli.rawview import shown_path
+from git_envhist.cli.terminal import escape, pad, shorten, width
+from git_envhist.errors import SealingError
+from git_envhist.history.diff import has_other_bytes, is_nested_repository
+from git_envhist.history.story import MARKS, Row, describe_marks, fold_by_directory
+from git_envhist.history.variables import VariableChange, compare_variables
+from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
+from git_envhist.store.objects import CatFile
+
+LABEL_COLUMNS = 10
+KEY_COLUMNS = 15
+GAP = "  "
+MOST_ROWS = 12
+MASKED = "***"
+SLOTS = {"+": "added", "−": "removed", "~": "modified", "→": "modified"}
+ARROW = " → "
+
+
+def story_texts(source: Source, manner: Manner) -> Iterator[bytes]:
+    """The rows, one a class of things that differ; nothing where nothing does."""
+    in_env, in_files = split_by_class(source.changes)
+    with CatFile(source.git) as reader:
+        contents = Contents(source, reader)
+        for change in in_env:
+            label = pad(shown_path(change.path, manner).decode("utf-8", "surrogateescape"), KEY_COLUMNS)
+            yield from _row("env", [label, *_variable_cells(change, contents, manner)], manner)
+    if in_files:
+        cells = [_file_cell(row, manner) for row in fold_by_directory(in_files, MOST_ROWS)]
+        yield from _row("files", cells, manner)
+
+
+def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change]]:
+    """The changes that are told by variables, and all others."""
+    in_env: list[Change] = []
+    in_files: list[Change] = []
+    for change in changes:
+        told_by_variables = is_environment_file(change) and has_other_bytes(change)
+        (in_env if told_by_variables else in_files).append(change)
+    return in_env, in_files
+
+
+def variable_facts(source: Source, *, reveal: bool) -> tuple[FactChange, ...]:
+    """The variables that differ in sealed files, as facts; what cannot be opened says nothing."""
+    facts = []
+    with CatFile(source.git) as reader:
+        contents = Contents(source, reader)
+        for change in split_by_class(source.changes)[0]:
+            try:
+                variables = compare_variables(*contents.both(change))
+            except SealingError:
+                continue
+            for variable in variables:
+                key = change.path.decode("utf-8", "surrogateescape") + "/" + variable.key
+                sides = (_value(side, reveal) for side in (variable.before, variable.after))
+                facts.append(FactChange("env", key, *sides))
+    return tuple(facts)
+
+
+def _value(value: bytes | None, reveal: bool) -> str | None:
+    if value is None:
+        return None
+    return value.decode("utf-8", "surrogateescape") if reveal else MASKED
+
+
+def _variable_cells(change: Change, contents: Contents, manner: Manner) -> list[str]:
+    mark = MARKS[change.kind]
+    try:
+        variables = compare_variables(*contents.both(change))
+    except SealingError as failure:
+        return [f"{mark} {escape(failure.message)}"]
+    return [_variable_cell(variable, manner) for variable in variables] or [f"{mark} no variable differs"]
+
+
+def _variable_cell(variable: VariableChange, manner: Manner) -> str:
+    told = f"{variable.mark} {variable.key}"
+    if not manner.reveal:
+        return told
+    values = [escape(value) for value in (variable.before, variable.after) if value is not None]
+    return f"{told} {ARROW.join(values)}"
+
+
+def _file_cell(row: Row, manner: Manner) -> str:
+    if row.more:
+        place = _text(row.path, manner) if row.path else ""
+        return f"{place}… {row.more:,} more {describe_marks(row.count)}"
+    if row.change is None:
+        return f"{_text(row.path, manner)} {describe_marks(row.count)}"
+    return _change_cell(row.change, manner)
+
+
+def _change_cell(change: Change, manner: Manner) -> str:
+    mark, side = MARKS[change.kind], change.after or change.before
+    assert side is not None
+    is_directory = side.kind is EntryKind.DIRECTORY and not is_nested_repository(change)
+    path = _text(change.path + b"/" if is_directory and change.path else change.path, manner)
+    if change.kind is ChangeKind.RENAMED and change.before is not None:
+        return f"{mark} {_text(change.before.path, manner)}{ARROW}{path}"
+    # Of a file whose bytes are the same it is worth saying what is not.
+    words = change.attributes if not has_other_bytes(change) else ()
+    remark = ", ".join([*(("sealed",) if is_sealed(change) else ()), *words])
+    return f"{mark} {path}" + (f" ({remark})" if remark else "")
+
+
+def _text(path: bytes, manner: Manner) -> str:
+    return shown_path(path, manner).decode("utf-8", "surrogateescape")
+
+
+def _row(label: str, cells: Sequence[str], manner: Manner) -> Iterator[bytes]:
+    """A label and its cells, as many on a line as fit; whole lines of text."""
+    room = manner.columns - LABEL_COLUMNS if manner.columns else None
+    head = manner.palette.paint("heading", label) + " " * (LABEL_COLUMNS - len(label))
+    for line in _wrap(cells, room):
+        told = GAP.join(_painted(cell, manner) for cell in line).rstrip(" ")
+        yield (head + told + "\n").encode("utf-8", "surrogateescape")
+        head = " " * LABEL_COLUMNS
+
+
+def _wrap(cells: Sequence[str], room: int | None) -> Iterator[list[str]]:
+    if room is None:
+        yield list(cells)
+        return
+    line: list[str] = []
+    used = 0
+    for cell in (shorten(cell, max(room, 1)) for cell in cells):
+        if line and used + len(GAP) + width(cell) > room:
+            yield line
+            line, used = [], 0
+        used += width(cell) + (len(GAP) if line else 0)
+        line.append(cell)
+    yield line
+
+
+def _painted(cell: str, manner: Manner) -> str:
+    slot = SLOTS.get(cell[:1])
+    return manner.palette.paint(slot, cell) if slot else cell
