@@ -45,7 +45,7 @@ def options() -> set[str]:
 
 
 def _spelling(option: click.Option) -> str:
-    return max(option.opts, key=len)
+    return next((one for one in option.opts if one.startswith("--")), option.opts[0])
 
 
 def config_keys() -> set[str]:

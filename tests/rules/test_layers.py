@@ -11,7 +11,7 @@ from tests.rules.source import Import, Source, sources
 VOCABULARY = {"model", "errors", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
-WIRING = {"api", "assembly", "capturing", "worker"}
+WIRING = {"api", "capturing"}
 
 # Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
 # needs from another it declares as a Protocol, and the wiring hands it in.
@@ -26,7 +26,7 @@ MAY_KNOW = {
     "store": VOCABULARY,
     "history": VOCABULARY,
     "restore": VOCABULARY | {"history"},
-    # What joins the rooms: a capture's steps stand in files beside `api`.
+    # What joins the rooms: the steps of a capture stand beside `api`.
     **dict.fromkeys(WIRING, VOCABULARY | WORKSHOPS | WIRING),
     "triggers": VOCABULARY | WORKSHOPS | WIRING,
     "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},

@@ -151,5 +151,7 @@ def git_fsck(repository: str | os.PathLike[str]) -> str:
         "--no-progress",
     ]
     done = subprocess.run(words, capture_output=True, check=False)
-    complaint = (done.stdout + done.stderr).decode("utf-8", "backslashreplace")
-    return complaint if done.returncode != 0 or complaint.strip() else ""
+    lines = (done.stdout + done.stderr).decode("utf-8", "backslashreplace").splitlines()
+    # That a branch has no commit yet is no complaint.
+    complaint = "\n".join(line for line in lines if not line.startswith("notice: "))
+    return complaint or ("" if done.returncode == 0 else f"git fsck ended with status {done.returncode}")

@@ -1,0 +1,62 @@
+"""The README says what is so: its commands run, its session is real, its links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.rules.source import CHECKOUT
+from tests.support.documents import blocks, differs, plain_environment, run_commands, steps
+
+README = CHECKOUT / "README.md"
+PAGES = [README, *sorted((CHECKOUT / "docs").rglob("*.md")), CHECKOUT / "CONTRIBUTING.md"]
+LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+def test_it_opens_with_the_two_commands_and_nothing_between() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert re.match(r"# git-envhist\n\n```sh\n[^\n]+\n```\n\n```sh\n[^\n]+\n```\n", text)
+    assert len(blocks(README, "sh")) == 2
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ci_runs_the_two_commands_as_written(number: int) -> None:
+    done = subprocess.run(
+        ["sh", ".ci/readme", str(number)], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == blocks(README, "sh")[number - 1]
+    run = (CHECKOUT / ".ci" / "run").read_text(encoding="utf-8")
+    assert f"$(sh .ci/readme {number})" in run
+    assert run.count('bash -euc "$first_command"') == 1
+    assert run.count('bash -euc "$second_command"') == 2
+
+
+def test_the_session_is_real(tmp_path: Path, hermetic: Path) -> None:
+    shown = [step for block in blocks(README, "console") for step in steps(block)]
+    assert shown
+    outcomes = run_commands([step.command for step in shown], tmp_path, plain_environment(os.environ))
+    for step, outcome in zip(shown, outcomes, strict=True):
+        assert outcome.status in (0, 1), outcome.out
+        assert differs(tuple(line for line in step.shown if line), _without_blank(outcome.out)) is None
+
+
+def _without_blank(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if line.strip())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(CHECKOUT).as_posix())
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(CHECKOUT).as_posix())
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(
+        r"`((?:docs|tests|git_envhist|hooks|\.ci)/[\w./-]*)`", page.read_text(encoding="utf-8")
+    )
+    assert not [name for name in named if not (CHECKOUT / name).exists()]

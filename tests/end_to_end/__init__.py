@@ -1,0 +1,1 @@
+"""The programs in real repositories, judged from outside."""

@@ -1,0 +1,53 @@
+"""What the tests of whole captures share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.oracle import Listing, listing
+from tests.support.repository import Repo
+from tests.support.snapshot import ReadBack, read_back
+
+
+def capture(repo: Repo, *words: str | bytes) -> str:
+    """Take a snapshot; its full id."""
+    return repo.run("envlog", "capture", "--porcelain", *words, check=True).out.strip()
+
+
+def tip(repo: Repo) -> str | None:
+    """The newest snapshot of the one timeline there is."""
+    refs = repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads").split()
+    assert len(refs) <= 1
+    return refs[0] if refs else None
+
+
+def history(repo: Repo) -> list[str]:
+    """The hashes of the one timeline, newest first."""
+    newest = tip(repo)
+    return repo.git("rev-list", newest).split() if newest else []
+
+
+def assert_holds(repo: Repo, commit: str, wanted: Listing | None = None) -> ReadBack:
+    """The snapshot holds exactly what find sees in the working tree (or saw, where that is given)."""
+    found = read_back(repo, commit)
+    seen = listing(repo.path, top=True) if wanted is None else wanted
+    assert _comparable(found.listing, found) == _comparable(seen, found)
+    return found
+
+
+def _comparable(entries: Listing, found: ReadBack) -> Listing:
+    # A sealed file's bytes are the business of the tests that have the key.
+    sealed = {path for path, how in found.stored.items() if how == "sealed"}
+    return {
+        path: replace(entry, sha256=None, size=None) if path in sealed else entry
+        for path, entry in entries.items()
+    }
+
+
+def everything_of_git(repo: Repo) -> Listing:
+    """What may not change by a capture: the whole `.git` but for our own places, objects and refs."""
+    own = (b"envhist", b"objects/pack", b"refs/envhist", b"refs/notes", b"worktrees", b"packed-refs")
+    found = listing(Path(repo.path) / ".git", without=own)
+    # The directories that hold our places have new entries.
+    return {path: entry for path, entry in found.items() if entry.kind != "d"}

@@ -1,0 +1,326 @@
+"""The contract, line by line, and the tests that hold each: `<file below tests/>::<test>`.
+
+An id is what `built` finds in the programs (`envlog capture --name`, `config envhist.exclude`, `status 4`,
+`python capture`) or, for what cannot be asked of them, a few words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One promise."""
+
+    id: str
+    says: str
+    tests: tuple[str, ...]
+
+
+WORDS = (
+    Line(
+        "environment",
+        "every path under the working tree, tracked, untracked and ignored",
+        (
+            "end_to_end/test_capture_is_true.py::test_everything_that_can_stand_in_a_directory_is_captured",
+            "end_to_end/test_capture_is_true.py::test_an_arbitrary_tree_is_captured",
+        ),
+    ),
+    Line(
+        "environment, less .envhistignore",
+        "what it names is no part",
+        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),
+    ),
+    Line(
+        "snapshot",
+        "a commit whose tree is the environment; later edits are in the next one and not in it",
+        (
+            "end_to_end/test_capture_is_true.py::test_whatever_was_edited_between_two_captures_is_in_the_second",
+            "end_to_end/test_plain_git_reads_it.py::test_dulwich_reads_every_object",
+        ),
+    ),
+    Line(
+        "timeline",
+        "the chain of snapshots of one working tree; plain git log is the history",
+        (
+            "end_to_end/test_plain_git_reads_it.py::test_git_log_is_the_history",
+            "end_to_end/test_plain_git_reads_it.py::test_a_separate_git_directory_and_a_linked_worktree_have_timelines",
+            "end_to_end/test_capture_leaves_alone.py::test_the_history_follows_the_directory_when_it_is_moved",
+        ),
+    ),
+    Line(
+        "intent",
+        "why the moment was taken, verbatim; else the subject of the last commit",
+        (
+            "end_to_end/test_capture_options.py::test_an_intent_is_kept_word_for_word",
+            "end_to_end/test_capture_options.py::test_without_an_intent_the_last_commits_subject_serves",
+        ),
+    ),
+    Line(
+        "complete / partial",
+        "a partial snapshot lists what is not in it, and why",
+        ("end_to_end/test_capture_options.py::test_what_cannot_be_read_is_listed_and_the_rest_is_captured",),
+    ),
+    Line(
+        "now",
+        "the live environment in any place where a snapshot may stand",
+        ("history/test_resolve.py::test_the_live_environment_is_an_end_but_no_snapshot",),
+    ),
+    Line(
+        "verdict",
+        "a carried over or claimed one is never one's own",
+        (
+            "history/test_resolve.py::test_a_carried_over_or_claimed_verdict_makes_nothing_good",
+            "cli/test_render.py::test_a_verdict_of_somebody_else_is_a_claim",
+        ),
+    ),
+)
+
+REVISIONS = (
+    Line(
+        "revisions",
+        "each spelling of the grammar finds its snapshot",
+        (
+            "history/test_resolve.py::test_each_spelling_of_the_grammar_finds_its_snapshot",
+            "history/test_revisions.py::test_a_text_has_one_reading",
+        ),
+    ),
+    Line(
+        "revision <id>",
+        "by id, for ever; the hash that plain git shows is accepted too",
+        (
+            "history/test_resolve.py::test_an_id_and_the_hash_that_plain_git_shows_now_both_find_a_rewritten_snapshot",
+        ),
+    ),
+    Line(
+        "revision <name>",
+        "a name is where it was given last",
+        ("history/test_resolve.py::test_a_name_is_where_it_was_given_last",),
+    ),
+    Line(
+        "revision <time>",
+        "a time covers its unit, yesterday where still to come, an error where it is none",
+        (
+            "history/test_times.py::test_a_time_covers_its_whole_unit",
+            "history/test_times.py::test_a_time_of_day_still_to_come_is_yesterdays",
+            "history/test_times.py::test_what_is_no_time_is_an_error_and_never_a_guess",
+        ),
+    ),
+    Line(
+        "revision :/text",
+        "the newest whose intent contains the text",
+        ("history/test_resolve.py::test_an_intent_is_found_whole_before_it_is_found_as_a_part",),
+    ),
+    Line(
+        "revision <code commit>",
+        "resolved by git, then the newest snapshot taken there",
+        ("history/test_resolve.py::test_git_decides_a_code_revision_as_a_whole",),
+    ),
+    Line(
+        "revision <timeline>",
+        "another timeline, own or fetched",
+        (
+            "history/test_resolve.py::test_other_timelines_are_reached_by_their_name_by_id_and_by_names_that_are_free_here",
+        ),
+    ),
+    Line(
+        "revision a..b",
+        "a range, as in git",
+        (
+            "history/test_ranges.py::test_a_range_has_two_ends_and_a_single_revision_one",
+            "history/test_ranges.py::test_a_range_holds_what_its_end_reaches_and_its_start_does_not",
+        ),
+    ),
+    Line(
+        "ambiguous revisions",
+        "list the candidates",
+        ("history/test_resolve.py::test_a_word_with_several_meanings_lists_them",),
+    ),
+    Line(
+        "the law of the log",
+        "each line printed resolves to itself by id, time, name and intent",
+        ("history/test_law.py::test_every_printed_line_resolves_to_itself_or_lists_itself",),
+    ),
+    Line(
+        "hints of revisions",
+        "what means no snapshot says what to type next",
+        ("history/test_resolve.py::test_what_means_no_snapshot_says_what_to_type_next",),
+    ),
+)
+
+CAPTURE = (
+    Line(
+        "envlog capture",
+        "takes a snapshot and says timeline, id, intent and counts",
+        ("end_to_end/test_capture_options.py::test_a_capture_says_timeline_id_intent_and_counts",),
+    ),
+    Line(
+        "envlog capture --message",
+        "the intent, as a word or with -m",
+        ("end_to_end/test_capture_options.py::test_intent_may_be_given_as_a_word_or_with_m_and_not_twice",),
+    ),
+    Line(
+        "envlog capture --name",
+        "names the moment; a name with another meaning is refused",
+        (
+            "end_to_end/test_capture_options.py::test_a_name_names_the_moment",
+            "end_to_end/test_capture_options.py::test_a_name_that_means_something_else_is_refused_before_anything_is_stored",
+        ),
+    ),
+    Line(
+        "envlog capture --attach",
+        "a file kept with it, sealed",
+        ("end_to_end/test_capture_options.py::test_an_attachment_is_kept_sealed",),
+    ),
+    Line(
+        "envlog capture --meta",
+        "key=value kept with it",
+        ("end_to_end/test_capture_options.py::test_meta_and_external_id_are_kept",),
+    ),
+    Line(
+        "envlog capture --external-id",
+        "an id of another program",
+        ("end_to_end/test_capture_options.py::test_meta_and_external_id_are_kept",),
+    ),
+    Line(
+        "envlog capture --if-changed",
+        "nothing where nothing changed",
+        ("end_to_end/test_capture_options.py::test_if_changed_takes_nothing_where_nothing_changed",),
+    ),
+    Line(
+        "envlog capture --strict",
+        "refuses instead of a partial snapshot",
+        ("end_to_end/test_capture_options.py::test_strict_refuses_where_a_path_cannot_be_read",),
+    ),
+    Line(
+        "envlog capture --force",
+        "where home or / would be captured",
+        ("end_to_end/test_capture_options.py::test_force_is_wanted_where_home_would_be_captured",),
+    ),
+    Line(
+        "envlog capture --dry-run",
+        "tells by directory, stores nothing",
+        ("end_to_end/test_capture_options.py::test_a_dry_run_tells_and_stores_nothing",),
+    ),
+    Line(
+        "envlog capture --porcelain",
+        "the full id alone",
+        ("end_to_end/test_capture_options.py::test_porcelain_is_the_full_id_alone",),
+    ),
+    Line(
+        "capture never loses a snapshot",
+        "a damaged index, failing git, no identity: a warning and status 0",
+        (
+            "end_to_end/test_capture_leaves_alone.py::test_a_broken_index_costs_a_warning_and_no_snapshot",
+            "end_to_end/test_capture_leaves_alone.py::test_failing_git_commands_cost_warnings_and_no_snapshot",
+            "end_to_end/test_capture_leaves_alone.py::test_without_an_identity_the_snapshot_is_whole",
+            "end_to_end/test_capture_leaves_alone.py::test_an_unborn_head_is_no_obstacle",
+        ),
+    ),
+    Line(
+        "capture changes nothing",
+        "HEAD, index, status, stash, branches, config and files stay, also inside a hook",
+        (
+            "end_to_end/test_capture_leaves_alone.py::test_nothing_of_the_users_changes",
+            "end_to_end/test_capture_leaves_alone.py::test_a_capture_inside_a_commit_hook_touches_no_index",
+            "end_to_end/test_capture_leaves_alone.py::test_no_configuration_changes_what_is_captured_or_runs_a_command",
+        ),
+    ),
+    Line(
+        "capture is durable",
+        "killed or out of room: the old tip or the new one",
+        (
+            "end_to_end/test_capture_survives.py::test_a_capture_killed_at_any_call_leaves_the_old_tip_or_the_new_one",
+            "end_to_end/test_capture_survives.py::test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line",
+        ),
+    ),
+    Line(
+        "capture beside gc",
+        "no object of a snapshot is taken",
+        ("end_to_end/test_capture_survives.py::test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs",),
+    ),
+    Line(
+        "the moment of a snapshot",
+        "now, or GIT_COMMITTER_DATE",
+        ("end_to_end/test_capture_options.py::test_the_moment_is_the_committer_date_where_that_is_set",),
+    ),
+    Line(
+        "git_changed, env_changed",
+        "git's view, and the snapshots' own",
+        ("end_to_end/test_capture_options.py::test_git_changed_is_gits_view_and_env_changed_the_snapshots",),
+    ),
+    Line(
+        "plain git reads it",
+        "show, diff, log -p, worktree; fsck and a strict remote are content",
+        (
+            "end_to_end/test_plain_git_reads_it.py::test_git_show_and_diff_give_true_bytes",
+            "end_to_end/test_plain_git_reads_it.py::test_git_worktree_gives_the_moment_back",
+            "end_to_end/test_plain_git_reads_it.py::test_fsck_is_silent_and_a_strict_remote_takes_it",
+            "docs/test_recovery.py::test_every_command_of_the_page_succeeds",
+        ),
+    ),
+)
+
+CONFIG = (
+    Line(
+        "config envhist.timeline",
+        "where this working tree's captures go",
+        ("end_to_end/test_capture_options.py::test_a_timeline_may_be_chosen",),
+    ),
+    Line(
+        "config envhist.exclude",
+        "patterns beside .envhistignore",
+        ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),
+    ),
+    Line(
+        "config envhist.fingerprint",
+        "recorded by hash only",
+        ("end_to_end/test_capture_options.py::test_a_fingerprinted_file_is_recorded_without_its_bytes",),
+    ),
+    Line(
+        "config envhist.secret",
+        "patterns whose content is sealed",
+        ("end_to_end/test_capture_options.py::test_secret_files_are_sealed_before_they_are_stored",),
+    ),
+    Line(
+        "config envhist.root",
+        "further directories",
+        ("end_to_end/test_capture_options.py::test_a_further_root_is_captured_below_its_name",),
+    ),
+    Line(
+        "config envhist.budget",
+        "most new bytes of one capture; the largest are left out loudly",
+        ("end_to_end/test_capture_options.py::test_what_is_beyond_the_budget_is_left_out_loudly",),
+    ),
+    Line(
+        "config envhist.bigFile",
+        "above it a file is stored as pieces",
+        (
+            "end_to_end/test_capture_options.py::test_a_big_file_is_stored_in_pieces_that_a_small_change_shares",
+        ),
+    ),
+)
+
+STATUS = (
+    Line(
+        "status 3",
+        "refused, nothing changed, the option that overrides it named",
+        (
+            "end_to_end/test_capture_options.py::test_force_is_wanted_where_home_would_be_captured",
+            "end_to_end/test_capture_options.py::test_strict_refuses_where_a_path_cannot_be_read",
+        ),
+    ),
+    Line(
+        "status 129",
+        "usage",
+        ("end_to_end/test_capture_options.py::test_intent_may_be_given_as_a_word_or_with_m_and_not_twice",),
+    ),
+    Line(
+        "status 130, 143",
+        "stopped by a signal",
+        ("end_to_end/test_capture_survives.py::test_a_capture_that_is_stopped_says_so_and_leaves_nothing",),
+    ),
+)
+
+LINES: tuple[Line, ...] = (*WORDS, *REVISIONS, *CAPTURE, *CONFIG, *STATUS)
