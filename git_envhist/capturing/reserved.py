@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from git_envhist.capture.ignore import path_matcher
 from git_envhist.capture.seal import keyed_hash, seal
 from git_envhist.capture.secrets import SecretRules
 from git_envhist.capturing.take import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, WhyMissing
+from git_envhist.settings import Settings
 from git_envhist.store.gitview import GitView, StagedEntry
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import ATTACHMENTS, GIT_CHANGED, MISSING, STAGED, UNSTABLE
@@ -29,6 +31,9 @@ class Taking(Protocol):
     @property
     def repository(self) -> Repository: ...
 
+    @property
+    def settings(self) -> Settings: ...
+
 
 def reserved_entries(
     taking: Taking,
@@ -45,7 +50,7 @@ def reserved_entries(
         entries.update(pieces_entries(trees))
     _put_lists(entries, sink, taken, view)
     try:
-        _put_staged(entries, sink, taking.repository, view.staged, key)
+        _put_staged(entries, sink, taking, view.staged, key)
     except (EnvhistError, OSError) as error:
         warnings.append(f"the staged tree could not be kept, the snapshot is whole: {error}")
     names = _put_attachments(entries, sink, attach, key, warnings)
@@ -70,28 +75,28 @@ def _put_lists(entries: Entries, sink: ObjectSink, taken: Taken, view: GitView) 
 def _put_staged(
     entries: Entries,
     sink: ObjectSink,
-    repository: Repository,
+    taking: Taking,
     staged: tuple[StagedEntry, ...],
     key: Key | None,
 ) -> None:
     if not staged:
         return
-    rules = SecretRules(None)
+    rules = SecretRules(path_matcher(list(taking.settings.secret)))
     lines = []
-    with CatFile(repository.git) as reader:
+    with CatFile(taking.repository.git) as reader:
         for entry in staged:
-            secret = rules.by_name(entry.path)
+            found = reader.read(entry.oid) if entry.mode else None
+            content = found[1] if found is not None else b""
+            secret = rules.by_name(entry.path) or rules.by_content(entry.path, content)
             lines.append(_staged_line(entry, key if secret else None, secret))
-            if entry.needs_content and not (secret and key is None):
-                found = reader.read(entry.oid)
-                if found is not None:
-                    data = seal(key, entry.path, b"staged", found[1]) if secret and key else found[1]
-                    place = b"%b/content/%d-%b" % (
-                        STAGED,
-                        entry.stage,
-                        _shown_id(entry, key if secret else None),
-                    )
-                    _put(entries, sink, place, data)
+            if entry.needs_content and found is not None and not (secret and key is None):
+                data = seal(key, entry.path, b"staged", content) if secret and key else content
+                place = b"%b/content/%d-%b" % (
+                    STAGED,
+                    entry.stage,
+                    _shown_id(entry, key if secret else None),
+                )
+                _put(entries, sink, place, data)
     _put(entries, sink, STAGED + b"/index", b"".join(sorted(lines)))
 
 
@@ -104,7 +109,8 @@ def _shown_id(entry: StagedEntry, key: Key | None) -> bytes:
     # The bare id of a secret file's blob is a hash of the secret.
     if key is None:
         return entry.oid.encode("ascii")
-    return keyed_hash(key, entry.oid.encode("ascii"))[:20].hex().encode("ascii")
+    # A seal is bound to its path: equal content of two paths has two ids, and two places.
+    return keyed_hash(key, entry.oid.encode("ascii"), entry.path)[:20].hex().encode("ascii")
 
 
 def _put_attachments(

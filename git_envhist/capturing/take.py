@@ -82,6 +82,7 @@ class Taker:
     ) -> None:
         self._tools = tools
         self.repository = tools.repository
+        self.settings = tools.settings
         self._survey = survey
         self._staging = staging
         self._key = key
