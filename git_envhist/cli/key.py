@@ -56,7 +56,7 @@ def _show(session: Session, ring: KeyRing) -> None:
         session.print_json([_as_json(ring, each, current) for each in keys])
         return
     if not keys:
-        session.line("no key yet: the first secret file that is captured makes one")
+        session.line("no key yet: the first capture makes one")
         return
     for each in keys:
         session.line(f"{each.id}  {'seals new files' if each.id == current else 'opens older files'}")
@@ -71,7 +71,7 @@ def _show(session: Session, ring: KeyRing) -> None:
 def _export(session: Session, ring: KeyRing, wanted: str | None) -> None:
     key_id = wanted or ring.current_id()
     if key_id is None:
-        raise SealingError("there is no key yet", hint="the first secret file that is captured makes one")
+        raise SealingError("there is no key yet", hint="the first capture makes one")
     text = ring.export(key_id.lower())
     if session.json:
         session.print_json({"schema": 1, "id": key_id.lower(), "text": text})

@@ -22,7 +22,7 @@ def ring(repo: Repo, hermetic: Path) -> KeyRing:
 
 def test_without_a_key_it_says_when_there_will_be_one_and_makes_none(repo: Repo, ring: KeyRing) -> None:
     done = repo.run("envlog", "key", check=True)
-    assert done.out == "no key yet: the first secret file that is captured makes one\n"
+    assert done.out == "no key yet: the first capture makes one\n"
     assert json.loads(repo.run("envlog", "key", "show", "--json", check=True).out) == []
     assert ring.current_id() is None
 
