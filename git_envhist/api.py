@@ -19,6 +19,7 @@ from git_envhist.capturing.timelines import current_timeline, ensure_timeline
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.history.resolve import resolve
 from git_envhist.history.timeline import Timeline, World, by_name
+from git_envhist.lookup import CodeCommits, Others
 from git_envhist.model import (
     Captured,
     Change,
@@ -111,9 +112,10 @@ class EnvHistory:
     def world(self) -> World:
         """All that a revision can speak of."""
         own = self.timeline or ""
-        return World(
-            Timeline.of(own, self.log()), Others(self, own), CodeCommits(self.repository.git), os.path.lexists
+        others = Others(
+            [name for name in self.timelines() if name != own], lambda name: self.log(timeline=name)
         )
+        return World(Timeline.of(own, self.log()), others, CodeCommits(self.repository.git), os.path.lexists)
 
     @cached_property
     def now(self) -> datetime:
@@ -251,40 +253,6 @@ class EnvHistory:
         with locked(own), Staging.create(repository.common_state, repository.pack_dir) as staging:
             timeline = ensure_timeline(repository, self.settings)
             annotate(repository, staging, timeline, {snapshot.commit: records}, line)
-
-
-class CodeCommits:
-    """git's own revisions."""
-
-    def __init__(self, git: Git) -> None:
-        self._git = git
-
-    def commit_of(self, text: str) -> str | None:
-        """The commit that git resolves a text to; None where it knows none."""
-        done = self._git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}")
-        return done.out.decode("ascii", "replace").strip() if done.status == 0 else None
-
-
-class Others(Mapping[str, Timeline]):
-    """The other timelines of the repository, each read when it is asked for."""
-
-    def __init__(self, history: EnvHistory, own: str) -> None:
-        self._history = history
-        self._names = tuple(name for name in history.timelines() if name != own)
-        self._read: dict[str, Timeline] = {}
-
-    def __getitem__(self, name: str) -> Timeline:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._read:
-            self._read[name] = Timeline.of(name, self._history.log(timeline=name))
-        return self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from git_envhist.capture.descent import DOT_GIT, REALM_MARK, join
 from git_envhist.capture.records import MODE, NO_ID, WIDTH, Record, decode
-from git_envhist.capturing.worker import is_realm_top, stored_directory
+from git_envhist.capturing.shards import stored_directory
 from git_envhist.store.snapshots import (
     DIRECTORY,
     ManifestTree,
@@ -139,7 +139,7 @@ def _build(records: Records, record: Record, sink: ObjectSink, width: int) -> No
 def _entries(record: Record, width: int) -> list[TreeEntry]:
     ids = [record.ids[at : at + width] for at in range(0, len(record.ids), width)]
     modes = record.cells[MODE::WIDTH]
-    return leaf_entries(record.names, modes, ids, top=is_realm_top(record.path))
+    return leaf_entries(record.names, modes, ids, top=not record.path)
 
 
 def _subtree(record: Record, name: bytes, below: Record, width: int) -> list[TreeEntry]:

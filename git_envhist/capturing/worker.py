@@ -6,7 +6,6 @@ store. Its methods are generators of frames; what they do and in which order is 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import sys
@@ -14,34 +13,24 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from git_envhist.capture.content import OverBudget, Policy, Taker, own_extras
-from git_envhist.capture.descent import DOT_GIT, Descent, below_realm, join, realm_of, shown_path
-from git_envhist.capture.ignore import ignore_rules, path_matcher
+from git_envhist.capture.content import OverBudget, Taker, own_extras
+from git_envhist.capture.descent import Descent, join, shown_path
+from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.pool import Frame, Shared, receive, serve
 from git_envhist.capture.reading import unreadable
-from git_envhist.capture.records import MODE, MTIME, SIZE, WIDTH, Record, decode_all
+from git_envhist.capture.records import MODE, SIZE, Record, decode_all
 from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish
-from git_envhist.capture.seal import keyed_hash, seal
-from git_envhist.capture.secrets import SecretRules
 from git_envhist.capture.statcache import StatCache
-from git_envhist.model import EnvPath, WhyMissing
+from git_envhist.capturing.policy import make_policy
+from git_envhist.capturing.shards import leaf_modes, shard_text
+from git_envhist.model import WhyMissing
 from git_envhist.store.compression import pack, unpack
-from git_envhist.store.keys import Key
-from git_envhist.store.layout import dotgit_directory, root_directory, stored_below
-from git_envhist.store.manifest import OWN_NAME, format_extras, format_line, join_shard
+from git_envhist.store.manifest import format_extras
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.pieces import store_pieces
 from git_envhist.store.pointers import write_pointer
 from git_envhist.store.staging import open_published
 
-KINDS = {
-    stat.S_IFREG: b"f",
-    stat.S_IFLNK: b"l",
-    stat.S_IFIFO: b"p",
-    stat.S_IFSOCK: b"s",
-    stat.S_IFCHR: b"c",
-    stat.S_IFBLK: b"b",
-}
 CHECK_PARENT_EVERY = 64
 
 
@@ -285,78 +274,12 @@ class CaptureWorker:
         return True
 
 
-def stored_directory(path: bytes) -> bytes:
-    """Where the entries of a directory stand in a snapshot's tree."""
-    realm, rest = realm_of(path), below_realm(path)
-    if realm:
-        return stored_below(root_directory(realm), EnvPath(rest))
-    names = rest.split(b"/") if rest else []
-    if DOT_GIT in names:
-        at = names.index(DOT_GIT)
-        nested = dotgit_directory(EnvPath(b"/".join(names[:at])))
-        return stored_below(nested, EnvPath(b"/".join(names[at + 1 :])))
-    return stored_below(b"", EnvPath(rest))
-
-
-def is_realm_top(path: bytes) -> bool:
-    """Whether a directory is the top of what its stored names are told from."""
-    return not below_realm(path) or (not realm_of(path) and path.rpartition(b"/")[2] == DOT_GIT)
-
-
-def shard_text(record: Record) -> bytes:
-    """The manifest shard of a directory."""
-    cells = record.cells
-    modes, mtimes = cells[MODE::WIDTH], cells[MTIME::WIDTH]
-    extras = record.extras
-    lines = [
-        (name, format_line(name, KINDS[stat.S_IFMT(mode)], mode & 0o7777, mtime, extras.get(index, b"")))
-        for index, (name, mode, mtime) in enumerate(zip(record.names, modes, mtimes, strict=True))
-    ]
-    # A directory's line in its parent only names it: its attributes stand in its own shard, so that a change in it
-    # writes one shard and not two.
-    lines += [(name, format_line(name, b"d", 0, 0, b"")) for name in record.subdirectories]
-    lines += [(name, format_line(name, b"w", 0, 0, b"")) for name in record.boundaries]
-    lines.sort()
-    own = format_line(OWN_NAME, b"d", record.mode & 0o7777, record.mtime_ns, record.extras.get(-1, b""))
-    return join_shard(stored_directory(record.path), own, [line for _, line in lines])
-
-
-def leaf_modes(record: Record) -> bytes:
-    """A digest of the modes of a directory and its entries, and of what a tree does not hold of them."""
-    digest = hashlib.sha256(b"%o\0" % record.mode)
-    modes = record.cells[MODE::WIDTH]
-    for index, (name, mode) in enumerate(zip(record.names, modes, strict=True)):
-        digest.update(b"%b\0%o\0%b\0" % (name, mode, _fingerprint(record.extras.get(index, b""))))
-    digest.update(b"\0".join(record.boundaries))
-    return digest.digest()
-
-
-def _fingerprint(extras: bytes) -> bytes:
-    return extras if b" h=" in extras else b""
-
-
 def _row(seen: os.stat_result) -> tuple[int, ...]:
     return (seen.st_ctime_ns, seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)
 
 
 def _bare_extras(own: os.stat_result) -> bytes:
     return b" u=%d g=%d" % (own.st_uid, own.st_gid)
-
-
-def make_policy(job: dict[str, Any]) -> Policy:
-    """How content is to be kept, from what a job says."""
-    rules = SecretRules(path_matcher(job["secret"]))
-    key = Key.of(job["key"]) if job["key"] is not None else None
-    encrypted = frozenset(job["encrypted"])
-    return Policy(
-        secret_name=lambda path: path in encrypted or rules.by_name(path),
-        scans_content=rules.scans_content,
-        secret_content=rules.by_content,
-        fingerprinted=path_matcher(job["fingerprint"]),
-        seal=None if key is None else lambda path, data: seal(key, shown_path(path), b"file", data),
-        keyed_hash=None if key is None else lambda data: keyed_hash(key, data),
-        big_file=job["big_file"],
-    )
 
 
 def main(arguments: list[str]) -> None:

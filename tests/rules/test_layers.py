@@ -11,7 +11,7 @@ from tests.rules.source import Import, Source, sources
 VOCABULARY = {"model", "errors", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
-WIRING = {"api", "capturing"}
+WIRING = {"api", "capturing", "lookup"}
 
 # Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
 # needs from another it declares as a Protocol, and the wiring hands it in.

@@ -1,0 +1,43 @@
+"""What a revision can speak of besides this working tree's own timeline: the other ones, and git's code commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from git_envhist.history.timeline import Timeline
+from git_envhist.model import Snapshot
+from git_envhist.store.git import Git
+
+
+class CodeCommits:
+    """git's own revisions."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+
+    def commit_of(self, text: str) -> str | None:
+        """The commit that git resolves a text to; None where it knows none."""
+        done = self._git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}")
+        return done.out.decode("ascii", "replace").strip() if done.status == 0 else None
+
+
+class Others(Mapping[str, Timeline]):
+    """Timelines by name, each read when it is asked for."""
+
+    def __init__(self, names: Sequence[str], read: Callable[[str], Sequence[Snapshot]]) -> None:
+        self._names = tuple(names)
+        self._read = read
+        self._known: dict[str, Timeline] = {}
+
+    def __getitem__(self, name: str) -> Timeline:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._known:
+            self._known[name] = Timeline.of(name, self._read(name))
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
