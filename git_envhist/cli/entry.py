@@ -125,6 +125,9 @@ def _invoke(command: EnvhistCommand, options: list[str], obj: object) -> int:
         status = command.main(options, command.name, standalone_mode=False, obj=obj)
     except click.UsageError as failure:
         raise usage_error(failure) from failure
+    except click.Abort as aborted:
+        # click takes Ctrl-C and SIGTERM for an answer to a prompt; which of them it was decides the status.
+        raise (aborted.__cause__ or aborted) from None
     return status if isinstance(status, int) else 0
 
 
