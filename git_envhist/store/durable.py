@@ -1,0 +1,71 @@
+"""Bytes onto a disk, for good: whole writes, fsync that counts, and errors a person can act on."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+
+from git_envhist.errors import EnvhistError, StorageFull
+
+NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
+def write_all(descriptor: int, data: bytes | bytearray, offset: int) -> None:
+    """Write every byte at an offset, however few the kernel takes at a time."""
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):
+            done += os.pwrite(descriptor, view[done:], offset + done)
+
+
+def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
+    """Read `size` bytes at an offset; fewer only where the file ends before."""
+    block = os.pread(descriptor, size, offset)
+    if len(block) == size:
+        return block
+    parts = [block]
+    missing = size - len(block)
+    while missing and (block := os.pread(descriptor, missing, offset + size - missing)):
+        parts.append(block)
+        missing -= len(block)
+    return b"".join(parts)
+
+
+def sync(descriptor: int) -> None:
+    """Return when the file is on the medium, not only on its way to it."""
+    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
+    if full_sync is None:
+        os.fsync(descriptor)
+    else:  # macOS: fsync stops at the drive's cache
+        fcntl.fcntl(descriptor, full_sync)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def forget(path: str) -> bool:
+    """Remove a file; False where there was none."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def cannot_write(error: OSError, place: str) -> EnvhistError:
+    """What a failed write means to the person who waits for it."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    message = f"cannot write below '{place}': {reason.lower()}"
+    if error.errno in NO_ROOM:
+        return StorageFull(
+            message,
+            hint="make room there (or raise the quota) and run the command again; nothing was changed",
+        )
+    return EnvhistError(message)

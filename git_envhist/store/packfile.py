@@ -1,0 +1,215 @@
+"""Reads objects out of one pack: inflates them, resolves deltas (a later repack makes some) and checks their ids.
+
+Read by `pread`, never mapped: a pack that was cut short is then an error to report, not a signal that kills.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import NamedTuple
+
+from git_envhist.errors import Damaged
+from git_envhist.store.deflate import InflateError, decompressobj
+from git_envhist.store.durable import read_exactly
+from git_envhist.store.idx import PackIndex
+
+KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
+OFFSET_DELTA, ID_DELTA = 6, 7
+WINDOW = 8192
+CHUNK = 1 << 18
+MOST_INFLATION = 1040
+"""Deflate never makes more of a byte than this."""
+LONGEST_CHAIN = 4096
+"""git makes chains of 50 by default and 4095 at most."""
+FSCK_HINT = "'git fsck' says what else is affected; a backup or a clone may have the object whole"
+
+
+class EntryHead(NamedTuple):
+    """What stands before an entry's deflated bytes."""
+
+    code: int
+    size: int
+    base: int
+    """Where the base of an offset delta begins, or the number of an id delta's base."""
+    data_at: int
+
+
+class PackFile:
+    """One pack and its index."""
+
+    def __init__(self, path: str, index: PackIndex, object_format: str) -> None:
+        self.path = path
+        self.index = index
+        self._format = object_format
+        self._hash_length = 20 if object_format == "sha1" else 32
+        self._file = -1
+        self._size = 0
+
+    def read(self, oid: bytes) -> tuple[bytes, bytes] | None:
+        """The kind and the bytes of an object, checked against its id; None where the pack has no such object."""
+        number = self.index.find(oid)
+        if number is None:
+            return None
+        try:
+            kind, data = self._read_at(self.index.offset(number))
+        except OSError as error:
+            raise Damaged(f"cannot read the pack '{self.path}': {error.strerror}", hint=FSCK_HINT) from error
+        digest = hashlib.new(self._format, b"%b %d\0" % (kind, len(data)), usedforsecurity=False)
+        digest.update(data)
+        if digest.digest() != oid:
+            raise self._damaged(f"object {oid.hex()} has other bytes than its id says")
+        return kind, data
+
+    def close(self) -> None:
+        self.index.close()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _read_at(self, offset: int) -> tuple[bytes, bytes]:
+        deltas: list[bytes] = []
+        while True:
+            window = self._window(offset)
+            head = self._parse_head(offset, window)
+            data = self._inflate(head, window[head.data_at - offset :])
+            if head.code in KINDS:
+                break
+            deltas.append(data)
+            if len(deltas) > LONGEST_CHAIN:
+                raise self._damaged("a chain of deltas has no end")
+            offset = head.base
+        for delta in reversed(deltas):
+            data = self._apply(data, delta)
+        return KINDS[head.code], data
+
+    def _window(self, offset: int) -> bytes:
+        if self._file < 0:
+            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._size = os.fstat(self._file).st_size
+        if not 12 <= offset < self._size - self._hash_length:
+            raise self._damaged("an object lies outside the file")
+        return read_exactly(self._file, WINDOW, offset)
+
+    def _parse_head(self, offset: int, window: bytes) -> EntryHead:
+        try:
+            code, size, at = _read_size(window)
+            base = 0
+            if code == OFFSET_DELTA:
+                back, at = _read_distance(window, at)
+                base = offset - back
+            elif code == ID_DELTA:
+                base = self._base_of(window[at : at + self._hash_length])
+                at += self._hash_length
+            elif code not in KINDS:
+                raise self._damaged(f"an entry at {offset} is of no known kind")
+        except IndexError as cut:
+            raise self._damaged(f"the entry at {offset} is cut off") from cut
+        if size > self._size * MOST_INFLATION:
+            raise self._damaged(f"the entry at {offset} claims a size that nothing could inflate to")
+        return EntryHead(code, size, base, offset + at)
+
+    def _base_of(self, oid: bytes) -> int:
+        number = self.index.find(oid) if len(oid) == self._hash_length else None
+        if number is None:
+            raise self._damaged(f"a delta's base {oid.hex()} is missing")
+        return self.index.offset(number)
+
+    def _inflate(self, head: EntryHead, chunk: bytes) -> bytes:
+        inflater = decompressobj()
+        parts, missing = [], head.size
+        reading_at = head.data_at + len(chunk)
+        while not inflater.eof:
+            if not chunk:
+                chunk = read_exactly(self._file, CHUNK, reading_at)
+                reading_at += len(chunk)
+                if not chunk:
+                    raise self._damaged("it ends within an object")
+            try:
+                part = inflater.decompress(chunk, missing + 1)
+            except InflateError as error:
+                raise self._damaged(f"an object does not inflate ({error})") from error
+            parts.append(part)
+            missing -= len(part)
+            if missing < 0:
+                break
+            chunk = inflater.unconsumed_tail
+        if missing:
+            raise self._damaged("an object is not of the size it claims")
+        return b"".join(parts)
+
+    def _apply(self, base: bytes, delta: bytes) -> bytes:
+        try:
+            return apply_delta(base, delta)
+        except (IndexError, ValueError) as error:
+            raise self._damaged("a delta does not fit its base") from error
+
+    def _damaged(self, what: str) -> Damaged:
+        return Damaged(f"the pack '{self.path}' is damaged: {what}", hint=FSCK_HINT)
+
+
+def _read_size(window: bytes) -> tuple[int, int, int]:
+    byte = window[0]
+    code, size, at, shift = byte >> 4 & 7, byte & 15, 1, 4
+    while byte & 0x80:
+        byte = window[at]
+        size |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+    return code, size, at
+
+
+def _read_distance(window: bytes, at: int) -> tuple[int, int]:
+    byte = window[at]
+    distance = byte & 0x7F
+    while byte & 0x80:
+        at += 1
+        byte = window[at]
+        distance = (distance + 1) << 7 | byte & 0x7F
+    return distance, at + 1
+
+
+def apply_delta(base: bytes, delta: bytes) -> bytes:
+    """What a delta makes of its base; `ValueError` or `IndexError` where it makes nothing."""
+    base_size, at = _delta_number(delta, 0)
+    wanted, at = _delta_number(delta, at)
+    if base_size != len(base):
+        raise ValueError("a base of another size")
+    parts, made = [], 0
+    while at < len(delta):
+        command = delta[at]
+        at += 1
+        if command & 0x80:
+            start, size, at = _copy_range(delta, at, command)
+            part = base[start : start + size]
+        else:
+            size = command
+            part = delta[at : at + size]
+            at += size
+        made += size
+        if not size or len(part) != size or made > wanted:
+            raise ValueError("a command outside its bounds")
+        parts.append(part)
+    if made != wanted:
+        raise ValueError("another size than promised")
+    return b"".join(parts)
+
+
+def _delta_number(delta: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = delta[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return number, at
+
+
+def _copy_range(delta: bytes, at: int, command: int) -> tuple[int, int, int]:
+    numbers = 0
+    for bit in range(7):
+        if command >> bit & 1:
+            numbers |= delta[at] << 8 * bit
+            at += 1
+    return numbers & 0xFFFFFFFF, numbers >> 32 or 0x10000, at
