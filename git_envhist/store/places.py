@@ -1,0 +1,209 @@
+"""The directories that captures write into before they publish: where they stand, who is alive, what they noted.
+
+They stand beside our other state, or, where that is on another file system than the packs, beside the packs: a pack is
+published by rename, which cannot cross file systems.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from typing import NamedTuple
+
+from git_envhist.store.durable import forget, read_exactly, sync, write_all
+from git_envhist.store.ownpacks import KEEP_MARK, is_pack_name
+
+BESIDE_STATE = "staging"
+BESIDE_PACKS = ".envhist-staging"
+TURN = "turn"
+LARGEST_JOURNAL = 1 << 24
+ID_LENGTHS = (40, 64)
+HEX = frozenset("0123456789abcdef")
+
+
+class Journal(NamedTuple):
+    """What a staging has made visible, or was about to, and the commits that rely on it."""
+
+    packs: tuple[str, ...]
+    commits: tuple[str, ...]
+    understood: bool
+    """Whether each line was one that this version writes."""
+
+
+def places(common_state: str, pack_dir: str) -> tuple[str, str]:
+    """Where stagings can stand."""
+    return os.path.join(common_state, BESIDE_STATE), os.path.join(os.path.dirname(pack_dir), BESIDE_PACKS)
+
+
+def choose_place(common_state: str, pack_dir: str) -> str:
+    """The place for a new staging, made where it is missing: one from which packs can be renamed."""
+    os.makedirs(pack_dir, exist_ok=True)
+    mode = stat.S_IMODE(os.stat(pack_dir).st_mode)
+    _make_directory(common_state, mode)
+    for place in places(common_state, pack_dir):
+        _make_directory(place, mode)
+        if _can_rename(place, pack_dir):
+            return place
+    return place  # neither: publishing will say why
+
+
+def _make_directory(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    # As open as git made its pack directory: into a repository shared by a group, all of it must get.
+    os.chmod(path, mode)
+
+
+def _can_rename(source: str, target: str) -> bool:
+    if os.stat(source).st_dev != os.stat(target).st_dev:
+        return False
+    # The kernel compares the mounts before it looks for the file: nothing needs to exist for the question.
+    nothing = f"absent-{os.urandom(8).hex()}"
+    try:
+        os.rename(os.path.join(source, nothing), os.path.join(target, nothing))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def take_turn(place: str) -> int:
+    """Wait until nobody else makes or sweeps a staging here; closing the descriptor ends the turn."""
+    turn = os.open(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(turn).st_uid == os.geteuid():
+            os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
+        fcntl.flock(turn, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(turn)
+        raise
+    return turn
+
+
+def make_staging(place: str, pack_dir: str) -> tuple[str, int, int]:
+    """A new directory with its lock held and its journal empty: its path and the two descriptors."""
+    path = os.path.join(place, f"{os.getpid()}-{os.urandom(8).hex()}")
+    os.mkdir(path, 0o700)
+    descriptors: list[int] = []
+    try:
+        if stat.S_IMODE(os.stat(pack_dir).st_mode) & stat.S_IWGRP:
+            # What a colleague's capture may be about to take back, this one must be able to read of.
+            os.chmod(path, stat.S_IMODE(os.stat(pack_dir).st_mode))
+        lock = _make_file(os.path.join(path, "lock"), pack_dir)
+        descriptors.append(lock)
+        journal = _make_file(os.path.join(path, "journal"), pack_dir)
+        descriptors.append(journal)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Children hold it too: a git that outlives us may still be moving a ref.
+        os.set_inheritable(lock, True)
+        os.mkdir(os.path.join(path, "pack"))
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        remove_tree(path)
+        raise
+    return path, lock, journal
+
+
+def _make_file(path: str, pack_dir: str) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600 | stat.S_IMODE(os.stat(pack_dir).st_mode) & 0o060)
+    return descriptor
+
+
+def stagings(place: str) -> list[str]:
+    """Every staging in a place."""
+    try:
+        with os.scandir(place) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+
+
+def lock_of_the_dead(path: str) -> int | None:
+    """The lock, now ours, of a staging without an owner; None where the owner lives. To be asked in one's turn."""
+    # A lock that is missing was never made, or its owner died while it removed the staging.
+    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def read_journal(path: str) -> Journal:
+    """What a staging's journal says; a last line without its end was never acted upon."""
+    try:
+        descriptor = os.open(os.path.join(path, "journal"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Journal((), (), understood=True)
+    try:
+        text = read_exactly(descriptor, LARGEST_JOURNAL, 0).decode("ascii", "replace")
+    finally:
+        os.close(descriptor)
+    packs, commits, understood = [], [], True
+    for line in text.split("\n")[:-1]:
+        word, _, value = line.partition(" ")
+        if word == "pack" and is_pack_name(value):
+            packs.append(value)
+        elif word == "commit" and len(value) in ID_LENGTHS and HEX.issuperset(value):
+            commits.append(value)
+        else:
+            understood = False
+    return Journal(tuple(packs), tuple(commits), understood)
+
+
+def write_keep(path: str, pack_dir: os.stat_result) -> None:
+    """Make a new `.keep` with our mark, durable."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(descriptor, KEEP_MARK, 0)
+        os.fchmod(descriptor, _readable_as(pack_dir))
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def made_by_us(keep_path: str) -> bool:
+    """Whether a journalled pack's `.keep` has our mark, or as much of it as a kill let through."""
+    try:
+        descriptor = os.open(keep_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return KEEP_MARK.startswith(os.read(descriptor, len(KEEP_MARK) + 1))
+    finally:
+        os.close(descriptor)
+
+
+def share(path: str, pack_dir: os.stat_result) -> None:
+    """Give a file the readers that the pack directory has, as git would have."""
+    os.chmod(path, _readable_as(pack_dir))
+    if pack_dir.st_mode & stat.S_ISGID and os.stat(path).st_gid != pack_dir.st_gid:
+        os.chown(path, -1, pack_dir.st_gid)
+
+
+def _readable_as(directory: os.stat_result) -> int:
+    return 0o400 | directory.st_mode & 0o044
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory of ours and all in it; what somebody else removes meanwhile is as good."""
+    with suppress(FileNotFoundError):
+        with os.scandir(path) as entries:
+            # The lock last: as long as anything else is left, it can be seen whose it is.
+            for entry in sorted(entries, key=lambda entry: entry.name == "lock"):
+                if entry.is_dir(follow_symlinks=False):
+                    remove_tree(entry.path)
+                else:
+                    forget(entry.path)
+        os.rmdir(path)
