@@ -14,6 +14,8 @@ BARE = {
     "--color": "--color=always",
     "--no-color": "--color=never",
     "--json": "--json=array",
+    "-M": "-M50%",
+    "--find-renames": "--find-renames=50%",
 }
 
 

@@ -24,8 +24,6 @@ class Choice:
     until: str | None = None
     grep: tuple[str, ...] = ()
     ignore_case: bool = False
-    all_match: bool = False
-    invert: bool = False
     verdicts: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
 
@@ -64,11 +62,10 @@ def _time_tests(choice: Choice, now: datetime) -> list[Test]:
 
 def _grep_test(choice: Choice) -> Test:
     patterns = [_pattern(text, choice.ignore_case) for text in choice.grep]
-    among = all if choice.all_match else any
 
     def test(snapshot: Snapshot) -> bool:
         said = _said(snapshot)
-        return among(any(pattern.search(text) for text in said) for pattern in patterns) is not choice.invert
+        return any(pattern.search(text) for pattern in patterns for text in said)
 
     return test
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from git_envhist.cli.argv import BARE
 from git_envhist.cli.output import Output
 from git_envhist.errors import EnvhistError, UsageError
 
@@ -54,7 +55,7 @@ class Session:
         """The history of the directory the program stands in."""
         from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
 
-        return EnvHistory.open(".")
+        return EnvHistory.open(".", workers="fork")
 
     @cached_property
     def palette(self) -> Palette:
@@ -113,7 +114,7 @@ class EnvhistCommand(click.Command):
             if isinstance(param, click.Option) and not param.is_flag and not param.count
             for spelling in param.opts
             # The value of these may be left out, so it is given with `=` only.
-            if spelling not in ("--color", "--json")
+            if spelling not in BARE
         )
 
 

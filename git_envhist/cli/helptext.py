@@ -71,7 +71,7 @@ def show_page(program: str, output: Output) -> bool:
 def find_page(program: str) -> str | None:
     """The man page that was installed with this package, or that of the checkout it runs from."""
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    places = (os.path.join(sys.prefix, "share", "man", "man1"), os.path.join(checkout, "docs", "man"))
+    places = (os.path.join(sys.prefix, "share", "man", "man1"), os.path.join(checkout, "docs", "man", "man1"))
     pages = [os.path.join(place, f"{program}.1") for place in places]
     return next((page for page in pages if os.path.isfile(page)), None)
 

@@ -78,6 +78,7 @@ def captured_json(captured: Captured, snapshot: Json | None) -> Json:
     """What a capture did: the snapshot, null where none was made, and the counts."""
     return {
         "schema": SCHEMA,
+        "id": captured.snapshot and captured.snapshot.id,
         "snapshot": snapshot,
         "files": captured.files,
         "new_files": captured.new_files,

@@ -10,8 +10,8 @@ from git_envhist.cli.dates import format_date
 from git_envhist.cli.formats import Look
 from git_envhist.cli.terminal import escape, pad, shorten, width
 from git_envhist.cli.words import (
+    changes_phrase,
     count,
-    files_phrase,
     first_line,
     story_line,
     symbol,
@@ -146,12 +146,7 @@ def _branch(branch: str | None) -> str:
 
 
 def _state_lines(snapshot: Snapshot, missing: Sequence[Missing]) -> list[str]:
-    told = [
-        part
-        for part in (snapshot.story, files_phrase(snapshot.changed, first=snapshot.parent is None))
-        if part
-    ]
-    lines = ["Changed:".ljust(LABEL) + (escape(" · ".join(told)) or "nothing")]
+    lines = ["Story:".ljust(LABEL) + escape(changes_phrase(snapshot))]
     if snapshot.complete:
         return [*lines, "Complete:".ljust(LABEL) + "yes"]
     lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")

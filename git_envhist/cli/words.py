@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from git_envhist.model import ChangeCount, Snapshot, Verdict, VerdictStatus
+from git_envhist.history.story import describe_counts
+from git_envhist.model import Snapshot, Verdict, VerdictStatus
 
 SYMBOLS = {VerdictStatus.PASS: "✓", VerdictStatus.FAIL: "✗", VerdictStatus.ERROR: "!"}
 NOT_CHECKED = "·"
@@ -49,23 +50,16 @@ def verdict_cause(verdict: Verdict | None) -> str:
 
 
 def story_line(snapshot: Snapshot) -> str:
-    """What a list tells of a snapshot after its intent: story, files, a failed check, what is missing."""
-    parts = [snapshot.story, files_phrase(snapshot.changed, first=snapshot.parent is None)]
-    parts.append(verdict_cause(snapshot.verdict))
+    """What a list tells of a snapshot after its intent: what changed, a failed check, what is missing."""
+    parts = [changes_phrase(snapshot), verdict_cause(snapshot.verdict)]
     if not snapshot.complete:
         parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
     return " · ".join(part for part in parts if part)
 
 
-def files_phrase(changed: ChangeCount, *, first: bool = False) -> str:
-    """`3,811 files` for a first snapshot, `~3 files` or `+1,204 ~2 −1 files` for the others, else nothing."""
-    if changed.total == 0:
-        return ""
-    if first:
-        return count(changed.added, "file")
-    signs = [("+", changed.added), ("~", changed.modified), ("−", changed.removed)]
-    told = " ".join(f"{sign}{number:,}" for sign, number in signs if number)
-    return f"{told} {'file' if changed.total == 1 else 'files'}"
+def changes_phrase(snapshot: Snapshot) -> str:
+    """What changed, as the snapshot itself tells it; at least how many files."""
+    return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
 
 
 def count(number: int, noun: str) -> str:

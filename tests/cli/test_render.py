@@ -21,7 +21,7 @@ def written(template: str, snapshot: Snapshot, look: Look = LOOK) -> str:
 
 def test_the_list_has_id_time_verdict_intent_and_story_in_columns() -> None:
     assert list_lines(timeline(), LOOK, PLAIN, None) == [
-        "9ac31f2  10:27  ✓ working version, app healthy  .env.local: API_URL · ~3 files",
+        "9ac31f2  10:27  ✓ working version, app healthy  ~3 files · .env.local: API_URL",
         "b71e02c  10:18  ✗ after package install         pip +flask 3.0.1 +6 · +1,204 ~2 files · npm test exit 1",
         "0f12dd8  10:11  · before auth refactor          ~2 files",
         "41be770  10:02  ✓ clean clone                   3,811 files",
@@ -40,24 +40,32 @@ def test_without_a_terminal_nothing_is_cut() -> None:
 
 
 def test_other_days_carry_their_date_and_stay_in_the_column() -> None:
-    lines = list_lines([moment("aaaaaaa", "new"), moment("bbbbbbb", "old", at=at(9, 5, day=17))], LOOK, PLAIN, None)
+    lines = list_lines(
+        [moment("aaaaaaa", "new"), moment("bbbbbbb", "old", at=at(9, 5, day=17))], LOOK, PLAIN, None
+    )
     assert lines == [
-        "aaaaaaa  10:18             · new",
-        "bbbbbbb  2026-11-17 09:05  · old",
+        "aaaaaaa  10:18             · new  nothing changed",
+        "bbbbbbb  2026-11-17 09:05  · old  nothing changed",
     ]
 
 
 def test_without_an_intent_the_line_says_so() -> None:
-    assert list_lines([moment("aaaaaaa")], LOOK, PLAIN, None) == ["aaaaaaa  10:18  · (no intent)"]
+    assert list_lines([moment("aaaaaaa")], LOOK, PLAIN, None) == ["aaaaaaa  10:18  · (no intent)  nothing changed"]
 
 
 def test_names_stand_behind_the_intent() -> None:
-    assert oneline(moment("aaaaaaa", "fix", names=("v1", "best")), LOOK, PLAIN, None) == "aaaaaaa fix (v1, best)"
+    assert (
+        oneline(moment("aaaaaaa", "fix", names=("v1", "best")), LOOK, PLAIN, None) == "aaaaaaa fix (v1, best)"
+    )
 
 
 def test_a_hostile_intent_cannot_command_the_terminal() -> None:
     hostile = moment("aaaaaaa", "\x1b[2J\rgone\u202e", names=("\x07",), story="\x9b31m")
-    for line in [*list_lines([hostile], LOOK, PLAIN, None), *card(hostile, LOOK, PLAIN), written("%s %B", hostile)]:
+    for line in [
+        *list_lines([hostile], LOOK, PLAIN, None),
+        *card(hostile, LOOK, PLAIN),
+        written("%s %B", hostile),
+    ]:
         assert not set(line) & set("\x1b\r\u202e\x07\x9b")
 
 
@@ -95,7 +103,7 @@ def test_the_card_tells_everything() -> None:
         "Meta:      ticket=42",
         "Verdict:   ✗ verify failing (npm test exit 1, 812 ms)",
         "    not ok 3",
-        "Changed:   nothing",
+        "Story:     nothing changed",
         "Complete:  no, 1 path missing",
         "    secret\\x1b: unreadable (Permission denied)",
         "",
@@ -135,7 +143,10 @@ def test_the_template_of_the_contract() -> None:
         ("tformat:%h", "b71e02c"),
         ("oneline", "b71e02c after package install"),
         ("%an <%ae>", "Test User <test@example.com>"),
-        ("%ad|%ar|%aI|%at", "Wed Nov 18 10:18:03 2026 +0000|12 minutes ago|2026-11-18T10:18:03+00:00|1794997083"),
+        (
+            "%ad|%ar|%aI|%at",
+            "Wed Nov 18 10:18:03 2026 +0000|12 minutes ago|2026-11-18T10:18:03+00:00|1794997083",
+        ),
         ("%n%x00%x09%%", "\n\0\t%"),
         ("%(story)", "pip +flask 3.0.1 +6 · +1,204 ~2 files · npm test exit 1"),
         ("%(name)|%(trigger)|%(complete)", "|manual|complete"),

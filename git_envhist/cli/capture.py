@@ -1,0 +1,183 @@
+"""`git envlog capture`: takes a snapshot and says in one line what came of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.naming import refuse_name
+from git_envhist.cli.terminal import escape
+from git_envhist.cli.words import count, seconds, size
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+from git_envhist.model import Captured, EnvPath, Missing, Trigger
+
+MOST_LINES = 20
+"""So many paths of a kind are told; the card has them all."""
+LARGEST = 5
+
+
+@command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]")
+@click.argument("intent", required=False)
+@click.option("-m", "--message", "message", metavar="<intent>", help="why this moment is taken")
+@click.option("--name", metavar="<name>", help="give the moment a name")
+@click.option(
+    "--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable"
+)
+@click.option(
+    "--meta", "meta", metavar="<key>=<value>", multiple=True, help="keep a value with it; repeatable"
+)
+@click.option("--external-id", metavar="<id>", help="the id that another program knows it by")
+@click.option("--if-changed", is_flag=True, help="only if something changed since the newest snapshot")
+@click.option("--strict", is_flag=True, help="refuse if any path cannot be captured")
+@click.option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
+@click.option("-n", "--dry-run", is_flag=True, help="say what would be stored, by directory; store nothing")
+@click.option("--porcelain", is_flag=True, help="print the full id and nothing else")
+def capture(session: Session, intent: str | None, message: str | None, **options: Any) -> None:
+    """Takes a snapshot of the whole environment: every file, tracked, untracked and ignored, less .envhistignore."""
+    session.no_paths()
+    if options["name"] is not None:
+        refuse_name(options["name"])
+    captured = _capture(session, _intent(intent, message), options)
+    for warning in captured.warnings:
+        warn(warning)
+    _warn_of_missing(captured.missing)
+    if session.json:
+        _print_json(session, captured)
+    elif options["dry_run"]:
+        _print_all(session, dry_run_lines(captured))
+    elif options["porcelain"]:
+        # Nothing changed, nothing made: the snapshot that holds this very state is the answer.
+        session.line(captured.snapshot.id if captured.snapshot else _newest_id(session))
+    else:
+        _print_all(session, captured_lines(captured))
+
+
+def _intent(positional: str | None, message: str | None) -> bytes | None:
+    if positional is not None and message is not None:
+        raise UsageError("the intent is given twice", hint="either as a word or with -m")
+    text = positional if positional is not None else message
+    return None if text is None else os.fsencode(text)
+
+
+def _capture(session: Session, intent: bytes | None, options: dict[str, Any]) -> Captured:
+    from git_envhist.cli.progress import shown_progress  # loaded late: keeps capture fast
+
+    with shown_progress() as progress:
+        return session.history.capture(
+            intent,
+            name=options["name"],
+            if_changed=options["if_changed"],
+            strict=options["strict"],
+            meta=tuple(map(_pair, options["meta"])),
+            external_id=options["external_id"],
+            attach=options["attach"],
+            dry_run=options["dry_run"],
+            force=options["force"],
+            trigger=Trigger.MANUAL,
+            progress=progress,
+            waiting=_tell_that_we_wait,
+        )
+
+
+def _tell_that_we_wait() -> None:
+    print("waiting for another capture of this working tree to end", file=sys.stderr)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise UsageError(f"not <key>=<value>: '{text}'")
+    return key, value
+
+
+def _newest_id(session: Session) -> str:
+    return session.history.resolve("@").id
+
+
+def captured_lines(captured: Captured) -> Iterator[str]:
+    """What a capture says at its end."""
+    snapshot = captured.snapshot
+    if snapshot is None:
+        yield f"nothing changed since the newest snapshot ({seconds(captured.seconds)})"
+        return
+    yield f"[{escape(snapshot.timeline)} {snapshot.id[:7]}] {escape(subject(snapshot.intent))}"
+    partial = f", partial: {count(len(captured.missing), 'path')} missing" if captured.missing else ""
+    yield f" {counts_line(captured)}{partial}"
+    if captured.first:
+        yield from _first_lines(captured)
+    if captured.sealed_first:
+        yield from (
+            " secret files are sealed with a key that was made just now, kept in the git directory and in",
+            " your configuration directory; a backup: git envlog key export",
+        )
+
+
+def counts_line(captured: Captured) -> str:
+    """`4,213 files, 12 new (3.1 MiB, 812.0 KiB stored), 0.31 s`."""
+    new = f"{captured.new_files:,} new"
+    if captured.new_bytes:
+        new += f" ({size(captured.new_bytes)}, {size(captured.stored_bytes)} stored)"
+    return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
+
+
+def _first_lines(captured: Captured) -> Iterator[str]:
+    yield " the first snapshot here holds the whole environment; its largest directories:"
+    yield from directory_lines(captured.directories[:LARGEST])
+    below = [
+        path
+        for path, _, _ in captured.directories
+        if path and path.isascii() and os.fsdecode(path).isprintable()
+    ]
+    if below:
+        pattern = shlex.quote(f"/{os.fsdecode(below[0])}/")
+        yield f" to leave one out: echo {pattern} >> .envhistignore"
+
+
+def directory_lines(directories: tuple[tuple[EnvPath, int, int], ...]) -> Iterator[str]:
+    """One line a directory: bytes, files, path."""
+    for path, files, number in directories:
+        yield f"  {size(number):>10}  {count(files, 'file'):>14}  {escape(_shown_directory(path))}/"
+
+
+def _shown_directory(path: EnvPath) -> str:
+    return os.fsdecode(path) or "."
+
+
+def dry_run_lines(captured: Captured) -> Iterator[str]:
+    """What a capture would store, by directory."""
+    yield f"would store {count(captured.new_files, 'file')} ({size(captured.new_bytes)}), {seconds(captured.seconds)}"
+    yield from directory_lines(captured.directories)
+
+
+def _warn_of_missing(missing: tuple[Missing, ...]) -> None:
+    for one in missing[:MOST_LINES]:
+        detail = f": {one.detail}" if one.detail else ""
+        warn(f"not captured ({one.why.value}{detail}): '{os.fsdecode(one.path)}'")
+    if len(missing) > MOST_LINES:
+        warn(
+            f"not captured: {count(len(missing) - MOST_LINES, 'more path')}; 'git envlog show' lists them all"
+        )
+
+
+def _print_json(session: Session, captured: Captured) -> None:
+    from git_envhist.cli.details import read_details  # loaded late: only --json needs it
+    from git_envhist.cli.jsonform import PATHS_IN_LISTS, captured_json, snapshot_json  # loaded late: likewise
+
+    snapshot = captured.snapshot
+    told = None
+    if snapshot is not None:
+        told = snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS)
+    session.print_json(captured_json(captured, told))
+
+
+def _print_all(session: Session, lines: Iterator[str]) -> None:
+    for line in lines:
+        session.line(line)

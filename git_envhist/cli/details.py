@@ -1,0 +1,87 @@
+"""What a snapshot's tree says beside the files, and how it differs from the snapshot before: for cards, JSON, diffs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from git_envhist.cli.jsonform import Details
+from git_envhist.model import Change, Missing, Snapshot
+from git_envhist.store.layout import GIT_CHANGED, MISSING, RESERVED, UNSTABLE
+from git_envhist.store.listings import read_git_changes, read_missing
+from git_envhist.store.objects import CatFile
+
+if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
+    from git_envhist.cli.command import Session
+    from git_envhist.cli.diffview import Manner, Source
+
+T = TypeVar("T")
+
+
+def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
+    """What is missing, what git saw, and every path that differs from the snapshot before."""
+    with CatFile(history.repository.git) as reader:
+        missing = _missing(reader, snapshot)
+        git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
+    return Details(missing, git_changed, changes_of(history, snapshot))
+
+
+def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[Missing, ...]:
+    """The paths that are not in a snapshot, and why."""
+    if snapshot.complete:
+        return ()
+    with CatFile(history.repository.git) as reader:
+        return _missing(reader, snapshot)
+
+
+def changes_of(
+    history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes] = ()
+) -> tuple[Change, ...]:
+    """Every path in which a snapshot differs from the one before it."""
+    from git_envhist.store.compare import compare  # loaded late: keeps envlog fast
+
+    return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)
+
+
+def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[bytes]) -> Source:
+    """A snapshot and the one before it, side by side."""
+    from git_envhist.cli.diffview import Source  # loaded late: keeps envlog fast
+    from git_envhist.store.rows import empty_tree  # loaded late: likewise
+
+    git = history.repository.git
+    before = snapshot.parent or empty_tree(git, snapshot.commit)
+    changes = changes_of(history, snapshot, pathspecs)
+    return Source(git, before, snapshot.commit, changes, history.open_sealed)
+
+
+def diff_manner(session: Session, *, ended_by_nul: bool) -> Manner:
+    """How a diff below a snapshot's line is to look."""
+    from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
+
+    quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
+    return Manner(session.palette, session.columns, ended_by_nul, quote_all)
+
+
+def anchored_paths(session: Session) -> tuple[bytes, ...]:
+    """The pathspecs of the command line, spelled as from the top of the environment."""
+    if not session.paths:
+        return ()
+    from git_envhist.store.pathspecs import anchored, directory_prefix  # loaded late: keeps envlog fast
+
+    root = os.fsencode(session.history.repository.root)
+    prefix = directory_prefix(os.getcwdb(), root)
+    return tuple(anchored(os.fsencode(path), prefix, root) for path in session.paths)
+
+
+def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[Missing, ...]:
+    unstable = _listing(reader, snapshot, UNSTABLE, read_missing)
+    return (*_listing(reader, snapshot, MISSING, read_missing), *unstable)
+
+
+def _listing(
+    reader: CatFile, snapshot: Snapshot, name: bytes, read: Callable[[bytes], tuple[T, ...]]
+) -> tuple[T, ...]:
+    found = reader.read(f"{snapshot.tree}:{os.fsdecode(RESERVED)}/{os.fsdecode(name)}")
+    return read(found[1]) if found is not None else ()

@@ -1,0 +1,172 @@
+"""`git envlog`: lists the timeline, newest first, with the options that git log's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from git_envhist.cli.choice import NO_VERDICT, Choice
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.details import anchored_paths, diff_manner, diff_source, missing_of, read_details
+from git_envhist.cli.failure import warn
+from git_envhist.cli.formats import Look, read_format
+from git_envhist.cli.render import card, id_length, list_lines, oneline
+from git_envhist.cli.selection import Wanted, select
+from git_envhist.errors import UsageError
+from git_envhist.model import Snapshot, Trigger, VerdictStatus
+
+Write = Callable[[Snapshot, Look], str]
+VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)
+TRIGGERS = tuple(trigger.value for trigger in Trigger)
+DIFFS = ("stat", "name_status", "name_only", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How the chosen snapshots are shown."""
+
+    one_line: bool
+    full: bool
+    diff: str | None
+    """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
+    ended_by_nul: bool
+    timelines: bool
+
+    @property
+    def end(self) -> str:
+        return "\0" if self.ended_by_nul else "\n"
+
+
+@command("envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True)
+@click.argument("revisions", nargs=-1)
+@click.option("-n", "--max-count", "limit", metavar="<n>", type=click.INT, help="at most so many; also -<n>")
+@click.option("--since", "--after", metavar="<time>", help="taken then or later")
+@click.option("--until", "--before", metavar="<time>", help="taken then or before")
+@click.option(
+    "--grep", metavar="<pattern>", multiple=True, help="whose intent, name or note matches; repeatable"
+)
+@click.option("-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep regardless of case")
+@click.option(
+    "--verdict",
+    "verdicts",
+    multiple=True,
+    metavar="<v>",
+    type=click.Choice(VERDICTS),
+    help="with that outcome: pass, fail, error or none; repeatable",
+)
+@click.option(
+    "--trigger",
+    "triggers",
+    multiple=True,
+    metavar="<kind>",
+    type=click.Choice(TRIGGERS),
+    help="caused by that: manual, commit, agent, …; repeatable",
+)
+@click.option("--all", "every", is_flag=True, help="those of every timeline")
+@click.option("--reverse", is_flag=True, help="oldest first")
+@click.option("--oneline", "one_line", is_flag=True, help="id and intent only")
+@click.option("--full", is_flag=True, help="the whole card of each")
+@click.option("--format", "--pretty", "template", metavar="<template>", help="by a template: '%h %(time) %s'")
+@click.option(
+    "--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log"
+)
+@click.option("--stat", is_flag=True, help="with what each changed: lines and bytes by file")
+@click.option("--name-status", is_flag=True, help="with the paths each changed, and how")
+@click.option("--name-only", is_flag=True, help="with the paths each changed")
+@click.option("-p", "-u", "--patch", is_flag=True, help="with what each changed, as a patch")
+@click.option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, quote no path")
+def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
+    """Lists the snapshots of this working tree's timeline, newest first. A pathspec keeps those that changed it."""
+    listing = _listing(options)
+    write = read_format(options["template"]) if options["template"] is not None else None
+    history = session.history
+    shown = select(history, _wanted(session, revisions, options))
+    look = Look(history.now, options["date"], id_length([snapshot.id for snapshot in shown]))
+    for warning in history.warnings:
+        warn(warning)
+    if session.json:
+        _print_json(session, shown)
+        return
+    session.page()
+    _print(session, shown, _texts(session, shown, listing, look, write), listing)
+
+
+def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> Wanted:
+    choice = Choice(
+        options["since"],
+        options["until"],
+        options["grep"],
+        options["ignore_case"],
+        options["verdicts"],
+        options["triggers"],
+    )
+    pathspecs = anchored_paths(session)
+    return Wanted(revisions, options["every"], pathspecs, choice, options["limit"], options["reverse"])
+
+
+def _listing(options: dict[str, Any]) -> Listing:
+    diffs = [diff for diff in DIFFS if options[diff]]
+    if len(diffs) > 1:
+        told = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
+        raise UsageError(f"{told} exclude each other")
+    return Listing(
+        options["one_line"],
+        options["full"],
+        diffs[0] if diffs else None,
+        options["ended_by_nul"],
+        options["every"],
+    )
+
+
+def _texts(
+    session: Session, shown: list[Snapshot], listing: Listing, look: Look, write: Write | None
+) -> Iterable[str]:
+    """The text of each snapshot, without what ends it."""
+    palette, columns = session.palette, session.columns
+    if write is not None:
+        return (write(snapshot, look) for snapshot in shown)
+    if listing.full:
+        return ("\n".join([*_full_card(session, snapshot, look), ""]) for snapshot in shown)
+    if listing.one_line:
+        return (oneline(snapshot, look, palette, columns) for snapshot in shown)
+    return list_lines(shown, look, palette, columns, timelines=listing.timelines)
+
+
+def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
+    return card(snapshot, look, session.palette, missing_of(session.history, snapshot))
+
+
+def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing) -> None:
+    if listing.diff is None:
+        for text in texts:
+            session.output.write(text + listing.end)
+        return
+    from git_envhist.cli.diffview import diff_texts  # loaded late: keeps envlog fast
+
+    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul)
+    pathspecs = anchored_paths(session)
+    for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
+        session.output.write(listing.end * (number > 0) + text + listing.end)
+        for piece in diff_texts(listing.diff, diff_source(session.history, snapshot, pathspecs), manner):
+            session.output.write(piece)
+
+
+def _print_json(session: Session, shown: list[Snapshot]) -> None:
+    from git_envhist.cli.jsonform import PATHS_IN_LISTS, snapshot_json  # loaded late: only --json needs it
+    from git_envhist.cli.jsontext import dump  # loaded late: likewise
+
+    values = (
+        dump(snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS))
+        for snapshot in shown
+    )
+    if session.json == "lines":
+        for value in values:
+            session.line(value)
+        return
+    session.output.write("[")
+    for number, value in enumerate(values):
+        session.output.write(("," if number else "") + "\n" + value)
+    session.line("\n]" if shown else "]")

@@ -1,0 +1,41 @@
+"""`git envlog name`: names a moment, so that it can be typed where a revision stands."""
+
+from __future__ import annotations
+
+import click
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.naming import refuse_name
+from git_envhist.cli.terminal import escape
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+
+
+@command("name", "git envlog name <name> [<rev>] | -d <name>")
+@click.argument("name", required=False)
+@click.argument("revision", required=False)
+@click.option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")
+def name(session: Session, name: str | None, revision: str | None, removed: str | None) -> None:
+    """Gives a snapshot (the newest by default) a name, or takes a name away."""
+    session.no_paths()
+    if removed is not None:
+        if name is not None:
+            raise UsageError("-d takes one name and nothing else", hint="git envlog name -d <name>")
+        _take_away(session, removed)
+        return
+    if name is None:
+        raise UsageError("missing argument 'NAME'", hint="git envlog name <name> [<rev>]")
+    refuse_name(name)
+    snapshot = session.history.name(name, revision or "@")
+    if session.json:
+        session.print_json({"schema": 1, "name": name, "id": snapshot.id, "removed": False})
+    else:
+        session.line(f"{snapshot.id[:7]} is named '{escape(name)}': {escape(subject(snapshot.intent))}")
+
+
+def _take_away(session: Session, name: str) -> None:
+    snapshot = session.history.remove_name(name)
+    if session.json:
+        session.print_json({"schema": 1, "name": name, "id": snapshot.id, "removed": True})
+    else:
+        session.line(f"{snapshot.id[:7]} is no longer named '{escape(name)}'")

@@ -1,0 +1,55 @@
+"""What a moment must not be called, because the word already means something where a revision stands."""
+
+from __future__ import annotations
+
+from git_envhist.cli.subcommands import MEANT, SUBCOMMANDS
+from git_envhist.errors import Refused
+from git_envhist.history.revisions import why_not_a_name
+from git_envhist.history.timeline import is_id
+
+# Subcommands of the contract, whether this version has them or not: a name given today must not hide one tomorrow.
+RESERVED = {
+    *(
+        "verify",
+        "run",
+        "fork",
+        "bisect",
+        "undo",
+        "redo",
+        "task",
+        "resume",
+        "effect",
+        "init",
+        "push",
+        "fetch",
+        "export",
+    ),
+    *(
+        "import",
+        "drop",
+        "prune",
+        "purge",
+        "gc",
+        "du",
+        "fsck",
+        "watch",
+        "install",
+        "uninstall",
+        "status",
+        "browse",
+        "mcp",
+    ),
+}
+
+
+def refuse_name(name: str) -> None:
+    """Refuse a name that could not be typed as a revision, or that is a subcommand."""
+    reason = why_not_a_name(name)
+    if reason is None and (name in SUBCOMMANDS or name in RESERVED or name in MEANT):
+        reason = "a subcommand is called so"
+    if reason is None and is_id(name):
+        reason = "it reads as the id of a snapshot"
+    if reason is not None:
+        raise Refused(
+            f"not usable as a name: '{name}' ({reason})", hint="take another, like 'before-refactor'"
+        )

@@ -1,0 +1,25 @@
+"""`git envlog note`: adds to the story of a moment later."""
+
+from __future__ import annotations
+
+import click
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.terminal import escape
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+
+
+@command("note", "git envlog note [<rev>] -m <text>")
+@click.argument("revision", required=False)
+@click.option("-m", "--message", "text", metavar="<text>", help="what is to be added")
+def note(session: Session, revision: str | None, text: str | None) -> None:
+    """Adds a note to a snapshot (the newest by default); 'git envlog show' tells it."""
+    session.no_paths()
+    if text is None or not text.strip():
+        raise UsageError("no note is given", hint="git envlog note [<rev>] -m <text>")
+    snapshot = session.history.note(text, revision or "@")
+    if session.json:
+        session.print_json({"schema": 1, "id": snapshot.id, "note": text})
+    else:
+        session.line(f"noted on {snapshot.id[:7]}: {escape(subject(snapshot.intent))}")

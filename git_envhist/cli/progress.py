@@ -1,0 +1,85 @@
+"""Progress on standard error while a capture runs: after half a second, and only for a person who can see it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.words import size
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from git_envhist.model import Progress
+
+PATIENCE = 0.5
+STDERR = 2
+
+
+@contextmanager
+def shown_progress() -> Iterator[Callable[[Progress], None] | None]:
+    """What a capture is to call as it goes on; None where nobody watches."""
+    if not os.isatty(STDERR):
+        yield None
+        return
+    display = Display(time.monotonic())
+    try:
+        yield display.update
+    finally:
+        display.close()
+
+
+class Display:
+    """A bar that appears once the work has taken half a second, and goes when it is done."""
+
+    def __init__(self, started: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._started = started
+        self._clock = clock
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+
+    def update(self, progress: Progress) -> None:
+        """Show how far the capture is."""
+        if self._bar is None:
+            if self._clock() - self._started < PATIENCE:
+                return
+            self._bar, self._task = _open_bar()
+        assert self._task is not None
+        self._bar.update(
+            self._task,
+            completed=progress.bytes,
+            total=progress.total_bytes or None,
+            files=f"{progress.files:,} files",
+            bytes=size(progress.bytes),
+            refresh=True,
+        )
+
+    def close(self) -> None:
+        """Take the bar away: what stays is the line that tells the result."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def _open_bar() -> tuple[Bar, TaskID]:
+    from rich.console import Console  # loaded late: only a capture of more than half a second needs it
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # loaded late: likewise
+    from rich.progress import Progress as Bar  # loaded late: likewise
+
+    bar = Bar(
+        SpinnerColumn(),
+        TextColumn("capturing"),
+        BarColumn(),
+        TextColumn("{task.fields[files]}  {task.fields[bytes]}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        # Without a thread of its own: the workers of a capture are forked.
+        auto_refresh=False,
+    )
+    bar.start()
+    return bar, bar.add_task("", total=None, files="", bytes="")

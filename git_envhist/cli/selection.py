@@ -1,0 +1,80 @@
+"""Which snapshots a list is about: the timeline, a range of it, or every one; those that changed some paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.choice import Choice, choose
+from git_envhist.cli.entry import is_slip, unknown_subcommand
+from git_envhist.errors import SnapshotNotFound, UsageError
+from git_envhist.history.timeline import Timeline
+from git_envhist.model import Snapshot
+
+if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for, in the order in which it is applied."""
+
+    revisions: tuple[str, ...]
+    every: bool
+    pathspecs: tuple[bytes, ...]
+    choice: Choice
+    limit: int | None
+    reverse: bool
+
+
+def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
+    """The snapshots that were asked for, in the order in which they are shown."""
+    whole = not (wanted.revisions or wanted.pathspecs or wanted.choice.restricts or wanted.every)
+    # Names stand where they were given last, which only the whole timeline tells; a note may stand anywhere.
+    found = _recent(history, wanted.limit) if whole else _reached(history, wanted)
+    if wanted.pathspecs:
+        changed = _that_changed(history, found, wanted.pathspecs)
+        found = [snapshot for snapshot in found if snapshot.commit in changed]
+    shown = choose(found, wanted.choice, history.now) if wanted.choice.restricts else found
+    if wanted.limit is not None and wanted.limit >= 0:
+        shown = shown[: wanted.limit]
+    return shown[::-1] if wanted.reverse else shown
+
+
+def _recent(history: EnvHistory, limit: int | None) -> list[Snapshot]:
+    name = history.timeline
+    if name is None:
+        return []
+    return list(Timeline.of(name, history.log(limit if limit is None or limit >= 0 else None)).snapshots)
+
+
+def _reached(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
+    if wanted.every:
+        if wanted.revisions:
+            raise UsageError("--all and a range exclude each other")
+        everything = (snapshot for line in history.world.timelines() for snapshot in line.snapshots)
+        return sorted(everything, key=lambda snapshot: snapshot.at, reverse=True)
+    if not wanted.revisions:
+        return list(history.world.own.snapshots)
+    return _range(history, wanted.revisions)
+
+
+def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
+    from git_envhist.history.ranges import between, resolve_range  # loaded late: keeps envlog fast
+
+    try:
+        span = resolve_range(revisions[0], history.world, history.now)
+    except SnapshotNotFound:
+        if is_slip(revisions[0]):
+            raise unknown_subcommand(revisions[0]) from None
+        raise
+    if len(revisions) > 1:
+        raise UsageError(f"one range at a time: '{revisions[1]}'", hint="paths stand after '--'")
+    return list(between(span, history.world.own))
+
+
+def _that_changed(history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]) -> set[str]:
+    from git_envhist.cli.details import changes_of  # loaded late: keeps envlog fast
+
+    return {snapshot.commit for snapshot in found if changes_of(history, snapshot, pathspecs)}

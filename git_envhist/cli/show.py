@@ -1,0 +1,45 @@
+"""`git envlog show`: one snapshot in full, or a file's bytes as they were."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.details import missing_of, read_details
+from git_envhist.cli.formats import Look
+from git_envhist.cli.render import card
+from git_envhist.errors import UsageError
+from git_envhist.model import EnvPath
+
+
+@command("show", "git envlog show [<rev>] [-- <path>]")
+@click.argument("revision", required=False)
+@click.option(
+    "--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log"
+)
+def show(session: Session, revision: str | None, date: str | None) -> None:
+    """Shows the card of a snapshot (the newest by default), or with a path that file's bytes as they were."""
+    snapshot = session.history.resolve(revision or "@")
+    if session.paths:
+        if session.json:
+            raise UsageError("a file's bytes are no JSON", hint="leave out --json, or the path")
+        session.output.write(session.history.read_file(snapshot, _only_path(session)))
+        return
+    if session.json:
+        from git_envhist.cli.jsonform import snapshot_json  # loaded late: only --json needs it
+
+        session.print_json(snapshot_json(snapshot, read_details(session.history, snapshot)))
+        return
+    look, missing = Look(session.history.now, date), missing_of(session.history, snapshot)
+    session.page()
+    for line in card(snapshot, look, session.palette, missing):
+        session.line(line)
+
+
+def _only_path(session: Session) -> EnvPath:
+    assert session.paths
+    if len(session.paths) > 1:
+        raise UsageError("one path at a time", hint="git envlog show <rev> -- <path>")
+    return session.history.environment_path(os.fsencode(session.paths[0]))

@@ -1,0 +1,157 @@
+"""The programs as git starts them: dispatch, help, usage errors, and how each of them ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.repository import Repo
+
+ONE_LINE_AND_HINT = 2
+
+
+def test_git_finds_the_programs(repo: Repo) -> None:
+    done = repo.execute("git", "envlog", "-h")
+    assert done.out.startswith("usage: git envlog [<options>] [<range>] [-- <pathspec>…]\n")
+    assert "capture  " in done.out
+    assert "--oneline" in done.out
+
+
+@pytest.mark.parametrize("program", ["envlog", "envdiff", "envrestore", "envhist"])
+def test_short_help_is_an_answer(repo: Repo, program: str) -> None:
+    done = repo.run(program, "-h")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"usage: git {program}")
+
+
+@pytest.mark.parametrize("words", [("capture", "-h"), ("help", "capture"), ("-C", ".", "capture", "-h")])
+def test_a_subcommand_has_its_own_short_help(repo: Repo, words: tuple[str, ...]) -> None:
+    assert repo.run("envlog", *words, check=True).out.startswith("usage: git envlog capture")
+
+
+def test_the_long_help_without_a_terminal_is_the_bundled_text(repo: Repo) -> None:
+    assert repo.run("git-envlog", "--help", check=True).out == repo.run("envlog", "-h", check=True).out
+
+
+def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
+    assert repo.run("envlog", "-h", cwd=tmp_path).status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("--onelin",), "error: no such option '--onelin'", "hint: did you mean '--oneline'?"),
+        (("capture", "--bogus"), "error: no such option '--bogus'", "hint: -h lists the options"),
+        (("-n",), "error: option '-n' requires an argument", "hint: -h lists the options"),
+        (
+            ("capture", "a", "-m", "b"),
+            "error: the intent is given twice",
+            "hint: either as a word or with -m",
+        ),
+        (("capture", "a", "b"), "error: got unexpected extra argument (b)", "hint: -h lists the options"),
+        (("--stat", "-p"), "error: --stat and --patch exclude each other", None),
+    ],
+)
+def test_a_usage_error_is_129_and_one_line(
+    repo: Repo, words: tuple[str, ...], message: str, hint: str | None
+) -> None:
+    done = repo.run("envlog", *words)
+    assert done.status == 129
+    assert done.out == ""
+    assert done.err.splitlines() == [message, *([hint] if hint else [])]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("list", "git envlog"),
+        ("ls", "git envlog"),
+        ("save", "git envlog capture"),
+        ("checkpoint", "git envlog capture"),
+        ("captrue", "git envlog capture"),
+        ("restore", "git envrestore"),
+        ("diff", "git envdiff"),
+        ("delete", "git envlog name -d"),
+        ("nmae", "git envlog name"),
+    ],
+)
+@pytest.mark.parametrize("program", ["envlog", "envhist"])
+def test_a_word_of_another_tool_gets_did_you_mean(repo: Repo, program: str, word: str, meant: str) -> None:
+    done = repo.run(program, word)
+    assert done.status == 129
+    assert done.err == f"error: no such subcommand: '{word}'\nhint: did you mean '{meant}'?\n"
+
+
+def test_a_subcommand_that_is_not_built_is_not_there(repo: Repo) -> None:
+    done = repo.run("envhist", "bisect")
+    assert done.status == 129
+    assert done.err.startswith("error: no such subcommand: 'bisect'\nhint: ")
+
+
+def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
+    done = repo.run("envlog", "--json", "--bogus")
+    assert done.status == 129
+    assert json.loads(done.out)["error"] == {
+        "code": "usage", "message": "no such option '--bogus'", "hint": "-h lists the options", "status": 129,
+    }  # fmt: skip
+    assert done.err == ""
+
+
+def test_restoring_is_said_to_be_impossible_with_the_way_out(repo: Repo) -> None:
+    done = repo.run("envrestore", "good", "--", "app.py")
+    assert done.status == 128
+    assert done.err.splitlines()[0] == "error: this version of git-envhist cannot restore yet"
+    assert "docs/recovery.md" in done.err
+
+
+def test_outside_a_repository_the_error_says_what_to_do(repo: Repo, tmp_path: Path) -> None:
+    done = repo.run("envlog", cwd=tmp_path)
+    assert done.status == 128
+    assert done.err.startswith("error: not a git repository")
+    assert "hint: " in done.err
+
+
+def test_a_directory_that_is_not_there_is_told(repo: Repo) -> None:
+    done = repo.run("envlog", "-C", "nowhere\x1b")
+    assert done.status == 128
+    assert done.err == "error: cannot change to 'nowhere\\x1b': No such file or directory\n"
+
+
+def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
+    broken = repo.path / "broken"
+    broken.mkdir()
+    # A click that cannot be imported stands for anything that must not fail.
+    (broken / "click.py").write_text("raise ValueError('boom')\n")
+    done = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken)})
+    assert done.status == 128
+    assert done.err.splitlines()[0] == "error: unexpected failure: 'ValueError: boom'"
+    assert len(done.err.splitlines()) == ONE_LINE_AND_HINT
+    (report,) = (hermetic / "state" / "git-envhist" / "reports").iterdir()
+    assert "Traceback" in report.read_text()
+    assert report.stat().st_mode & 0o777 == 0o600
+    traced = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken), "GIT_ENVHIST_TRACE": "1"})
+    assert "Traceback" in traced.err
+
+
+def test_a_reader_that_goes_away_is_no_error(repo: Repo) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        done = subprocess.run(
+            ["git-envlog", "-h"], cwd=repo.path, env=repo.env, stdout=gone, stderr=subprocess.PIPE
+        )
+    assert done.stderr == b""
+    assert done.returncode == 141
+
+
+def test_an_answer_that_cannot_be_written_is_an_error(repo: Repo) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            ["git-envlog", "-h"], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.stderr == b"error: cannot write the answer: No space left on device\n"
+    assert done.returncode == 128
