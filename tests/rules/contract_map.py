@@ -302,6 +302,118 @@ CONFIG = (
     ),
 )
 
+ENVDIFF = (
+    Line(
+        "envdiff",
+        "none: newest against now; one: it against now; a..b or a b; the story by itself",
+        (
+            "cli/test_envdiff.py::test_the_ends_are_what_a_git_user_expects",
+            "cli/test_envdiff.py::test_the_story_is_what_is_shown_by_itself",
+            "cli/test_diffview.py::test_many_changes_fold_into_a_few_lines_of_the_terminals_width",
+        ),
+    ),
+    Line(
+        "envdiff, its changes",
+        "what git sees and what only the manifest knows",
+        (
+            "store/test_compare.py::test_any_two_trees_differ_in_what_was_described",
+            "cli/test_envdiff.py::test_a_capture_counts_what_a_diff_shows",
+        ),
+    ),
+    Line(
+        "envdiff -- <pathspec>",
+        "git's pathspecs, with their magic",
+        (
+            "cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",
+            "store/test_compare.py::test_pathspecs_mean_what_git_diff_means_by_them",
+        ),
+    ),
+    Line(
+        "envdiff now",
+        "looked at as a capture would, nothing kept",
+        (
+            "cli/test_envdiff.py::test_looking_at_now_leaves_nothing_behind",
+            "cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",
+        ),
+    ),
+    Line(
+        "envdiff --stat",
+        "git's layout",
+        ("cli/test_diffview.py::test_stat_is_laid_out_as_gits",),
+    ),
+    Line(
+        "envdiff --name-only",
+        "the paths",
+        ("cli/test_diffview.py::test_lists_of_names_are_gits",),
+    ),
+    Line(
+        "envdiff --name-status",
+        "letters and paths",
+        ("cli/test_diffview.py::test_lists_of_names_are_gits",),
+    ),
+    Line(
+        "envdiff --raw",
+        "git's raw format",
+        ("cli/test_diffview.py::test_the_raw_view_is_gits",),
+    ),
+    Line(
+        "envdiff --patch",
+        "git's own unified diff, with true names",
+        (
+            "cli/test_diffview.py::test_a_patch_of_plain_files_is_gits_own",
+            "cli/test_diffview.py::test_escaped_names_stand_as_they_are_in_every_view",
+            "cli/test_diffview.py::test_the_users_attributes_and_programs_have_no_say",
+        ),
+    ),
+    Line(
+        "envdiff -z",
+        "NUL-ended, unquoted",
+        (
+            "cli/test_diffview.py::test_lists_of_names_are_gits",
+            "cli/test_envdiff.py::test_strange_names_are_quoted_as_core_quotepath_has_it",
+        ),
+    ),
+    Line(
+        "envdiff --find-renames",
+        "-M[n]",
+        (
+            "cli/test_envdiff.py::test_a_moved_file_is_one_change_where_it_is_asked_for",
+            "cli/test_diffview.py::test_a_moved_file_is_shown_as_git_shows_it",
+        ),
+    ),
+    Line(
+        "envdiff --exit-code",
+        "1: they differ",
+        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+    ),
+    Line(
+        "envdiff --quiet",
+        "nothing printed",
+        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+    ),
+    Line(
+        "envdiff --only",
+        "classes of changes",
+        ("cli/test_envdiff.py::test_only_chooses_classes",),
+    ),
+    Line(
+        "envdiff --reveal",
+        "values of sealed files, masked otherwise",
+        (
+            "cli/test_envdiff.py::test_variables_of_sealed_files_are_told_by_their_keys",
+            "cli/test_envdiff.py::test_without_the_key_a_sealed_file_is_told_as_sealed",
+        ),
+    ),
+    Line(
+        "envdiff --json",
+        "the answer as the schema says",
+        (
+            "cli/test_envdiff.py::test_json_tells_the_same_and_is_what_the_schema_says",
+            "cli/test_envdiff.py::test_an_error_under_json_is_json",
+        ),
+    ),
+)
+
 STATUS = (
     Line(
         "status 3",
@@ -323,4 +435,4 @@ STATUS = (
     ),
 )
 
-LINES: tuple[Line, ...] = (*WORDS, *REVISIONS, *CAPTURE, *CONFIG, *STATUS)
+LINES: tuple[Line, ...] = (*WORDS, *REVISIONS, *CAPTURE, *CONFIG, *ENVDIFF, *STATUS)

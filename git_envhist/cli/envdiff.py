@@ -1,0 +1,165 @@
+"""`git envdiff`: what differs between two moments, or between a moment and what is here now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.details import anchored_paths, diff_manner
+from git_envhist.cli.diffview import FORMS, Source, diff_texts
+from git_envhist.cli.storyview import split_by_class, variable_facts
+from git_envhist.errors import UsageError
+from git_envhist.history.ranges import resolve_range
+from git_envhist.history.resolve import End, resolve_end
+from git_envhist.history.revisions import Live
+from git_envhist.model import Change, Snapshot
+from git_envhist.store.compare import compare
+from git_envhist.store.rows import empty_tree
+
+if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
+
+NOW = "now"
+CLASSES = ("files", "env")
+DIFFER = 1
+
+Moment = Snapshot | str
+"""A snapshot, or `now`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for beside the two moments."""
+
+    form: str
+    classes: frozenset[str]
+    renames: int | None
+    ended_by_nul: bool
+    reveal: bool
+    status: bool
+    """End with 1 where something differs."""
+    silent: bool
+
+
+@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]")
+@click.argument("revisions", nargs=-1)
+@click.option("--stat", is_flag=True, help="lines and bytes by file")
+@click.option("--name-only", is_flag=True, help="the paths")
+@click.option("--name-status", is_flag=True, help="the paths, and how each changed")
+@click.option("--raw", is_flag=True, help="modes, ids, status and paths, as git diff --raw")
+@click.option("-p", "-u", "--patch", is_flag=True, help="a patch")
+@click.option("-z", "ended_by_nul", is_flag=True, help="end paths with NUL, quote none")
+@click.option(
+    "-M", "--find-renames", "renames", metavar="[=<n>]", help="tell a moved file as one, if so much is alike"
+)
+@click.option("--exit-code", "exit_code", is_flag=True, help="end with 1 if anything differs")
+@click.option("-q", "--quiet", is_flag=True, help="print nothing; implies --exit-code")
+@click.option("--only", metavar="<class>,…", multiple=True, help="only these: files, env")
+@click.option("--reveal", is_flag=True, help="show the values in sealed files, if their key is here")
+def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
+    """Shows what differs between two moments; one alone is compared with what is here now, as is the newest if none."""
+    wanted = _read_options(options)
+    before, after = read_moments(session.history, revisions)
+    with _compare(session, before, after, wanted) as source:
+        if session.json:
+            session.print_json(_as_json(source, before, after, wanted))
+        elif not wanted.silent:
+            _show(session, source, wanted)
+        return DIFFER if wanted.status and source.changes else 0
+
+
+def read_moments(history: EnvHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
+    """The two ends that the words mean; what is left out is the newest snapshot, and then what is here now."""
+    world, now = history.world, history.now
+    if len(revisions) > 2:
+        raise UsageError(f"more than two moments are given: '{revisions[2]}'", hint="paths stand behind '--'")
+    if len(revisions) == 2:
+        first, second = (resolve_end(text, world, now) for text in revisions)
+        return _moment(first), _moment(second)
+    if not revisions:
+        return history.resolve("@"), NOW
+    span = resolve_range(revisions[0], world, now)
+    if span.start is None:
+        return _moment(span.end), NOW
+    return _moment(span.start), _moment(span.end)
+
+
+def read_similarity(text: str) -> int:
+    """How much must be alike, in percent, spelled as for git's -M: `90%`, `9`, `0.9` are the same."""
+    found = re.fullmatch(r"(\d{1,3})%|(?:0?\.)?(\d{1,9})", text)
+    if found is None or int(found[1] or 0) > 100:
+        raise UsageError(f"not a similarity: '{text}'", hint="-M90% or -M9: nine tenths are alike")
+    if found[1]:
+        return int(found[1])
+    digits = found[2]
+    return int(digits.ljust(2, "0")[:2])
+
+
+def _moment(end: End) -> Moment:
+    return NOW if isinstance(end, Live) else end.snapshot
+
+
+def _read_options(options: dict[str, Any]) -> Wanted:
+    forms = [form for form in FORMS if options.get(form)]
+    if len(forms) > 1:
+        told = " and ".join("--" + form.replace("_", "-") for form in forms[:2])
+        raise UsageError(f"{told} exclude each other")
+    renames = options["renames"]
+    return Wanted(
+        forms[0] if forms else "story",
+        _read_classes(options["only"]),
+        None if renames is None else read_similarity(renames),
+        options["ended_by_nul"],
+        options["reveal"],
+        options["exit_code"] or options["quiet"],
+        options["quiet"],
+    )
+
+
+def _read_classes(lists: Sequence[str]) -> frozenset[str]:
+    words = [word for words in lists for word in words.split(",") if word]
+    for word in words:
+        if word not in CLASSES:
+            raise UsageError(f"no such class of changes: '{word}'", hint=f"there are: {', '.join(CLASSES)}")
+    return frozenset(words or CLASSES)
+
+
+@contextmanager
+def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) -> Iterator[Source]:
+    history, paths = session.history, anchored_paths(session)
+    with history.sides(before, after) as (git, old, new):
+        changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames)
+        chosen = _choose(changes, wanted.classes)
+        yield Source(git, old or empty_tree(git, new), new, chosen, history.open_sealed, wanted.renames)
+
+
+def _choose(changes: tuple[Change, ...], classes: frozenset[str]) -> tuple[Change, ...]:
+    if classes == frozenset(CLASSES):
+        return changes
+    in_env, in_files = split_by_class(changes)
+    return tuple(in_env if "env" in classes else in_files)
+
+
+def _show(session: Session, source: Source, wanted: Wanted) -> None:
+    manner = replace(diff_manner(session, ended_by_nul=wanted.ended_by_nul), reveal=wanted.reveal)
+    if source.changes:
+        session.page()
+    for text in diff_texts(wanted.form, source, manner):
+        session.output.write(text)
+
+
+def _as_json(source: Source, before: Moment, after: Moment, wanted: Wanted) -> dict[str, object]:
+    from git_envhist.cli.jsondiff import diff_json  # loaded late: only --json needs it
+
+    facts = variable_facts(source, reveal=wanted.reveal)
+    return diff_json(_name(before), _name(after), source.changes, facts)
+
+
+def _name(moment: Moment) -> str:
+    return moment if isinstance(moment, str) else moment.id
