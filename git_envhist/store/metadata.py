@@ -144,6 +144,9 @@ def _read(text: bytes | None) -> Mapping[bytes, Traits]:
     found = {shard.directory: _traits(shard.own, owner)}
     prefix = shard.directory + b"/" if shard.directory else b""
     for entry in shard.entries:
+        # Named only: a directory's own shard says what it is.
+        if entry.kind is EntryKind.DIRECTORY:
+            continue
         name = entry.path.rpartition(b"/")[2]
         stored = stored_name(name, top=not prefix, link=entry.kind is EntryKind.LINK)
         found[prefix + stored] = _traits(entry, owner)

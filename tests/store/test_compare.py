@@ -403,6 +403,12 @@ def test_any_two_trees_differ_in_what_was_described(
     pair = _Scratch.get(tmp_path_factory).write(*trees)
     assert pair.letters() == list(naive(*trees))
     assert count(pair.changes()) == count_naively(*trees)
+    for change in pair.changes():
+        for side, tree in zip((change.before, change.after), trees, strict=True):
+            if side is not None:
+                thing = tree[change.path]
+                assert (side.kind, side.mode, side.stored) == (thing.kind, thing.mode, thing.stored)
+                assert (side.oid is not None) == (thing.content is not None)
 
 
 def count_naively(before: Tree, after: Tree) -> ChangeCount:

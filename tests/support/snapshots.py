@@ -85,11 +85,14 @@ def _add_realm(files: dict[bytes, tuple[bytes, bytes]], realm: bytes, tree: Tree
     lines: dict[bytes, list[tuple[bytes, bytes]]] = {}
     for path, thing in tree.items():
         stored = _stored(realm, path, thing.kind is EntryKind.LINK)
+        above, name = os.path.split(path)
         if thing.kind is EntryKind.DIRECTORY:
             lines.setdefault(path, [])
+            if path:
+                # Named only: what it is stands in a shard of its own.
+                lines.setdefault(above, []).append((name, _quote(name) + b" d 0000 0\n"))
             continue
-        above = os.path.dirname(path)
-        lines.setdefault(above, []).append((os.path.basename(path), _line(path, thing, tree[above].owner)))
+        lines.setdefault(above, []).append((name, _line(path, thing, tree[above].owner)))
         if thing.content is not None:
             mode = b"100755" if thing.mode & 0o100 else b"100644"
             files[stored] = (GIT_MODES.get(thing.kind, mode), thing.content)
