@@ -76,8 +76,12 @@ class Repository:
 
     def read_config(self) -> tuple[tuple[str, str | None], ...]:
         """Every configured (key, value) in force, as git reads it; a key alone stands for true."""
+        # Without our own overrides: they would be listed as the user's.
+        done = spawn([*COMMAND[:1], "config", "--list", "-z"], self.git.environment)
+        if done.status != 0:
+            raise GitFailed(done.complaint)
         pairs = []
-        for item in self.git.run("config", "--list", "-z").split(b"\0"):
+        for item in done.out.split(b"\0"):
             if item:
                 key, newline, value = item.partition(b"\n")
                 text = os.fsdecode(value) if newline else None
