@@ -8,18 +8,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from git_envhist.capture.seal import unseal
-from git_envhist.capture.tokens import mask_tokens
-from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.identity import moment, signature, who_am_i
-from git_envhist.capturing.publish import annotate
-from git_envhist.capturing.request import Request
 from git_envhist.capturing.timelines import current_timeline, ensure_timeline
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.resolve import resolve
 from git_envhist.history.timeline import Timeline, World, by_name
-from git_envhist.lookup import CodeCommits, Others
 from git_envhist.model import (
     Captured,
     Change,
@@ -32,14 +26,15 @@ from git_envhist.model import (
 )
 from git_envhist.settings import Settings, config_home, read_settings
 from git_envhist.store.chain import read_chain
-from git_envhist.store.compare import compare
-from git_envhist.store.files import FileReader
 from git_envhist.store.git import Git
-from git_envhist.store.keys import KeyRing
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.records import name_record, remark_record
 from git_envhist.store.repository import HEADS, Repository
-from git_envhist.store.staging import Staging
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.capture import Capturing
+    from git_envhist.store.files import FileReader
+    from git_envhist.store.keys import KeyRing
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +84,8 @@ class EnvHistory:
 
     @cached_property
     def keys(self) -> KeyRing:
+        from git_envhist.store.keys import KeyRing  # loaded late: keeps envlog fast
+
         return KeyRing(self.repository.common_state, config_home(self._environ))
 
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
@@ -106,11 +103,15 @@ class EnvHistory:
 
     def resolve(self, text: str) -> Snapshot:
         """The snapshot that some words mean."""
+        from git_envhist.history.resolve import resolve  # loaded late: keeps envlog fast
+
         return resolve(text, self.world, self.now)
 
     @cached_property
     def world(self) -> World:
         """All that a revision can speak of."""
+        from git_envhist.lookup import CodeCommits, Others  # loaded late: keeps envlog fast
+
         own = self.timeline or ""
         others = Others(
             [name for name in self.timelines() if name != own], lambda name: self.log(timeline=name)
@@ -139,6 +140,8 @@ class EnvHistory:
         force: bool = False,
     ) -> Captured:
         """Take a snapshot of the whole environment."""
+        from git_envhist.capturing.request import Request  # loaded late: keeps envlog fast
+
         words = os.fsencode(intent) if isinstance(intent, str) else intent
         request = Request(
             words,
@@ -197,6 +200,8 @@ class EnvHistory:
 
     def note(self, text: str, revision: str | Snapshot = "@") -> Snapshot:
         """Add to the story of a moment."""
+        from git_envhist.capture.tokens import mask_tokens  # loaded late: keeps envlog fast
+
         snapshot = self._snapshot(revision)
         masked = os.fsdecode(mask_tokens(os.fsencode(text)))
         self._annotate(snapshot, remark_record(masked, self.now))
@@ -209,7 +214,9 @@ class EnvHistory:
 
     def reader(self, snapshot: Snapshot) -> FileReader:
         """Reads what a snapshot holds; to be closed."""
-        return FileReader(self.repository.git, snapshot.tree, self.open_sealed)
+        from git_envhist.store.files import FileReader  # loaded late: keeps envlog fast
+
+        return FileReader(self.repository.git, snapshot.tree, self.open_sealed, self.repository.objects_dir)
 
     def environment_path(self, path: bytes) -> EnvPath:
         """The path below the top of the environment that words on the command line mean."""
@@ -224,10 +231,14 @@ class EnvHistory:
 
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
         """The plain bytes of a sealed file; `SealingError` where the key is not here."""
+        from git_envhist.capture.seal import unseal  # loaded late: keeps envlog fast
+
         return unseal(self.keys.get, path, b"file", blob)
 
     @cached_property
     def _capturing(self) -> Capturing:
+        from git_envhist.capturing.capture import Capturing  # loaded late: keeps envlog fast
+
         return Capturing(self.repository, self.settings, self.keys, self._workers, self._environ)
 
     def _tell(self, sentence: str) -> None:
@@ -244,9 +255,14 @@ class EnvHistory:
     def _compare(
         self, git: Git, before: str | None, after: str, pathspecs: Sequence[bytes]
     ) -> tuple[Change, ...]:
+        from git_envhist.store.compare import compare  # loaded late: keeps envlog fast
+
         return compare(git, before, after, pathspecs=pathspecs)
 
     def _annotate(self, snapshot: Snapshot, *records: Record) -> None:
+        from git_envhist.capturing.publish import annotate  # loaded late: keeps envlog fast
+        from git_envhist.store.staging import Staging  # loaded late: keeps envlog fast
+
         repository = self.repository
         own = os.path.join(state_directory(repository.state), "lock")
         line = signature(who_am_i(self.settings, self._environ), self.now)

@@ -193,7 +193,7 @@ class Capturing:
             warnings=tuple(warnings),
             directories=taken.largest() if done.parent is None else (),
             first=done.parent is None,
-            sealed_first=done.parent is None and taken.sealed_any,
+            sealed_first=taken.seals_now() and self.keys.first_use(),
         )
 
     @contextmanager

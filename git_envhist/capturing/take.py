@@ -29,6 +29,7 @@ from git_envhist.store.trees import decode_tree
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""
 LARGEST_SHOWN = 5
+SEALED = b" as=sealed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,9 @@ class Taken:
         rows = [(EnvPath(name), files, size) for name, (files, size) in sums.items() if name]
         return tuple(sorted(rows, key=lambda row: -row[2])[:LARGEST_SHOWN])
 
-    @property
-    def sealed_any(self) -> bool:
-        found = (self.records.get(path) for path in self.records)
-        return any(b"as=sealed" in extra for record in found if record for extra in record.extras.values())
+    def seals_now(self) -> bool:
+        """Whether a file that was looked at just now stands sealed in the snapshot."""
+        return any(SEALED in encoded for encoded in self.gathered.directories.values())
 
 
 class Taker:

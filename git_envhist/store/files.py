@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.model import Entry, EnvPath, StoredAs
+from git_envhist.store.bulk import BulkReader
 from git_envhist.store.compare import TreeReader
 from git_envhist.store.git import Git
 from git_envhist.store.layout import MANIFEST, PIECES, RESERVED
@@ -29,8 +30,9 @@ class NoSuchFile(EnvhistError):
 class FileReader:
     """Reads files of one snapshot's tree."""
 
-    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed) -> None:
+    def __init__(self, git: Git, tree: str, open_sealed: OpenSealed, objects_dir: str) -> None:
         self._reader = CatFile(git)
+        self._bulk = BulkReader(git, objects_dir)
         self._tree = tree
         self._length = len(tree) // 2
         self._look = TreeReader(self._reader, tree, self._length)
@@ -69,6 +71,7 @@ class FileReader:
 
     def close(self) -> None:
         self._reader.close()
+        self._bulk.close()
 
     def _pieces(self, tree: bytes, path: EnvPath) -> Iterator[bytes]:
         outer, inner = pieces_path(tree)
@@ -76,8 +79,10 @@ class FileReader:
         if self._look.look_up(place) != tree:
             raise Damaged(f"the pieces of a file are not in the snapshot: '{show(path)}'")
         for _, _, run in self._listed(tree, path):
-            for _, _, piece in self._listed(run, path):
-                yield self._blob(piece.hex(), path)
+            for piece in self._bulk.read([oid.hex() for _, _, oid in self._listed(run, path)]):
+                if piece is None:
+                    raise _bytes_missing(path)
+                yield piece
 
     def _listed(self, tree: bytes, path: EnvPath) -> list[tuple[bytes, int, bytes]]:
         answer = self._reader.read(tree.hex())
@@ -88,10 +93,14 @@ class FileReader:
     def _blob(self, oid: str, path: EnvPath) -> bytes:
         answer = self._reader.read(oid)
         if answer is None:
-            raise Damaged(f"bytes are missing of '{show(path)}'", hint="'git fsck' says what else is missing")
+            raise _bytes_missing(path)
         if answer[0] != "blob":
             raise NoSuchFile(f"not a file in this snapshot: '{show(path)}'")
         return answer[1]
+
+
+def _bytes_missing(path: EnvPath) -> Damaged:
+    return Damaged(f"bytes are missing of '{show(path)}'", hint="'git fsck' says what else is missing")
 
 
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:

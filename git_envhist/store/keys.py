@@ -26,6 +26,8 @@ SECRET_LENGTH = 64
 FILE_HEAD = b"envhist-key 1\n"
 TEXT_HEAD = "envhist-key-1-"
 CURRENT = "current"
+USED = "used"
+"""Stands beside the keys once something was sealed and its owner was told about the key."""
 LOCK = "lock"
 NO_OTHER_COPY = "'git envlog key import' takes a key from a backup"
 
@@ -123,6 +125,16 @@ class KeyRing:
                 # Another process may have been quicker: all of them must end with one key.
                 self._current = self._chosen() or self._adopt() or self._make()
         return self._current
+
+    def first_use(self) -> bool:
+        """Whether nothing was sealed here before; from now on something was."""
+        try:
+            if self.ours.read(USED) is not None:
+                return False
+            self.ours.write(USED, b"")
+        except OSError:
+            return False
+        return True
 
     def current_id(self) -> str | None:
         """The id that `current` names, whether or not its key is still there; nothing is made."""
