@@ -48,6 +48,8 @@ class Gathered:
     missing: list[Missing] = field(default_factory=list)
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     packs: list[StagedPack] = field(default_factory=list)
+    objects: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Packed entries that no worker's pack holds, because they were few."""
     files: int = 0
     bytes: int = 0
     listing: list[tuple[EnvPath, int, int]] = field(default_factory=list)
@@ -204,8 +206,11 @@ class Gatherer:
             self.result.missing.append(Missing(EnvPath(name), WhyMissing(why), detail))
 
     def _finish_packs(self) -> None:
-        for _, (_, *words) in self._pool.ask_each("pack"):
-            self.result.packs.append(StagedPack(*words))  # type: ignore[arg-type]
+        for _, (kind, *words) in self._pool.ask_each("pack"):
+            if kind == "pack":
+                self.result.packs.append(StagedPack(*words))  # type: ignore[arg-type]
+            else:
+                self.result.objects.extend(cast(list[tuple[bytes, bytes]], words[0]))
 
 
 def worker_count(configured: int | None) -> int:

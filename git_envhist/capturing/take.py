@@ -154,6 +154,8 @@ class Taker:
         self, cache: CacheHead | None, distrust: bool, progress: Callable[[Progress], None] | None
     ) -> Taken:
         gathered = self._gather(cache, distrust, progress)
+        for oid, entry in gathered.objects:
+            self.writer.put(oid, entry)
         records = self._records(cache, gathered)
         gone = self._drop_gone(records, gathered)
         base_tree = self._manifest_of(cache.base) if cache else None

@@ -167,7 +167,11 @@ class CaptureWorker:
             yield self._finish(path)
 
     def do_pack(self) -> Iterator[Frame]:
-        """("pack", …) of what was written, and nothing where nothing was."""
+        """("pack", …) of what was written; ("objects", …) of what never left memory, for somebody else's pack."""
+        few = self._writer.take_out()
+        if few is not None:
+            yield ("objects", few)
+            return
         pack = self._writer.finish()
         if pack is not None:
             yield ("pack", pack.name, pack.pack_path, pack.index_path, pack.objects, pack.size)

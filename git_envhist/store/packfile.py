@@ -35,6 +35,19 @@ class EntryHead(NamedTuple):
     data_at: int
 
 
+def entry_header(code: int, size: int) -> bytes:
+    """What stands before an entry's deflated bytes: its kind, and how many bytes they were."""
+    if size < 16:
+        return bytes((code << 4 | size,))
+    parts = bytearray((0x80 | code << 4 | size & 15,))
+    size >>= 4
+    while size > 127:
+        parts.append(0x80 | size & 127)
+        size >>= 7
+    parts.append(size)
+    return bytes(parts)
+
+
 class PackFile:
     """One pack and its index."""
 

@@ -27,6 +27,7 @@ from git_envhist.model import ObjectId
 from git_envhist.store.deflate import adler32, compress, crc32
 from git_envhist.store.durable import cannot_write, forget, read_exactly, sync, write_all
 from git_envhist.store.idx import encode_index
+from git_envhist.store.packfile import entry_header
 from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks
 
 __all__ = ["KEEP_MARK", "Mark", "OwnPacks", "PackWriter", "StagedPack"]
@@ -99,16 +100,19 @@ class PackWriter:
         packed = compress(data, self._level)
         if int.from_bytes(packed[-4:], "big") != checksum:
             raise Damaged("bytes changed in memory while they were stored", hint=CHECK_MEMORY)
-        header = _entry_header(KIND_CODES[kind], len(data))
-        self._numbers[oid] = len(self._offsets)
-        self._offsets.append(self._end)
-        self._checksums.append(crc32(packed, crc32(header)))
+        header = entry_header(KIND_CODES[kind], len(data))
+        self._number(oid, crc32(packed, crc32(header)), len(header) + len(packed))
         self._buffer += header
         self._buffer += packed
-        self._end += len(header) + len(packed)
         self.raw_bytes += len(data)
         if len(self._buffer) >= BUFFER_SIZE:
             self._flush()
+
+    def _number(self, oid: bytes, checksum: int, size: int) -> None:
+        self._numbers[oid] = len(self._offsets)
+        self._offsets.append(self._end)
+        self._checksums.append(checksum)
+        self._end += size
 
     def __contains__(self, oid: bytes) -> bool:
         return oid in self._numbers
@@ -143,6 +147,24 @@ class PackWriter:
             os.ftruncate(self._file, mark.end)
         except OSError as error:
             raise self._fail(error) from error
+
+    def take_out(self) -> list[tuple[bytes, bytes]] | None:
+        """Every (id, packed entry), leaving the pack empty; None once any of it has reached the disk."""
+        if self._flushed or self._failure is not None:
+            return None
+        bounds = [*self._offsets, self._end]
+        entries = [bytes(self._buffer[first:last]) for first, last in pairwise(bounds)]
+        taken = list(zip(self._numbers, entries, strict=True))
+        self.rollback(Mark(0, HEADER_SIZE, 0))
+        return taken
+
+    def put(self, oid: bytes, entry: bytes) -> None:
+        """Take over an entry that `take_out` of another pack gave."""
+        if oid not in self._numbers:
+            self._number(oid, crc32(entry), len(entry))
+            self._buffer += entry
+            if len(self._buffer) >= BUFFER_SIZE:
+                self._flush()
 
     def finish(self) -> StagedPack | None:
         """Complete the pack, check it, make it durable; None, and no file, where it holds nothing."""
@@ -267,18 +289,6 @@ class PackWriter:
         self._failure = cannot_write(error, self.directory)
         self.abort()
         return self._failure
-
-
-def _entry_header(code: int, size: int) -> bytes:
-    if size < 16:
-        return bytes((code << 4 | size,))
-    parts = bytearray((0x80 | code << 4 | size & 15,))
-    size >>= 4
-    while size > 127:
-        parts.append(0x80 | size & 127)
-        size >>= 7
-    parts.append(size)
-    return bytes(parts)
 
 
 def _seal_file(descriptor: int) -> None:

@@ -343,3 +343,38 @@ def test_any_offset_is_found_again(
     assert [index.offset(number) for number in found if number is not None] == offsets
     assert index.find(bytes(length)) is None
     assert index.find(b"\xff" * length) is None
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_entries_of_a_small_pack_move_into_another(tmp_path: Path, object_format: str) -> None:
+    few = PackWriter(str(tmp_path), object_format)
+    shared = few.add(b"blob", b"in both")
+    alone = few.add(b"tree", b"")
+    taken = few.take_out()
+    assert taken is not None and few.count == 0 and few.finish() is None
+
+    many = PackWriter(str(tmp_path), object_format)
+    assert many.add(b"blob", b"in both") == shared
+    for oid, entry in taken:
+        many.put(oid, entry)
+    pack = many.finish()
+
+    assert pack is not None and pack.objects == 2
+    for name in (shared, alone):
+        shown = subprocess.run(
+            ["git", "show-index", f"--object-format={object_format}"],
+            input=Path(pack.index_path).read_bytes(),
+            capture_output=True,
+            check=True,
+        )
+        assert name.hex().encode() in shown.stdout
+    subprocess.run(
+        ["git", "verify-pack", f"--object-format={object_format}", pack.index_path], check=True, cwd=tmp_path
+    )
+
+
+def test_entries_that_reached_the_disk_stay_where_they_are(tmp_path: Path) -> None:
+    with PackWriter(str(tmp_path), "sha1") as writer:
+        writer.add(b"blob", os.urandom(3 << 20))
+        assert writer.take_out() is None
+        assert writer.count == 1
