@@ -1,0 +1,112 @@
+"""The library, as a Python program uses it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+
+import git_envhist
+from git_envhist.api import EnvHistory
+from git_envhist.errors import EnvhistError, NotARepository, SnapshotNotFound
+from git_envhist.model import ChangeKind, Comparison, EnvPath
+from tests.end_to_end.captures import assert_holds
+from tests.rules.source import CHECKOUT
+from tests.support.repository import Repo
+
+# What a program that only imports the package must not pay for.
+HEAVY = {
+    "click",
+    "rich",
+    "pathspec",
+    "dulwich",
+    "zstandard",
+    "cryptography",
+    "subprocess",
+    "multiprocessing",
+    "asyncio",
+}
+
+
+def test_a_history_is_captured_read_compared_named_and_noted(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    captured = history.capture("before auth refactor")
+    assert captured.snapshot is not None
+    assert_holds(repo, captured.snapshot.commit)
+    repo.write("app.py", b"changed\n")
+    comparison = history.diff("@", "now")
+    assert isinstance(comparison, Comparison)
+    assert [(one.kind, one.path) for one in comparison.files] == [(ChangeKind.MODIFIED, b"app.py")]
+    history.name("start")
+    history.note("a remark")
+    (snapshot,) = EnvHistory.open(str(repo.path)).log()
+    assert (snapshot.id, snapshot.intent) == (captured.snapshot.id, "before auth refactor")
+    assert (snapshot.names, [remark.text for remark in snapshot.remarks]) == (("start",), ["a remark"])
+    assert dataclasses.is_dataclass(snapshot)
+
+
+def test_words_mean_snapshots_and_errors_are_ours(repo: Repo, tmp_path: object) -> None:
+    history = EnvHistory.open(str(repo.path))
+    assert history.log() == []
+    taken = history.capture("x").snapshot
+    assert taken is not None
+    opened = EnvHistory.open(str(repo.path))
+    assert opened.resolve("@").id == taken.id
+    assert opened.timelines() == (taken.timeline,)
+    assert opened.read_file(opened.resolve("@"), EnvPath(b"app.py")) == b"print('hello')\n"
+    with pytest.raises(SnapshotNotFound):
+        opened.resolve("no-such-name")
+    with pytest.raises(NotARepository):
+        EnvHistory.open(str(tmp_path))
+    assert issubclass(NotARepository, EnvhistError)
+
+
+def test_a_name_is_taken_away_again(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    history.capture("x", name="start")
+    EnvHistory.open(str(repo.path)).remove_name("start")
+    assert EnvHistory.open(str(repo.path)).log()[0].names == ()
+
+
+def test_every_type_and_error_is_a_public_name() -> None:
+    for name in (
+        "Snapshot",
+        "Comparison",
+        "Captured",
+        "Entry",
+        "EnvhistError",
+        "SnapshotNotFound",
+        "EnvHistory",
+    ):
+        assert getattr(git_envhist, name).__name__ == name
+    with pytest.raises(AttributeError):
+        git_envhist.NoSuchThing  # noqa: B018
+
+
+@pytest.mark.parametrize("statement", ["import git_envhist", "from git_envhist import EnvHistory"])
+def test_importing_the_package_is_cheap_and_starts_no_process(statement: str) -> None:
+    script = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_the_log_pays_for_nothing_it_does_not_use(repo: Repo) -> None:
+    EnvHistory.open(str(repo.path)).capture("x")
+    script = (
+        "import sys; from git_envhist.cli.entry import envlog; envlog(); print(*sys.modules, file=sys.stderr)"
+    )
+    environment = {**repo.env, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=repo.path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (HEAVY - {"click"}) & set(done.stderr.split())
