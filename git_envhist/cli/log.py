@@ -10,7 +10,6 @@ import click
 
 from git_envhist.cli.choice import NO_VERDICT, Choice
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.details import anchored_paths, diff_manner, diff_source, missing_of, read_details
 from git_envhist.cli.failure import warn
 from git_envhist.cli.formats import Look, read_format
 from git_envhist.cli.render import card, id_length, list_lines, oneline
@@ -103,8 +102,9 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
         options["verdicts"],
         options["triggers"],
     )
-    pathspecs = anchored_paths(session)
-    return Wanted(revisions, options["every"], pathspecs, choice, options["limit"], options["reverse"])
+    return Wanted(
+        revisions, options["every"], _pathspecs(session), choice, options["limit"], options["reverse"]
+    )
 
 
 def _listing(options: dict[str, Any]) -> Listing:
@@ -119,6 +119,14 @@ def _listing(options: dict[str, Any]) -> Listing:
         options["ended_by_nul"],
         options["every"],
     )
+
+
+def _pathspecs(session: Session) -> tuple[bytes, ...]:
+    if not session.paths:
+        return ()
+    from git_envhist.cli.details import anchored_paths  # loaded late: keeps envlog fast
+
+    return anchored_paths(session)
 
 
 def _texts(
@@ -136,6 +144,8 @@ def _texts(
 
 
 def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
+    from git_envhist.cli.details import missing_of  # loaded late: keeps envlog fast
+
     return card(snapshot, look, session.palette, missing_of(session.history, snapshot))
 
 
@@ -144,10 +154,11 @@ def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listin
         for text in texts:
             session.output.write(text + listing.end)
         return
-    from git_envhist.cli.diffview import diff_texts  # loaded late: keeps envlog fast
+    from git_envhist.cli.details import diff_manner, diff_source  # loaded late: keeps envlog fast
+    from git_envhist.cli.diffview import diff_texts  # loaded late: likewise
 
     manner = diff_manner(session, ended_by_nul=listing.ended_by_nul)
-    pathspecs = anchored_paths(session)
+    pathspecs = _pathspecs(session)
     for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
         session.output.write(listing.end * (number > 0) + text + listing.end)
         for piece in diff_texts(listing.diff, diff_source(session.history, snapshot, pathspecs), manner):
@@ -155,6 +166,7 @@ def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listin
 
 
 def _print_json(session: Session, shown: list[Snapshot]) -> None:
+    from git_envhist.cli.details import read_details  # loaded late: keeps envlog fast
     from git_envhist.cli.jsonform import PATHS_IN_LISTS, snapshot_json  # loaded late: only --json needs it
     from git_envhist.cli.jsontext import dump  # loaded late: likewise
 
