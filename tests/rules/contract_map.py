@@ -294,7 +294,7 @@ CONFIG = (
         ("end_to_end/test_capture_options.py::test_what_is_beyond_the_budget_is_left_out_loudly",),
     ),
     Line(
-        "config envhist.bigFile",
+        "config envhist.bigfile",
         "above it a file is stored as pieces",
         (
             "end_to_end/test_capture_options.py::test_a_big_file_is_stored_in_pieces_that_a_small_change_shares",
@@ -435,4 +435,450 @@ STATUS = (
     ),
 )
 
-LINES: tuple[Line, ...] = (*WORDS, *REVISIONS, *CAPTURE, *CONFIG, *ENVDIFF, *STATUS)
+LIST = (
+    Line(
+        "envlog",
+        "lists the timeline, newest first",
+        (
+            "end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",
+            "cli/test_render.py::test_the_list_has_id_time_verdict_intent_and_story_in_columns",
+            "end_to_end/test_reading.py::test_before_the_first_capture_the_list_is_empty",
+        ),
+    ),
+    Line(
+        "envlog --max-count",
+        "so many; also -5, -n5",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --since",
+        "taken then or later",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --until",
+        "taken then or before",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --grep",
+        "whose intent, name or note matches",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --regexp-ignore-case",
+        "regardless of case",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --reverse",
+        "oldest first",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --all",
+        "every timeline",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --verdict",
+        "by the outcome of its check",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line(
+        "envlog --trigger",
+        "by what caused it",
+        ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
+    ),
+    Line("envlog --oneline", "id and intent", ("end_to_end/test_reading.py::test_oneline_is_id_and_intent",)),
+    Line(
+        "envlog --full",
+        "the whole card",
+        (
+            "end_to_end/test_reading.py::test_full_is_the_card_of_each",
+            "cli/test_render.py::test_the_card_tells_everything",
+        ),
+    ),
+    Line(
+        "envlog --format",
+        "git's placeholders and ours",
+        (
+            "end_to_end/test_reading.py::test_a_format_is_gits_and_ours",
+            "cli/test_render.py::test_each_placeholder",
+            "cli/test_render.py::test_the_template_of_the_contract",
+        ),
+    ),
+    Line(
+        "envlog --date",
+        "git's styles",
+        (
+            "end_to_end/test_reading.py::test_dates_are_in_gits_styles",
+            "cli/test_dates.py::test_a_date_reads_as_git_writes_it",
+        ),
+    ),
+    Line(
+        "envlog --stat",
+        "what each changed, below it",
+        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+    ),
+    Line(
+        "envlog --name-status",
+        "what each changed, below it",
+        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+    ),
+    Line(
+        "envlog --name-only",
+        "what each changed, below it",
+        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+    ),
+    Line(
+        "envlog --patch",
+        "what each changed, below it",
+        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+    ),
+    Line("envlog -z", "records end with NUL", ("end_to_end/test_reading.py::test_z_ends_records_with_nul",)),
+    Line(
+        "envlog show",
+        "the card, or with a path the content as it was",
+        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+    ),
+    Line(
+        "envlog show --date",
+        "git's styles",
+        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+    ),
+    Line(
+        "envlog name",
+        "names a moment; a name equal to a subcommand is refused",
+        ("end_to_end/test_reading.py::test_a_name_is_given_moved_and_taken_away",),
+    ),
+    Line(
+        "envlog name --delete",
+        "takes a name away",
+        ("end_to_end/test_reading.py::test_a_name_is_given_moved_and_taken_away",),
+    ),
+    Line(
+        "envlog note",
+        "adds to the story later",
+        ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
+    ),
+    Line(
+        "envlog note --message",
+        "what is added",
+        ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
+    ),
+    Line(
+        "envlog key",
+        "shows, exports, imports the keys",
+        (
+            "cli/test_key.py::test_it_shows_each_key_where_its_copies_are_and_never_the_secret",
+            "cli/test_key.py::test_a_backup_comes_back_from_a_file_or_from_standard_input",
+        ),
+    ),
+    Line(
+        "envlog key --use",
+        "seals new files with an imported key",
+        ("cli/test_key.py::test_an_imported_key_seals_new_files_where_that_is_asked",),
+    ),
+    Line(
+        "envlog help",
+        "the short help of a subcommand",
+        ("cli/test_programs.py::test_a_subcommand_has_its_own_short_help",),
+    ),
+    Line(
+        "did you mean",
+        "words of other tools",
+        ("cli/test_programs.py::test_a_word_of_another_tool_gets_did_you_mean",),
+    ),
+    Line(
+        "text on a terminal",
+        "names, intents and notes are escaped",
+        (
+            "cli/test_terminal.py::test_what_could_command_a_terminal_is_spelled_out",
+            "cli/test_render.py::test_a_hostile_intent_cannot_command_the_terminal",
+        ),
+    ),
+    Line(
+        "each line resolves",
+        "id, time, name and intent, as typed",
+        ("end_to_end/test_reading.py::test_each_line_resolves_by_id_time_name_and_intent",),
+    ),
+)
+
+DIFF = (
+    Line(
+        "envdiff",
+        "the story between two moments; one or none: against now",
+        (
+            "cli/test_envdiff.py::test_the_ends_are_what_a_git_user_expects",
+            "cli/test_envdiff.py::test_the_story_is_what_is_shown_by_itself",
+            "cli/test_envdiff.py::test_looking_at_now_leaves_nothing_behind",
+            "cli/test_diffview.py::test_many_changes_fold_into_a_few_lines_of_the_terminals_width",
+        ),
+    ),
+    Line("envdiff --stat", "laid out as git's", ("cli/test_diffview.py::test_stat_is_laid_out_as_gits",)),
+    Line("envdiff --name-only", "the paths", ("cli/test_diffview.py::test_lists_of_names_are_gits",)),
+    Line(
+        "envdiff --name-status", "the paths, and how", ("cli/test_diffview.py::test_lists_of_names_are_gits",)
+    ),
+    Line("envdiff --raw", "as git diff --raw", ("cli/test_diffview.py::test_the_raw_view_is_gits",)),
+    Line(
+        "envdiff --patch",
+        "a patch that can be applied",
+        (
+            "cli/test_diffview.py::test_a_patch_of_plain_files_is_gits_own",
+            "cli/test_diffview.py::test_a_patch_of_plain_files_can_be_applied",
+        ),
+    ),
+    Line("envdiff -z", "NUL, unquoted", ("cli/test_diffview.py::test_lists_of_names_are_gits",)),
+    Line(
+        "envdiff --find-renames",
+        "a moved file is one change",
+        (
+            "cli/test_envdiff.py::test_a_moved_file_is_one_change_where_it_is_asked_for",
+            "cli/test_envdiff.py::test_a_similarity_is_read_as_git_reads_it",
+        ),
+    ),
+    Line(
+        "envdiff --exit-code",
+        "1 where they differ",
+        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+    ),
+    Line(
+        "envdiff --quiet",
+        "the status alone",
+        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+    ),
+    Line("envdiff --only", "classes of changes", ("cli/test_envdiff.py::test_only_chooses_classes",)),
+    Line(
+        "envdiff --reveal",
+        "values of sealed files, for whoever has the key",
+        (
+            "cli/test_diffview.py::test_reveal_shows_values_to_whoever_has_the_key",
+            "cli/test_diffview.py::test_a_sealed_file_of_variables_shows_keys_and_no_value",
+        ),
+    ),
+    Line(
+        "envdiff pathspecs",
+        "git's, magic included",
+        ("cli/test_envdiff.py::test_pathspecs_are_gits_and_start_where_the_user_stands",),
+    ),
+)
+
+EVERY = (
+    Line(
+        "every -C",
+        "as if started there",
+        ("end_to_end/test_reading.py::test_another_directory_and_gits_own_ways_to_name_it",),
+    ),
+    Line(
+        "every --json",
+        "one versioned schema; errors too",
+        (
+            "end_to_end/test_reading.py::test_json_is_one_array_newest_first_and_lines_where_wanted",
+            "cli/test_envdiff.py::test_json_tells_the_same_and_is_what_the_schema_says",
+            "cli/test_programs.py::test_an_error_under_json_is_an_object_on_stdout",
+            "end_to_end/test_capture_options.py::test_json_tells_the_snapshot",
+        ),
+    ),
+    Line(
+        "every --color",
+        "always, never, auto; NO_COLOR, FORCE_COLOR",
+        (
+            "end_to_end/test_reading.py::test_colour_only_where_it_is_wanted",
+            "cli/test_output.py::test_who_decides_about_colour",
+        ),
+    ),
+    Line(
+        "every --no-pager",
+        "no pager",
+        ("end_to_end/test_reading.py::test_what_no_terminal_reads_goes_through_no_pager",),
+    ),
+    Line(
+        "every -h",
+        "a short help",
+        (
+            "cli/test_programs.py::test_short_help_is_an_answer",
+            "cli/test_programs.py::test_help_needs_no_repository",
+        ),
+    ),
+    Line(
+        "every --help",
+        "the man page",
+        (
+            "cli/test_programs.py::test_the_long_help_without_a_terminal_is_the_bundled_text",
+            "cli/test_pages.py::test_the_man_page_has_every_option_and_no_other",
+        ),
+    ),
+    Line(
+        "every --",
+        "everything after it is a path",
+        ("cli/test_argv.py::test_what_follows_the_separator_is_never_touched",),
+    ),
+    Line(
+        "envrestore",
+        "says that it cannot restore yet, and the way out",
+        ("cli/test_programs.py::test_restoring_is_said_to_be_impossible_with_the_way_out",),
+    ),
+    Line(
+        "status 0",
+        "done, also where the snapshot is partial",
+        ("end_to_end/test_capture_options.py::test_what_cannot_be_read_is_listed_and_the_rest_is_captured",),
+    ),
+    Line(
+        "status 1",
+        "--exit-code: they differ",
+        ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
+    ),
+    Line(
+        "status 4",
+        "no such snapshot, with a hint",
+        (
+            "end_to_end/test_reading.py::test_what_means_no_snapshot_is_status_4_with_a_hint",
+            "cli/test_envdiff.py::test_a_wrong_revision_is_status_4_with_a_hint",
+        ),
+    ),
+    Line(
+        "status 128",
+        "failed, in one line and a hint; never a traceback",
+        (
+            "cli/test_programs.py::test_outside_a_repository_the_error_says_what_to_do",
+            "cli/test_programs.py::test_a_defect_is_one_line_and_a_file",
+        ),
+    ),
+)
+
+SETTINGS = (
+    Line(
+        "config envhist.enabled",
+        "false stops automatic captures, of which this version has none",
+        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+    ),
+    Line(
+        "config envhist.maxsize",
+        "what all may hold; read, and held by retention",
+        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+    ),
+    Line(
+        "config envhist.crossmounts",
+        "whether what is mounted below the tree belongs to it",
+        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+    ),
+    Line(
+        "config envhist.workers",
+        "how many worker processes a capture has",
+        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+    ),
+    Line(
+        "a slip in the configuration",
+        "a warning, and the default stays",
+        ("test_settings.py::test_a_value_that_makes_no_sense_is_told_and_the_default_stays",),
+    ),
+)
+
+PYTHON = (
+    Line(
+        "python open",
+        "the history of a working tree",
+        ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
+    ),
+    Line(
+        "python capture",
+        "takes a snapshot",
+        ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
+    ),
+    Line(
+        "python log",
+        "snapshots, newest first",
+        ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
+    ),
+    Line(
+        "python diff",
+        "two moments side by side",
+        ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
+    ),
+    Line(
+        "python name",
+        "names a moment",
+        ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
+    ),
+    Line(
+        "python note",
+        "adds to its story",
+        ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
+    ),
+    Line(
+        "python remove_name",
+        "takes a name away",
+        ("end_to_end/test_python.py::test_a_name_is_taken_away_again",),
+    ),
+    Line(
+        "python resolve",
+        "the snapshot that words mean",
+        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+    ),
+    Line(
+        "python timelines",
+        "the names of all timelines",
+        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+    ),
+    Line(
+        "python read_file",
+        "a file's bytes as they were",
+        ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
+    ),
+    Line(
+        "python environment_path",
+        "a path as the user wrote it, from the top",
+        ("end_to_end/test_reading.py::test_show_is_a_card_and_with_a_path_the_bytes_as_they_were",),
+    ),
+    Line(
+        "python open_sealed",
+        "opens what is sealed, for whoever has the key",
+        (
+            "cli/test_diffview.py::test_reveal_shows_values_to_whoever_has_the_key",
+            "end_to_end/test_capture_options.py::test_secret_files_are_sealed_before_they_are_stored",
+        ),
+    ),
+    Line(
+        "python present",
+        "the live environment, captured and thrown away",
+        ("cli/test_envdiff.py::test_looking_at_now_leaves_nothing_behind",),
+    ),
+    Line(
+        "python sides",
+        "two trees to compare, now among them",
+        ("cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",),
+    ),
+    Line(
+        "python reader",
+        "an open reader of objects",
+        ("cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",),
+    ),
+    Line(
+        "import git_envhist",
+        "is cheap and starts no process",
+        (
+            "end_to_end/test_python.py::test_importing_the_package_is_cheap_and_starts_no_process",
+            "end_to_end/test_python.py::test_the_log_pays_for_nothing_it_does_not_use",
+        ),
+    ),
+    Line(
+        "python names",
+        "every type of the model and every error is public",
+        ("end_to_end/test_python.py::test_every_type_and_error_is_a_public_name",),
+    ),
+)
+
+LINES: tuple[Line, ...] = (
+    *WORDS,
+    *REVISIONS,
+    *CAPTURE,
+    *LIST,
+    *DIFF,
+    *EVERY,
+    *CONFIG,
+    *SETTINGS,
+    *STATUS,
+    *PYTHON,
+)
