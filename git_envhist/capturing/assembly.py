@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from git_envhist.capture.descent import DOT_GIT, REALM_MARK, join
-from git_envhist.capture.records import MODE, NO_ID, WIDTH, Record, decode
-from git_envhist.capturing.shards import stored_directory
+from git_envhist.capture.records import INCOMPLETE, MODE, NO_ID, WIDTH, Record, decode
+from git_envhist.capturing.shards import shard_text, stored_directory
+from git_envhist.errors import Damaged
 from git_envhist.store.snapshots import (
     DIRECTORY,
     ManifestTree,
@@ -80,30 +82,69 @@ def reachable(records: Records) -> set[bytes]:
     return found
 
 
-def assemble(
-    records: Records,
-    changed: set[bytes],
-    gone: Iterable[bytes],
-    manifest: ManifestTree,
-    sink: ObjectSink,
-    width: int,
-) -> Assembled:
-    """Build the trees of changed directories and of all above them; store what is new."""
-    gone = list(gone)
-    for path in sorted(_with_ancestors({*changed, *gone}), key=lambda path: path.count(b"/"), reverse=True):
-        record = records.get(path)
-        if record is not None and path:
-            _build(records, record, sink, width)
-    top = records.get(b"")
-    if top is not None:
-        _build(records, top, sink, width)
-    for path in gone:
-        manifest.put(stored_directory(path), None)
-    for path in changed:
-        record = records.get(path)
-        if record is not None:
-            manifest.put(stored_directory(path), record.shard[:width])
-    return _join(records, manifest.write(), width)
+Holds = Callable[[bytes], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembler:
+    """Builds trees from records into a sink."""
+
+    records: Records
+    manifest: ManifestTree
+    sink: ObjectSink
+    width: int
+    holds: Holds | None
+    """Whether the store has an object. Asked about all that a rebuilt tree names, where some of it comes from a cache:
+    whatever the cache says, no ref may ever lead to an object that is not there."""
+
+    def assemble(self, changed: Iterable[bytes], gone: Iterable[bytes]) -> Assembled:
+        """Build the trees of changed directories and of all above them; store what is new."""
+        changed, gone = set(changed), set(gone)
+        touched = _with_ancestors({b"", *changed, *gone})
+        for path in sorted(touched, key=lambda path: (path != b"", path.count(b"/")), reverse=True):
+            record = self.records.get(path)
+            if record is not None:
+                self._build(record)
+        for path in gone:
+            self.manifest.put(stored_directory(path), None)
+        for path in changed:
+            record = self.records.get(path)
+            if record is not None:
+                self.manifest.put(stored_directory(path), record.shard[: self.width])
+        return _join(self.records, self.manifest.write(), self.width)
+
+    def _build(self, record: Record) -> None:
+        """Give one record its tree and its digest of modes; those of the directories below it are built already."""
+        self._drop_vanished(record)
+        entries = _entries(record, self.width)
+        digest = hashlib.sha256(record.leaf_modes)
+        for name in record.subdirectories:
+            below = self.records.get(join(record.path, name))
+            assert below is not None
+            digest.update(name + b"\0" + below.modes)
+            if name != DOT_GIT or record.path.startswith(REALM_MARK):
+                entries += _subtree(record, name, below, self.width)
+        self._check(record, entries)
+        if record.path:
+            # The top itself is written once the reserved name has joined it.
+            record.tree = write_tree(self.sink, entries) or NO_ID
+        record.modes = digest.digest()
+        self.records.keep(record)
+
+    def _drop_vanished(self, record: Record) -> None:
+        """Directories that went away between the listing and the look into them were never seen."""
+        there = [name for name in record.subdirectories if join(record.path, name) in self.records]
+        if there != record.subdirectories:
+            record.subdirectories = there
+            record.flags |= INCOMPLETE
+            record.shard = self.sink.add(b"blob", shard_text(record))
+
+    def _check(self, record: Record, entries: list[TreeEntry]) -> None:
+        if self.holds is None:
+            return
+        for name, _, oid in (*entries, (b"its manifest", 0, record.shard[: self.width])):
+            if not self.holds(oid):
+                raise Damaged(f"an object is missing of '{os.fsdecode(join(record.path, name))}'")
 
 
 def _with_ancestors(paths: set[bytes]) -> set[bytes]:
@@ -113,27 +154,6 @@ def _with_ancestors(paths: set[bytes]) -> set[bytes]:
             found.add(path)
             path = path.rpartition(b"/")[0]
     return found
-
-
-def _build(records: Records, record: Record, sink: ObjectSink, width: int) -> None:
-    """Give one record its tree and its digest of modes; those of the directories below it are built already."""
-    entries = _entries(record, width)
-    digest = hashlib.sha256(record.leaf_modes)
-    subdirectories = []
-    for name in record.subdirectories:
-        below = records.get(join(record.path, name))
-        if below is None:
-            continue  # it vanished between the listing and the look into it
-        subdirectories.append(name)
-        digest.update(name + b"\0" + below.modes)
-        if name != DOT_GIT or record.path.startswith(REALM_MARK):
-            entries += _subtree(record, name, below, width)
-    record.subdirectories = subdirectories
-    if record.path:
-        # The top itself is written once the reserved name has joined it.
-        record.tree = write_tree(sink, entries) or NO_ID
-    record.modes = digest.digest()
-    records.keep(record)
 
 
 def _entries(record: Record, width: int) -> list[TreeEntry]:

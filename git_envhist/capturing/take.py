@@ -10,7 +10,7 @@ from typing import Any
 
 from git_envhist.capture.records import SIZE, WIDTH, count_names
 from git_envhist.capture.statcache import CacheHead, StatCache, split_evenly, split_records
-from git_envhist.capturing.assembly import Assembled, Records, assemble, count_entries
+from git_envhist.capturing.assembly import Assembled, Assembler, Holds, Records, count_entries
 from git_envhist.capturing.gather import CacheDamaged, Gathered, Gatherer, worker_count
 from git_envhist.capturing.survey import Survey
 from git_envhist.errors import Damaged
@@ -18,6 +18,7 @@ from git_envhist.model import ChangeCount, EnvPath, Progress, WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.commits import parse_commit
 from git_envhist.store.compression import pack, unpack
+from git_envhist.store.idx import PackIndex
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import MANIFEST, RESERVED
 from git_envhist.store.packs import OwnPacks, PackWriter, StagedPack
@@ -160,7 +161,10 @@ class Taker:
         gone = self._drop_gone(records, gathered)
         base_tree = self._manifest_of(cache.base) if cache else None
         manifest = ManifestTree(self.writer, self._read, base_tree, self._width)
-        assembled = assemble(records, set(gathered.directories), gone, manifest, self.writer, self._width)
+        assembler = Assembler(
+            records, manifest, self.writer, self._width, self._holder(gathered) if cache else None
+        )
+        assembled = assembler.assemble(gathered.directories, gone)
         pieces = {**(cache.pieces if cache else {}), **gathered.pieces}
         pieces = {path: trees for path, trees in pieces.items() if trees and path in records}
         taken = Taken(
@@ -169,6 +173,17 @@ class Taker:
         taken.files = sum(count_names(encoded) for encoded in records.encoded.values())
         taken.warnings.extend(self._survey.warnings)
         return taken
+
+    def _holder(self, gathered: Gathered) -> Holds:
+        """What tells whether an object stands in the store, or will with this capture."""
+        fresh = [PackIndex(pack.index_path, self._width) for pack in gathered.packs]
+
+        def holds(oid: bytes) -> bool:
+            return (
+                oid in self.writer or oid in self.known or any(index.find(oid) is not None for index in fresh)
+            )
+
+        return holds
 
     def _gather(
         self,
