@@ -1,0 +1,1 @@
+"""Secrets: nothing of them leaves the machine, and nobody but their owner reads them."""

@@ -1,0 +1,218 @@
+"""Whatever leaves the machine by git's own means carries no canary, nor anything to try guesses on."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.secrets.canaries import (
+    ROUNDS,
+    STAGED,
+    Captured,
+    canary,
+    every_canary,
+    every_content,
+    take_canaries,
+)
+from tests.support.repository import Repo, make_repo
+
+Carry = Callable[[Captured, Path], bytes]
+FORTY = 40
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory, sealed_session: None) -> Captured:
+    repo = make_repo(tmp_path_factory.mktemp("canaries") / "repo")
+    repo.git("config", "push.default", "current")
+    repo.git("tag", "v1")
+    return take_canaries(repo)
+
+
+def everything_in(at: Path, repo: Repo, without: frozenset[str] = frozenset()) -> bytes:
+    """All objects of a repository, taken out of their packs, and its refs, as one long text."""
+    git = ("--git-dir", str(at))
+    ids = repo.git(*git, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
+    wanted = "".join(f"{one}\n" for one in ids if one not in without)
+    return (
+        repo.run_git(*git, "cat-file", "--batch", input=wanted).stdout
+        + repo.git(*git, "for-each-ref").encode()
+    )
+
+
+def files_below(directory: Path) -> Iterator[bytes]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            yield bytes(path)
+            yield path.read_bytes()
+
+
+def pushed(*words: str) -> Carry:
+    def carry(captured: Captured, place: Path) -> bytes:
+        remote = make_repo(place / "remote.git", bare=True)
+        options = [word for word in words if word.startswith("-")]
+        captured.repo.git("push", "-q", *options, str(remote.path), *(w for w in words if w not in options))
+        return everything_in(remote.path, captured.repo)
+
+    return carry
+
+
+def cloned(*words: str) -> Carry:
+    def carry(captured: Captured, place: Path) -> bytes:
+        captured.repo.git("clone", "-q", *words, str(place / "clone"))
+        inside = place / "clone" / ".git"
+        # A clone of a directory links every object there is: also what the user's own `git add` wrote.
+        found = everything_in(inside if inside.exists() else place / "clone", captured.repo, captured.staged)
+        return found + b"".join(
+            path.read_bytes() for path in (place / "clone").glob("[!.]*") if path.is_file()
+        )
+
+    return carry
+
+
+def bundled(captured: Captured, place: Path) -> bytes:
+    captured.repo.git("bundle", "create", "-q", str(place / "all"), "--all")
+    captured.repo.git("clone", "-q", "--mirror", str(place / "all"), str(place / "of.git"))
+    return (place / "all").read_bytes() + everything_in(place / "of.git", captured.repo)
+
+
+def exported(captured: Captured, _place: Path) -> bytes:
+    return captured.repo.run_git("fast-export", "--all").stdout
+
+
+def archived(captured: Captured, _place: Path) -> bytes:
+    packed = captured.repo.run_git("archive", captured.snapshots[-1]).stdout
+    with tarfile.open(fileobj=BytesIO(packed)) as tar:
+        assert any(member.name == ".env.local" for member in tar)
+    return packed
+
+
+def checked_out(captured: Captured, place: Path) -> bytes:
+    captured.repo.git("worktree", "add", "-q", "--detach", str(place / "then"), captured.snapshots[-1])
+    try:
+        return b"".join(files_below(place / "then"))
+    finally:
+        captured.repo.git("worktree", "remove", "--force", str(place / "then"))
+
+
+def of_every_pack(captured: Captured, _place: Path) -> bytes:
+    return everything_in(captured.repo.path / ".git", captured.repo, captured.staged)
+
+
+def of_our_own_files(captured: Captured, _place: Path) -> bytes:
+    """Every loose file of ours in the git directory, also unpacked; and the reports of failures."""
+    found = []
+    own = captured.repo.path / ".git/envhist"
+    for path in sorted(own.rglob("*")):
+        if path.is_file() and path.parent.name != "keys":
+            data = path.read_bytes()
+            found += [bytes(path), data, unpacked(data)]
+    assert len(found) > 6, "the cache of what was seen is looked at"
+    return b"".join([*found, *files_below(Path(captured.repo.env["XDG_STATE_HOME"]))])
+
+
+def unpacked(data: bytes) -> bytes:
+    try:
+        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    except zstandard.ZstdError:
+        return b""
+
+
+CARRIERS: dict[str, Carry] = {
+    "push": pushed(),
+    "push --all": pushed("--all"),
+    "push --tags": pushed("--tags"),
+    "push --mirror": pushed("--mirror"),
+    "push of every ref": pushed("--force", "refs/*:refs/*"),
+    "clone .": cloned("."),
+    "clone --mirror": cloned("--mirror", "."),
+    "clone --no-local --mirror": cloned("--no-local", "--mirror", "."),
+    "bundle": bundled,
+    "fast-export": exported,
+    "archive": archived,
+    "worktree": checked_out,
+    "packs": of_every_pack,
+    "our own files": of_our_own_files,
+}
+CARRY_SNAPSHOTS = {
+    "push --mirror",
+    "push of every ref",
+    "clone --mirror",
+    "bundle",
+    "fast-export",
+    "archive",
+    "packs",
+}
+
+
+@pytest.mark.parametrize("way", CARRIERS)
+def test_no_canary_leaves(captured: Captured, tmp_path: Path, way: str) -> None:
+    carried = CARRIERS[way](captured, tmp_path)
+    assert [one for one in every_canary() if one.encode() in carried] == []
+    if way in CARRY_SNAPSHOTS:
+        assert carried.count(b"envhist-sealed 1\n") >= FORTY - len(STAGED), "there was something to leave"
+
+
+def test_there_are_forty_of_them_in_each_round(captured: Captured) -> None:
+    assert len(set(every_canary())) == len(every_canary()) >= FORTY * ROUNDS
+    assert len(captured.snapshots) == ROUNDS
+
+
+def test_no_unkeyed_hash_of_one_leaves(captured: Captured, tmp_path: Path) -> None:
+    carried = CARRIERS["push of every ref"](captured, tmp_path) + of_our_own_files(captured, tmp_path)
+    values = [one.encode() for one in every_canary()]
+    for plain in (*values, *every_content()):
+        for form in {plain, plain.rstrip(b"\n"), b"blob %d\0" % len(plain) + plain}:
+            for algorithm in ("md5", "sha1", "sha256", "sha512"):
+                digest = hashlib.new(algorithm, form)
+                assert digest.digest()[:10] not in carried, (algorithm, plain)
+                assert digest.hexdigest()[:20].encode() not in carried, (algorithm, plain)
+
+
+SHOWN = {
+    "list": ("envlog",),
+    "list --json": ("envlog", "--json"),
+    "list --full": ("envlog", "--full"),
+    "list -p": ("envlog", "-p"),
+    "list --format": ("envlog", "--format=%B %s %b %(name) %(story)"),
+    "show": ("envlog", "show"),
+    "show --json": ("envlog", "show", "--json"),
+    "envdiff": ("envdiff", "@~2..@"),
+    "envdiff -p": ("envdiff", "-p", "@~2..@"),
+    "envdiff -p a first": ("envdiff", "-p", "@~1", "@"),
+    "envdiff --json": ("envdiff", "--json", "@~2..@"),
+    "envdiff against now": ("envdiff", "-p", "@~1"),
+    "dry run": ("envlog", "capture", "-n"),
+    "key show": ("envlog", "key", "show"),
+}
+
+
+@pytest.mark.parametrize("what", SHOWN)
+def test_nothing_is_shown_of_them_unasked(captured: Captured, what: str) -> None:
+    done = captured.repo.run(*SHOWN[what], check=True)
+    printed = done.stdout + done.stderr
+    assert done.stdout
+    assert [one for one in every_canary() if one.encode() in printed] == []
+
+
+def test_its_owner_reveals_them(captured: Captured) -> None:
+    repo, last = captured.repo, ROUNDS - 1
+    assert canary(".env.local", last) in repo.run("envlog", "show", "@", "--", ".env.local", check=True).out
+    revealed = repo.run("envdiff", "-p", "--reveal", "@~1", "@", check=True).out
+    assert canary(".env.local", last) in revealed
+    assert canary("notes.txt", last) in revealed
+
+
+def test_a_failed_capture_leaves_none_behind(captured: Captured) -> None:
+    repo = captured.repo
+    done = repo.run(
+        "envlog", "capture", f"ghp_{canary('intent', 0)}", "--attach", f"/none/ghp_{canary('note', 0)}"
+    )
+    assert done.status != 0
+    assert not list((repo.path / ".git/envhist/staging").glob("*-*"))
+    assert not [one for one in every_canary() if one.encode() in of_our_own_files(captured, repo.path)]
