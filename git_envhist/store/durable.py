@@ -9,6 +9,13 @@ import os
 from git_envhist.errors import EnvhistError, StorageFull
 
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+CLOSED = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
+
+
+class NoPlace(EnvhistError):
+    """The git directory cannot be written."""
+
+    code = "read-only"
 
 
 def write_all(descriptor: int, data: bytes | bytearray, offset: int) -> None:
@@ -68,4 +75,7 @@ def cannot_write(error: OSError, place: str) -> EnvhistError:
             message,
             hint="make room there (or raise the quota) and run the command again; nothing was changed",
         )
+    if error.errno in CLOSED:
+        hint = "a sandbox or another owner closes it: allow writing in the git directory"
+        return NoPlace(message, hint=hint)
     return EnvhistError(message)

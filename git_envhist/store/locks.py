@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from git_envhist.errors import EnvhistError
-
-
-class NoPlace(EnvhistError):
-    """The git directory cannot be written."""
-
-    code = "read-only"
+from git_envhist.store.durable import cannot_write
 
 
 def state_directory(path: str) -> str:
@@ -22,17 +15,8 @@ def state_directory(path: str) -> str:
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise no_place(path, error) from error
+        raise cannot_write(error, path) from error
     return path
-
-
-def no_place(path: str, error: OSError) -> EnvhistError:
-    """What it means to a person that nothing can be written in the git directory."""
-    reason = os.strerror(error.errno or 0).lower()
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        hint = "a sandbox or another owner closes it: allow writing in the git directory"
-        return NoPlace(f"cannot write '{path}': {reason}", hint=hint)
-    return NoPlace(f"cannot write '{path}': {reason}")
 
 
 @contextmanager
@@ -41,7 +25,7 @@ def locked(path: str, *, shared: bool = False, waiting: Callable[[], None] | Non
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise no_place(path, error) from error
+        raise cannot_write(error, path) from error
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         try:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
+from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, Completed, Git, clean_environment, spawn
+from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
 
 HEADS = "refs/envhist/heads/"
 NOTES = "refs/notes/envhist/"
@@ -111,10 +116,22 @@ class Repository:
             else:
                 lines.append(f"update {move.ref}\0{move.new}\0{move.old or self.zero_id}")
         lines += ["prepare", "commit"]
-        text = "".join(line + "\0" for line in lines)
-        done = self.git.try_run("update-ref", "--no-deref", "-z", "--stdin", stdin=os.fsencode(text))
+        text = os.fsencode("".join(line + "\0" for line in lines))
+        done = self._update_refs(text)
+        if done.status != 0 and self._remove_stale_locks(done, moves):
+            done = self._update_refs(text)
         if done.status != 0:
             raise _why_not_moved(done)
+
+    def _update_refs(self, transaction: bytes) -> Completed:
+        return self.git.try_run(*WAIT, "update-ref", "--no-deref", "-z", "--stdin", stdin=transaction)
+
+    def _remove_stale_locks(self, done: Completed, moves: Sequence[RefMove]) -> bool:
+        if b"File exists" not in done.err:
+            return False
+        locks = [os.path.join(self.common_dir, move.ref + ".lock") for move in moves]
+        removed = [lock for lock in locks if remove_stale_lock(lock, time.time())]
+        return bool(removed)
 
     def sync_refs(self, refs: Sequence[str]) -> None:
         """Make moved refs survive a power cut: git renames them into place and syncs no directory."""
@@ -183,7 +200,8 @@ def _ask_one(directory: str, environment: Mapping[bytes, bytes], question: str) 
 def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
     if b"dubious ownership" in done.err:
         # git's own words and its own remedy: to trust a directory is the user's decision alone.
-        return GitFailed(done.complaint)
+        said, _, remedy = done.complaint.partition("\n")
+        return GitFailed(said, hint="\n".join(line.strip() for line in remedy.splitlines() if line.strip()))
     if b"not a git repository" in done.err:
         here = os.path.abspath(directory)
         return NotARepository(
@@ -194,13 +212,16 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
 
 
 def _why_not_moved(done: Completed) -> EnvhistError:
-    if (
-        b"but expected" in done.err
-        or b"reference already exists" in done.err
-        or b"Unable to create" in done.err
-    ):
+    if b"but expected" in done.err or b"reference already exists" in done.err:
         return RefsMoved(done.complaint)
-    return GitFailed(done.complaint)
+    found = re.search(r"Unable to create '(.+)': (.+?)\.?$", done.complaint, re.MULTILINE)
+    place, reason = found.groups() if found else ("refs", done.complaint)
+    if os.strerror(errno.EEXIST) in reason:
+        return RefLocked(place)
+    for code in (*CLOSED, *NO_ROOM):
+        if os.strerror(code) in reason:
+            return cannot_write(OSError(code, reason), place)
+    return GitFailed(done.complaint.partition("\n")[0])
 
 
 def _sync_path(path: str) -> None:

@@ -1,0 +1,78 @@
+"""A sandbox or an owner that closes `.git`: one line, what to allow, status 128, and the user's work goes on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.captures import assert_holds, capture, history
+from tests.hygiene.guests import belongings
+from tests.support.privileges import as_ordinary_user
+from tests.support.repository import Repo, Result
+
+
+@contextmanager
+def closed(place: Path) -> Iterator[None]:
+    subprocess.run(["chmod", "-R", "a-w", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["chmod", "-R", "u+w", place], check=True)
+
+
+def assert_told(done: Result) -> None:
+    assert (done.status, done.out) == (128, "")
+    said = done.err.splitlines()
+    assert len(said) == 2, done.err
+    assert said[0].startswith("error: cannot write below '")
+    assert said[1] == "hint: a sandbox or another owner closes it: allow writing in the git directory"
+
+
+@pytest.mark.parametrize("seen_before", [False, True], ids=["first capture", "later capture"])
+def test_a_closed_git_directory_is_told(repo: Repo, seen_before: bool) -> None:
+    user = as_ordinary_user()
+    if seen_before:
+        capture(repo)
+    before = belongings(repo)
+    with closed(repo.path / ".git"):
+        done = repo.run("envlog", "capture", prefix=user)
+        listed = repo.run("envlog", prefix=user)
+    assert_told(done)
+    assert listed.status == 0
+    assert len(listed.out.splitlines()) == seen_before
+    after = belongings(repo)
+    assert (after.work, after.answers) == (before.work, before.answers)
+    assert_holds(repo, capture(repo))
+
+
+@pytest.mark.parametrize("part", ["objects/pack", "refs", "envhist", "objects"])
+def test_a_part_that_is_closed_is_told_and_nothing_changes(repo: Repo, part: str) -> None:
+    user = as_ordinary_user()
+    capture(repo)
+    known = history(repo)
+    repo.write("more", b"1")
+    with closed(repo.path / ".git" / part):
+        done = repo.run("envlog", "capture", "-m", "second", prefix=user)
+    if part != "objects":  # only the pack directory is ours to write in, and the directory above is not it
+        assert_told(done)
+        assert history(repo) == known
+    assert_holds(repo, capture(repo, "afterwards"))
+
+
+def test_a_read_only_disk_is_told(repo: Repo) -> None:
+    capture(repo)
+    known = history(repo)
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare here")
+    script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec git-envlog capture'
+    words = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, str(repo.path / ".git")]
+    done = repo.execute(*words, check=False)
+    if "unshare" in done.err or "mount:" in done.err:
+        pytest.skip(f"cannot mount here: {done.err}")
+    assert_told(done)
+    assert history(repo) == known
