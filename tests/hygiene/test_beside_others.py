@@ -1,0 +1,130 @@
+"""Captures beside each other, and beside a git that cleans up: every one succeeds, every one is whole."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from git_envhist import EnvHistory
+from tests.end_to_end.captures import capture
+from tests.hygiene.guests import worktree
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+
+CLEANING = (
+    "git gc -q --prune=now",
+    "git repack -q -a -d",
+    "git prune --expire=now",
+    "git maintenance run --quiet --task=gc --task=incremental-repack --task=loose-objects",
+    "git pack-refs --all --prune",
+    "git repack -q -A -d --write-midx",
+    "git commit-graph write --reachable",
+)
+
+
+@contextmanager
+def cleaning(repo: Repo) -> Iterator[None]:
+    """Everything by which git rewrites packs, loose objects and refs, over and over, until the block ends."""
+    script = f"while [ ! -e ../stop ]; do {'; '.join(CLEANING)}; done"
+    loop = subprocess.Popen(["sh", "-c", script], cwd=repo.path, env=repo.env, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        (repo.path.parent / "stop").touch()
+        loop.wait()
+        (repo.path.parent / "stop").unlink()
+
+
+def churn(repo: Repo, step: int) -> None:
+    """New bytes, and the same bytes as objects of the user's that the cleaning may take at any time."""
+    repo.write("churn", f"{step}".encode() * 100)
+    repo.write(f"d{step % 5}/deep/file", f"deep {step}".encode() * 10)
+    # Bytes that were captured before, and were let go since, and come back.
+    repo.write("again", f"{step % 3}".encode() * 200)
+    repo.git("hash-object", "-w", "churn", "again", f"d{step % 5}/deep/file")
+
+
+def captures_beside_cleaning(repo: Repo, number: int) -> list[str]:
+    taken = []
+    with cleaning(repo):
+        for step in range(number):
+            churn(repo, step)
+            snapshot = EnvHistory.open(str(repo.path), workers="here").capture(f"step {step}").snapshot
+            assert snapshot is not None
+            taken.append(snapshot.id)
+    return taken
+
+
+def missing_objects(repo: Repo) -> str:
+    """What the snapshots name and nothing holds, after one more thorough cleaning."""
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    repo.git("gc", "-q", "--prune=now")
+    repo.git("rev-list", "--objects", "--all", "--quiet")
+    return git_fsck(repo.path)
+
+
+@pytest.mark.slow
+def test_no_object_goes_missing_while_git_cleans_up(repo: Repo) -> None:
+    taken = captures_beside_cleaning(repo, 40)
+    assert missing_objects(repo) == ""
+    for step, snapshot in enumerate(taken):
+        assert repo.git("show", f"{snapshot}:churn") == f"{step}" * 100
+    assert repo.git("rev-list", "--first-parent", taken[-1]).split() == taken[::-1]
+
+
+WORDS = ("git-envlog", "capture", "--porcelain", "-m")
+
+
+def racing(places: list[Repo], rounds: int) -> list[tuple[str, int, str]]:
+    running = [
+        subprocess.Popen(
+            [*WORDS, f"racing {number}"],
+            cwd=place.path, env=place.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for number in range(rounds)
+        for place in places
+    ]  # fmt: skip
+    said = [process.communicate() for process in running]
+    return [
+        (out.decode().strip(), process.returncode, err.decode())
+        for (out, err), process in zip(said, running, strict=True)
+    ]
+
+
+def test_first_captures_at_once_all_succeed_and_are_all_listed(repo: Repo) -> None:
+    ended = racing([repo], 4)
+    assert [status for _, status, _ in ended] == [0] * 4, ended
+    listed = repo.run("envlog", "--format=%H", check=True).out.split()
+    assert sorted(listed) == sorted(snapshot for snapshot, _, _ in ended)
+    assert len(set(listed)) == 4
+    assert git_fsck(repo.path) == ""
+
+
+def test_two_worktrees_at_once_have_a_timeline_each(repo: Repo) -> None:
+    linked = worktree(repo, "linked", "other")
+    ended = racing([repo, linked], 2)
+    assert [status for _, status, _ in ended] == [0] * 4, ended
+    for at, place in enumerate((repo, linked)):
+        listed = place.run("envlog", "--format=%H", check=True).out.split()
+        assert sorted(listed) == sorted(snapshot for snapshot, _, _ in ended[at::2])
+    keys = [path for path in (repo.path / ".git/envhist/keys").iterdir() if len(path.name) == 12]
+    assert len(keys) == 1
+    assert git_fsck(repo.path) == ""
+
+
+def test_naming_and_noting_beside_captures_lose_nothing(repo: Repo) -> None:
+    first = capture(repo, "first")
+    words = [["git-envlog", "name", f"n{number}", first] for number in range(3)]
+    words += [["git-envlog", "note", first, "-m", f"remark {number}"] for number in range(3)]
+    words += [[*WORDS, f"racing {number}"] for number in range(2)]
+    running = [
+        subprocess.Popen(w, cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for w in words
+    ]
+    said = [process.communicate()[1] for process in running]
+    assert [process.returncode for process in running] == [0] * len(words), said
+    card = repo.run("envlog", "show", first, check=True).out
+    assert all(f"n{number}" in card and f"remark {number}" in card for number in range(3))

@@ -1,0 +1,147 @@
+"""What is broken in the user's repository costs a warning at most: the snapshot is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.captures import assert_holds, capture, history, tip
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo, Result, make_repo
+
+
+def capture_anyway(repo: Repo, *words: str) -> Result:
+    """A capture that has to succeed, and to hold what find sees."""
+    done = repo.run("envlog", "capture", "--porcelain", *words)
+    assert done.status == 0, done.err
+    assert "Traceback" not in done.err
+    assert_holds(repo, done.out.strip())
+    return done
+
+
+def notes_ref(repo: Repo) -> str:
+    return repo.git("for-each-ref", "--format=%(refname)", "refs/notes/envhist")
+
+
+def test_a_head_that_names_a_missing_commit(repo: Repo) -> None:
+    repo.write(".git/refs/heads/main", b"1" * 40 + b"\n")
+    assert "warning: " in capture_anyway(repo, "-m", "given").err
+    assert_holds(repo, capture(repo))
+
+
+def test_a_head_on_an_unborn_branch_with_a_slash(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "young", commit=False)
+    repo.git("symbolic-ref", "HEAD", "refs/heads/feature/x")
+    repo.write("file", b"1")
+    repo.git("add", "file")
+    assert capture_anyway(repo).err == ""
+
+
+def test_a_branch_below_which_another_branch_would_be(repo: Repo) -> None:
+    capture_anyway(repo)
+    for branch in ("feature", "feature-x/deep"):
+        repo.git("checkout", "-q", "-b", branch)
+        capture_anyway(repo)
+    repo.git("branch", "-q", "-D", "main")
+    repo.git("checkout", "-q", "--orphan", "main/under")
+    capture_anyway(repo)
+    assert len(history(repo)) == 4
+
+
+@pytest.mark.parametrize(
+    "content", [b"garbage\n", b"1" * 40 + b"\n", b""], ids=["garbage", "missing", "empty"]
+)
+def test_a_broken_notes_ref(repo: Repo, content: bytes) -> None:
+    capture(repo, "first")
+    repo.write(f".git/{notes_ref(repo)}", content)
+    done = capture_anyway(repo, "-m", "second")
+    assert "the note could not be written, the snapshot is whole" in done.err
+    assert [repo.git("log", "-1", "--format=%s", commit) for commit in history(repo)] == ["second", "first"]
+    listed = repo.run("envlog", "--format=%s")
+    assert listed.status == 0
+    assert listed.out.splitlines() == ["second", "first"]
+
+
+def test_a_notes_ref_that_names_a_blob(repo: Repo) -> None:
+    capture(repo, "first")
+    blob = repo.git("hash-object", "-w", "app.py")
+    repo.write(f".git/{notes_ref(repo)}", blob.encode() + b"\n")
+    assert "the note could not be written" in capture_anyway(repo, "-m", "second").err
+    assert repo.run("envlog", "--format=%s").out.splitlines() == ["second", "first"]
+
+
+def test_a_damaged_pack_of_the_users(repo: Repo) -> None:
+    for number in range(20):
+        repo.write(f"file{number}", str(number).encode() * 500)
+    repo.commit()
+    repo.git("repack", "-q", "-a", "-d")
+    (pack,) = (repo.path / ".git/objects/pack").glob("*.pack")
+    pack.chmod(0o644)
+    pack.write_bytes(pack.read_bytes()[:40] + b"\0" * 200)
+    capture_anyway(repo, "-m", "given")
+    repo.write("file3", b"changed")
+    capture_anyway(repo, "-m", "given")
+
+
+def test_missing_objects_of_the_users(repo: Repo) -> None:
+    repo.write("file", b"1")
+    repo.commit()
+    for path in (repo.path / ".git/objects").glob("??/*"):
+        path.unlink()
+    assert "warning: " in capture_anyway(repo, "-m", "given").err
+
+
+def test_another_ref_that_is_broken(repo: Repo) -> None:
+    repo.write(".git/refs/heads/broken", b"garbage\n")
+    repo.write(".git/refs/envhist/heads/somebody/else-abcdef", b"1" * 40 + b"\n")
+    capture_anyway(repo, "-m", "first")
+    repo.write("more", b"1")
+    capture_anyway(repo, "-m", "second")
+    assert repo.run("envlog", "--format=%s").out.splitlines() == ["second", "first"]
+
+
+def test_a_configuration_of_ours_that_makes_no_sense(repo: Repo) -> None:
+    for key in ("budget", "maxSize", "bigFile", "chunkSize", "keepLast", "enabled"):
+        repo.git("config", f"envhist.{key}", "nonsense")
+    assert "nonsense" in capture_anyway(repo).err
+
+
+def test_refs_that_the_user_deletes(repo: Repo) -> None:
+    first = capture(repo, "first")
+    repo.write("more", b"1")
+    for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist", "refs/notes").split():
+        repo.git("update-ref", "-d", ref)
+    capture_anyway(repo, "-m", "second")
+    assert len(history(repo)) == 1
+    # The mark on our packs keeps what the user let go until they say so to us.
+    repo.git("gc", "-q", "--prune=now")
+    assert repo.git("cat-file", "-t", first) == "commit"
+    repo.git("update-ref", "-d", notes_ref(repo))
+    capture_anyway(repo, "-m", "third")
+    assert len(history(repo)) == 2
+    assert git_fsck(repo.path) == ""
+
+
+def test_an_amended_and_rebased_commit_takes_no_snapshot_and_no_note_along(repo: Repo) -> None:
+    repo.write("file", b"1")
+    repo.commit("to be amended")
+    snapshot = capture(repo, "why it was taken")
+    repo.git("commit", "-q", "--amend", "-m", "amended")
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    repo.git("gc", "-q", "--prune=now")
+    assert_holds(repo, snapshot)
+    assert "why it was taken" in repo.git("notes", f"--ref={notes_ref(repo)}", "show", snapshot)
+
+
+def test_git_that_distrusts_the_owner_is_told_in_its_own_words(repo: Repo) -> None:
+    told = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    of_git = repo.execute("git", "status", env=told, check=False)
+    done = repo.run("envlog", "capture", env=told)
+    assert of_git.status == done.status == 128
+    assert "dubious ownership" in done.err
+    assert f"git config --global --add safe.directory {repo.path}" in done.err
+    words = [line.strip() for line in of_git.err.removeprefix("fatal: ").splitlines() if line.strip()]
+    assert done.err.splitlines() == [f"error: {words[0]}", f"hint: {words[1]}", *words[2:]]
+    assert repo.git("config", "--get-all", "safe.directory", check=False) == ""
+    assert tip(repo) is None
