@@ -133,6 +133,16 @@ class PackIndex:
                 high = middle
         return None
 
+    def name(self, number: int) -> bytes:
+        """The id of this number."""
+        start = self._names + number * self._length
+        return self._map[start : start + self._length]
+
+    def checksum(self, number: int) -> int:
+        """The CRC of the packed entry of this number."""
+        start = self._names + self.count * self._length + number * 4
+        return int.from_bytes(self._map[start : start + 4], "big")
+
     def offset(self, number: int) -> int:
         """Where in the pack the entry of this number begins."""
         start = self._offsets + number * 4

@@ -1,0 +1,118 @@
+"""Many small packs into few: each capture leaves a pack or two, and git looks an object up in every pack there is.
+
+Packs are merged geometrically, like the digits of a counter: each is at least twice as large as all smaller ones
+together, so that their number grows with the logarithm of the history and every byte is copied only so often. Entries
+are copied as they are, nothing is inflated; each must still have the checksum that its index gives it, and a pack
+where one has not is left as it is, to be found by a check.
+
+The order, for a kill at any point: the merged pack is published and durable; only then do the packs it replaces go,
+index first, mark last. What a kill leaves behind is objects that stand twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from git_envhist.errors import Damaged
+from git_envhist.store.deflate import crc32
+from git_envhist.store.durable import forget, read_exactly, sync_directory
+from git_envhist.store.gitcaches import drop_caches_naming
+from git_envhist.store.idx import PackIndex
+from git_envhist.store.ownpacks import OwnPacks
+from git_envhist.store.packs import PackWriter
+from git_envhist.store.staging import Staging, open_published
+
+FACTOR = 2
+MOST_PACKS = 12
+"""Below this many packs nothing is gained."""
+LARGEST = 32 << 20
+"""Larger packs are not copied while somebody waits."""
+BLOCK = 4 << 20
+WITHOUT_DELTA = frozenset((1, 2, 3, 4))
+
+
+def merge_packs(common_state: str, pack_dir: str, object_format: str, *, largest: int = LARGEST) -> int:
+    """Merge what should be merged; how many packs went. To be called while no capture runs."""
+    own = open_published(common_state, pack_dir, object_format)
+    try:
+        chosen = _chosen(own, largest)
+        if not chosen:
+            return 0
+        replaced = _write_merged(common_state, pack_dir, object_format, chosen)
+    finally:
+        own.close()
+    _remove(pack_dir, replaced)
+    return len(replaced)
+
+
+def choose(sizes: Sequence[int], most: int = MOST_PACKS) -> int:
+    """How many of the smallest packs, sizes in ascending order, are to become one."""
+    if len(sizes) <= most:
+        return 0
+    total, split = 0, 0
+    for number, size in enumerate(sizes):
+        if size < FACTOR * total:
+            split = number + 1
+        total += size
+    return split
+
+
+def _chosen(own: OwnPacks, largest: int) -> list[str]:
+    sizes = {path: os.stat(path).st_size for path in own.paths}
+    small = sorted((size, path) for path, size in sizes.items() if size <= largest)
+    count = choose([size for size, _ in small])
+    return [path for _, path in small[:count]] if count > 1 else []
+
+
+def _write_merged(common_state: str, pack_dir: str, object_format: str, paths: list[str]) -> list[str]:
+    """Publish one pack with everything that some hold; the packs that it really replaces."""
+    hash_length = 20 if object_format == "sha1" else 32
+    replaced = []
+    with Staging.create(common_state, pack_dir) as staging:
+        with PackWriter(staging.pack_dir, object_format) as writer:
+            for path in paths:
+                before = writer.mark()
+                try:
+                    for oid, entry in _entries(path, hash_length):
+                        writer.put(oid, entry)
+                except (Damaged, OSError):
+                    writer.rollback(before)
+                else:
+                    replaced.append(path)
+            merged = writer.finish() if len(replaced) > 1 else None
+        if merged is None:
+            return []
+        staging.publish([merged])
+    return replaced
+
+
+def _entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes]]:
+    """(id, packed entry) of every object of a pack, in the order in which they stand."""
+    index = PackIndex(pack_path.removesuffix(".pack") + ".idx", hash_length)
+    descriptor = os.open(pack_path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        rows = sorted((index.offset(number), number) for number in range(index.count))
+        ends = [*(offset for offset, _ in rows), os.fstat(descriptor).st_size - hash_length]
+        for (_, number), (start, end) in zip(rows, pairwise(ends), strict=True):
+            entry = read_exactly(descriptor, end - start, start)
+            if not entry or entry[0] >> 4 & 7 not in WITHOUT_DELTA or crc32(entry) != index.checksum(number):
+                raise Damaged(f"'{pack_path}' cannot be merged")
+            yield index.name(number), entry
+    finally:
+        os.close(descriptor)
+        index.close()
+
+
+def _remove(pack_dir: str, paths: list[str]) -> None:
+    if not paths:
+        return
+    bases = [path.removesuffix(".pack") for path in paths]
+    needles = [os.fsencode(os.path.basename(base) + ".idx") for base in bases]
+    drop_caches_naming(os.path.dirname(pack_dir), needles)
+    for base in bases:
+        for suffix in (".idx", ".pack", ".keep"):
+            forget(base + suffix)
+    drop_caches_naming(os.path.dirname(pack_dir), needles)
+    sync_directory(pack_dir)
