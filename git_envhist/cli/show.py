@@ -13,6 +13,8 @@ from git_envhist.cli.render import card
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath
 
+NOW = "now"
+
 
 @command("show", "git envlog show [<rev>] [-- <path>]")
 @click.argument("revision", required=False)
@@ -21,10 +23,13 @@ from git_envhist.model import EnvPath
 )
 def show(session: Session, revision: str | None, date: str | None) -> None:
     """Shows the card of a snapshot (the newest by default), or with a path that file's bytes as they were."""
+    if session.paths and session.json:
+        raise UsageError("a file's bytes are no JSON", hint="leave out --json, or the path")
+    if revision == NOW:
+        _show_now(session, date)
+        return
     snapshot = session.history.resolve(revision or "@")
     if session.paths:
-        if session.json:
-            raise UsageError("a file's bytes are no JSON", hint="leave out --json, or the path")
         session.output.write(session.history.read_file(snapshot, _only_path(session)))
         return
     if session.json:
@@ -36,6 +41,15 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
     session.page()
     for line in card(snapshot, look, session.palette, missing):
         session.line(line)
+
+
+def _show_now(session: Session, date: str | None) -> None:
+    from git_envhist.cli.present import read_present, show_present  # loaded late: keeps show fast
+
+    if session.paths:
+        session.output.write(read_present(session, _only_path(session)))
+    else:
+        show_present(session, date)
 
 
 def _only_path(session: Session) -> EnvPath:

@@ -1,0 +1,77 @@
+"""`git envlog show now`: the live environment as a card of its own, and its files as they are."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.dates import format_date
+from git_envhist.cli.render import LABEL
+from git_envhist.cli.terminal import escape
+from git_envhist.errors import EnvhistError, SnapshotNotFound
+from git_envhist.history.diff import count
+from git_envhist.history.story import describe_counts
+from git_envhist.history.timeline import subject
+from git_envhist.model import EnvPath, Snapshot
+
+if TYPE_CHECKING:
+    from git_envhist.cli.command import Session
+
+NOW = "now"
+
+
+class CannotReadNow(EnvhistError):
+    """The file cannot be read where it stands."""
+
+    code = "cannot-read"
+
+
+def show_present(session: Session, date: str | None) -> None:
+    """Tell what has changed since the newest snapshot."""
+    newest = session.history.resolve("@")
+    changes = session.history.diff(newest, NOW).files
+    counts = count(changes)
+    if session.json:
+        from git_envhist.cli.jsonform import SCHEMA, changed_json, moment  # loaded late: only --json needs it
+
+        changed = changed_json(counts, changes)
+        at = moment(session.history.now)
+        timeline = session.history.timeline
+        session.print_json(
+            {
+                "schema": SCHEMA,
+                "id": None,
+                "timeline": timeline,
+                "at": at,
+                "since": newest.id,
+                "env_changed": changed,
+            }
+        )
+        return
+    fields = [
+        ("Timeline", session.history.timeline or ""),
+        ("Date", format_date(session.history.now, date or "default", session.history.now)),
+        ("Newest", _newest(newest)),
+        ("Story", describe_counts(counts)),
+    ]
+    session.line(session.paint("id", "the environment now"))
+    for label, value in fields:
+        session.line(f"{label}:".ljust(LABEL) + escape(value))
+
+
+def read_present(session: Session, path: EnvPath) -> bytes:
+    """The bytes of a file as they are now."""
+    place = os.path.join(os.fsencode(session.history.repository.root), path)
+    try:
+        if os.path.islink(place):
+            return os.readlink(place)
+        with open(place, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise SnapshotNotFound(os.fsdecode(path), hint="there is no such file now") from None
+    except OSError as failure:
+        raise CannotReadNow(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
+
+
+def _newest(snapshot: Snapshot) -> str:
+    return f"{snapshot.id} {subject(snapshot.intent)}"

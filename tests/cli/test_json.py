@@ -1,0 +1,144 @@
+"""Everything that is printed under --json is what docs/schema/ says."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.support.repository import Repo
+
+SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "schema" / "answers.json").read_text())
+HOSTILE = b"caf\xe9 \x1b]0;x\x07 \xe2\x80\xae\nbody"
+
+
+def validate(definition: str, value: object) -> None:
+    Draft202012Validator({"$ref": f"#/$defs/{definition}", "$defs": SCHEMA["$defs"]}).validate(value)
+
+
+def answer(repo: Repo, definition: str, *words: str | bytes) -> object:
+    done = repo.run("envlog", *words)
+    assert done.err == ""
+    assert done.out.replace("\n", "").isprintable()
+    value = json.loads(done.out)
+    validate(definition, value)
+    return value
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_a_capture_tells_the_snapshot_and_the_counts(repo: Repo) -> None:
+    repo.write(b"caf\xe9.txt", b"x")
+    repo.write("app.py", "print('bye')\n")
+    told = answer(
+        repo, "captured", "capture", "--json", "-m", HOSTILE, "--meta", "k=v", "--external-id", "e1"
+    )
+    assert isinstance(told, dict)
+    snapshot = told["snapshot"]
+    assert told["id"] == snapshot["id"]
+    assert told["first"] is True
+    assert b64decode(snapshot["intent_b64"]) == HOSTILE
+    assert (snapshot["meta"], snapshot["external_id"]) == ({"k": "v"}, "e1")
+    (odd,) = [path for path in snapshot["env_changed"]["paths"] if "path_b64" in path]
+    assert (odd["status"], odd["path"], b64decode(odd["path_b64"])) == ("A", "caf\\xe9.txt", b"caf\xe9.txt")
+    assert snapshot["git_changed"] == [{"status": "M", "path": "app.py"}]
+
+
+def test_a_capture_that_made_nothing_is_told_so(repo: Repo) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    for words in (("--if-changed",), ("--dry-run",)):
+        told = answer(repo, "captured", "capture", "--json", *words)
+        assert isinstance(told, dict)
+        assert (told["id"], told["snapshot"]) == (None, None)
+
+
+def test_a_list_is_one_array_or_an_object_a_line(repo: Repo) -> None:
+    assert answer(repo, "list", "--json") == []
+    for number in range(3):
+        repo.write("file", str(number))
+        repo.run("envlog", "capture", f"step {number}", check=True)
+    listed = answer(repo, "list", "--json", "-2")
+    assert isinstance(listed, list)
+    assert [one["intent"] for one in listed] == ["step 2", "step 1"]
+    assert listed[0]["env_changed"]["paths"] == [{"status": "M", "path": "file"}]
+    lines = repo.run("envlog", "--json=lines", "-2").out.splitlines()
+    assert [json.loads(line) for line in lines] == listed
+
+
+def test_a_list_cuts_the_paths_and_a_card_does_not(repo: Repo) -> None:
+    for number in range(250):
+        repo.write(f"many/{number}")
+    repo.run("envlog", "capture", "x", check=True)
+    listed = answer(repo, "list", "--json")
+    assert isinstance(listed, list)
+    shown = answer(repo, "snapshot", "show", "--json")
+    assert isinstance(shown, dict)
+    assert len(listed[0]["env_changed"]["paths"]) == 200
+    assert len(shown["env_changed"]["paths"]) == shown["env_changed"]["added"] == 251
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="no permission binds root")
+def test_what_is_missing_is_listed(repo: Repo) -> None:
+    repo.write("locked", mode=0)
+    repo.run("envlog", "capture", "x")
+    shown = answer(repo, "snapshot", "show", "--json")
+    assert isinstance(shown, dict)
+    assert shown["complete"] is False
+    assert [(one["path"], one["why"]) for one in shown["missing"]] == [("locked", "unreadable")]
+
+
+def test_the_live_environment(repo: Repo) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    repo.write("new")
+    told = answer(repo, "present", "show", "now", "--json")
+    assert isinstance(told, dict)
+    assert told["env_changed"] == {
+        "added": 1,
+        "modified": 0,
+        "removed": 0,
+        "paths": [{"status": "A", "path": "new"}],
+    }
+
+
+def test_names_and_notes(repo: Repo) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    assert answer(repo, "named", "name", "--json", "v1")
+    assert answer(repo, "noted", "note", "--json", "-m", "said \x1b later")
+    shown = answer(repo, "snapshot", "show", "--json")
+    assert isinstance(shown, dict)
+    assert shown["names"] == ["v1"]
+    assert [note["text"] for note in shown["notes"]] == ["said \x1b later"]
+    assert answer(repo, "named", "name", "--json", "-d", "v1")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [
+        (("show", "nowhere"), 4, "no-such-snapshot"),
+        (("name", "good"), 3, "refused"),
+        (("--bogus",), 129, "usage"),
+        (("-C", "nowhere"), 128, "no-such-directory"),
+    ],
+)
+def test_an_error_is_an_object_too(repo: Repo, words: tuple[str, ...], status: int, code: str) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    done = repo.run("envlog", *words, "--json")
+    told = json.loads(done.out)
+    validate("failure", told)
+    assert (done.status, done.err) == (status, "")
+    assert (told["error"]["status"], told["error"]["code"]) == (status, code)
+
+
+def test_an_ambiguous_word_lists_its_candidates(repo: Repo) -> None:
+    for number in range(2):
+        repo.write("file", str(number))
+        repo.run("envlog", "capture", "twice", check=True)
+    told = json.loads(repo.run("envlog", "show", ":/twice", "--json").out)
+    validate("failure", told)
+    assert len(told["error"]["candidates"]) == 2
