@@ -133,12 +133,13 @@ def _invoke(command: EnvhistCommand, options: list[str], obj: object) -> int:
     from git_envhist.cli.command import usage_error  # loaded late: likewise
 
     try:
-        status = command.main(options, command.name, standalone_mode=False, obj=obj)
+        # Not by click's own main(), which has words of its own for Ctrl-C.
+        with command.make_context(command.name, options, obj=obj) as context:
+            status = command.invoke(context)
     except click.UsageError as failure:
         raise usage_error(failure) from failure
-    except click.Abort as aborted:
-        # click takes Ctrl-C and SIGTERM for an answer to a prompt; which of them it was decides the status.
-        raise (aborted.__cause__ or aborted) from None
+    except click.exceptions.Exit as done:
+        return done.exit_code
     return status if isinstance(status, int) else 0
 
 
