@@ -105,7 +105,13 @@ class EnvHistory:
         """The snapshot that some words mean."""
         from git_envhist.history.resolve import resolve  # loaded late: keeps envlog fast
 
-        return resolve(text, self.world, self.now)
+        return self.judge(resolve(text, self.world, self.now))
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, and whether a key that is here signed it."""
+        from git_envhist.store.signatures import judged  # loaded late: keeps a capture fast
+
+        return judged(snapshot, self.keys.get)
 
     @cached_property
     def world(self) -> World:

@@ -281,6 +281,12 @@ class Snapshot:
     key: str | None = None
     mac: str | None = None
     """`Env-Mac` as it stands, unchecked."""
+    trusted: bool | None = None
+    """Whether a key that is here signed it; where none did, all it says is a claim. None: nobody looked."""
+    author: bytes = field(default=b"", repr=False, compare=False)
+    """The author line of the commit: with `message` and `tree` what a key signs."""
+    message: bytes = field(default=b"", repr=False, compare=False)
+    """The message of the commit, byte for byte."""
     names: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[Remark, ...] = ()

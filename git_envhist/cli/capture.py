@@ -174,7 +174,8 @@ def _print_json(session: Session, captured: Captured) -> None:
     snapshot = captured.snapshot
     told = None
     if snapshot is not None:
-        told = snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS)
+        details = read_details(session.history, snapshot)
+        told = snapshot_json(session.history.judge(snapshot), details, most_paths=PATHS_IN_LISTS)
     session.print_json(captured_json(captured, told))
 
 

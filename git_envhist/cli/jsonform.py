@@ -53,6 +53,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "names": [escape_invalid(name) for name in snapshot.names],
         "trigger": snapshot.trigger.value,
         "actor": actor_json(snapshot.actor),
+        "trusted": snapshot.trusted,
         "head": snapshot.head,
         "branch": snapshot.branch and escape_invalid(snapshot.branch),
         "verify": verdict_json(latest) if latest else None,

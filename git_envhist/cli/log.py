@@ -82,7 +82,7 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     listing = _listing(options)
     write = read_format(options["template"]) if options["template"] is not None else None
     history = session.history
-    shown = select(history, _wanted(session, revisions, options))
+    shown = [history.judge(snapshot) for snapshot in select(history, _wanted(session, revisions, options))]
     look = Look(history.now, options["date"], id_length([snapshot.id for snapshot in shown]))
     for warning in history.warnings:
         warn(warning)

@@ -11,6 +11,7 @@ from git_envhist.cli.formats import Look
 from git_envhist.cli.terminal import escape, pad, shorten, width
 from git_envhist.cli.words import (
     changes_phrase,
+    claim,
     count,
     first_line,
     story_line,
@@ -88,7 +89,7 @@ def _intent(snapshot: Snapshot) -> str:
 
 def oneline(snapshot: Snapshot, look: Look, palette: Palette, columns: int | None) -> str:
     """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
-    text = _intent(snapshot)
+    text = " · ".join(part for part in (escape(claim(snapshot)), _intent(snapshot)) if part)
     if columns is not None:
         text = shorten(text, columns - look.id_length - 1)
     return f"{palette.paint('id', look.short_id(snapshot))} {text}"
@@ -121,7 +122,8 @@ def _fields(snapshot: Snapshot, look: Look) -> list[tuple[str, str]]:
     fields = [
         ("Commit", commit),
         ("Timeline", snapshot.timeline),
-        ("Actor", actor),
+        ("Actor", actor if snapshot.trusted is not False else ""),
+        ("Claimed", f"by {actor}: no key that is here signed it" if snapshot.trusted is False else ""),
         ("Agent", agent),
         ("Session", snapshot.actor.session or ""),
         ("Date", look_time(look, snapshot.at)),

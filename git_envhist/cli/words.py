@@ -51,10 +51,15 @@ def verdict_cause(verdict: Verdict | None) -> str:
 
 def story_line(snapshot: Snapshot) -> str:
     """What a list tells of a snapshot after its intent: what changed, a failed check, what is missing."""
-    parts = [changes_phrase(snapshot), verdict_cause(snapshot.verdict)]
+    parts = [claim(snapshot), changes_phrase(snapshot), verdict_cause(snapshot.verdict)]
     if not snapshot.complete:
         parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
     return " · ".join(part for part in parts if part)
+
+
+def claim(snapshot: Snapshot) -> str:
+    """Who a snapshot says took it, where no key that is here vouches for that."""
+    return f"claimed by {snapshot.actor.name or 'nobody'}" if snapshot.trusted is False else ""
 
 
 def changes_phrase(snapshot: Snapshot) -> str:

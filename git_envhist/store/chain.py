@@ -25,7 +25,7 @@ from git_envhist.store.records import names_of, read_note, remarks_of, verdicts_
 __all__ = ["chain_length", "encode_commit", "read_chain", "read_snapshot"]
 
 NOTES_GLOB = "refs/notes/envhist/*/*"
-FIELDS = ("%H", "%P", "%T", "%cI", "%B")
+FIELDS = ("%H", "%P", "%T", "%cI", "%an <%ae> %ad", "%B")
 MOST_REASONS = 20
 
 Fields = list[bytes]
@@ -62,7 +62,8 @@ def read_snapshot(commit: str, data: bytes) -> Snapshot:
     """The snapshot of one commit object, without what notes say of it."""
     taken_apart = parse_commit(data)
     message = read_message(taken_apart.message)
-    return _join(commit, taken_apart.parents[:1], taken_apart.tree, taken_apart.at, message, ())
+    signed = (taken_apart.author, taken_apart.message)
+    return _join(commit, taken_apart.parents[:1], taken_apart.tree, taken_apart.at, message, (), signed)
 
 
 def chain_length(git: Git, tip: str) -> int:
@@ -94,7 +95,14 @@ class _Log:
     def _options(self, notes_refs: Sequence[str], skip: int) -> list[str]:
         # Where there are no notes to look in, git would print the placeholder itself.
         fields = (*FIELDS, "%N" if notes_refs else "")
-        options = ["-z", "--first-parent", "--no-follow", "--no-color", "--format=" + "%x00".join(fields)]
+        options = [
+            "-z",
+            "--first-parent",
+            "--no-follow",
+            "--no-color",
+            "--date=raw",
+            "--format=" + "%x00".join(fields),
+        ]
         options += [f"--notes={ref}" for ref in notes_refs] or ["--no-notes"]
         if skip:
             options.append(f"--skip={skip}")
@@ -184,6 +192,7 @@ def _read_alone(git: Git, name: str) -> Fields | None:
         " ".join(commit.parents).encode("ascii"),
         commit.tree.encode("ascii"),
         at,
+        commit.author,
         message,
         b"",
     ]
@@ -213,7 +222,7 @@ def _cut_into_fields(child: Child) -> Iterator[Fields]:
 
 
 def _read_snapshot(fields: Fields, flaws: _Flaws) -> Snapshot:
-    commit, parents, tree, at, body, note = fields
+    commit, parents, tree, at, author, body, note = fields
     message = read_message(body)
     try:
         moment = datetime.fromisoformat(at.decode("ascii"))
@@ -231,6 +240,7 @@ def _read_snapshot(fields: Fields, flaws: _Flaws) -> Snapshot:
         moment,
         message,
         records,
+        (author, body),
     )
 
 
@@ -241,6 +251,7 @@ def _join(
     at: datetime,
     message: Message,
     records: tuple[Record, ...],
+    signed: tuple[bytes, bytes],
 ) -> Snapshot:
     draft = message.draft
     said = [record for record in records if record.kind != "intent"]
@@ -273,6 +284,8 @@ def _join(
         message.format,
         draft.key,
         message.mac,
+        None,
+        *signed,
         names_of(said) if said else (),
         verdicts_of(said) if said else (),
         remarks_of(said) if said else (),
