@@ -6,7 +6,7 @@ from typing import Protocol
 
 from git_envhist.capture.ignore import path_matcher
 from git_envhist.capture.seal import keyed_hash, seal
-from git_envhist.capture.secrets import SecretRules
+from git_envhist.capture.secrets import SecretRules, mask_tokens
 from git_envhist.capturing.take import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, WhyMissing
@@ -125,7 +125,8 @@ def _put_attachments(
         return ()
     names = []
     for number, (name, data) in enumerate(attach, 1):
-        stored = stored_name(f"{number}-{name}".encode("utf-8", "surrogateescape"))
+        # The name of a file may hold what its content may not show.
+        stored = stored_name(mask_tokens(f"{number}-{name}".encode("utf-8", "surrogateescape")))
         assert key is not None
         _put(entries, sink, ATTACHMENTS + b"/" + stored, seal(key, EnvPath(stored), b"attachment", data))
         names.append(stored.decode("utf-8", "surrogateescape"))

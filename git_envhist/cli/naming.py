@@ -49,7 +49,16 @@ def refuse_name(name: str) -> None:
         reason = "a subcommand is called so"
     if reason is None and is_id(name):
         reason = "it reads as the id of a snapshot"
+    if reason is None and _holds_secret(name):
+        raise Refused("not usable as a name: there is a secret in it", hint="names are stored in the clear")
     if reason is not None:
         raise Refused(
             f"not usable as a name: '{name}' ({reason})", hint="take another, like 'before-refactor'"
         )
+
+
+def _holds_secret(name: str) -> bool:
+    from git_envhist.capture.tokens import mask_tokens  # loaded late: most names are told apart without it
+
+    plain = name.encode("utf-8", "surrogateescape")
+    return mask_tokens(plain) != plain
