@@ -85,6 +85,8 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     home = tmp_path_factory.mktemp("home")
     for name, value in sealed_environment(home).items():
         monkeypatch.setenv(name, value)
+    # A test may have set another.
+    os.umask(0o022)
     return home
 
 
