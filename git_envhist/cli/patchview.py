@@ -46,11 +46,11 @@ def patch_texts(source: Source, manner: Manner) -> Iterator[bytes]:
         contents = Contents(source, reader)
         for patch in patches:
             while in_words and in_words[0].path < patch.path:
-                yield _paint(_in_words(in_words.pop(0), contents, manner), manner.palette)
+                yield _finish(_in_words(in_words.pop(0), contents, manner), manner)
             if patch.path in told_by_git:
-                yield _paint(_from_git(patch, told_by_git[patch.path], manner), manner.palette)
+                yield _finish(_from_git(patch, told_by_git[patch.path], manner), manner)
         for change in in_words:
-            yield _paint(_in_words(change, contents, manner), manner.palette)
+            yield _finish(_in_words(change, contents, manner), manner)
 
 
 def _is_told_by_git(change: Change) -> bool:
@@ -170,6 +170,13 @@ def _pieces_line(change: Change, contents: Contents) -> bytes:
 
 def _size_of(side: Side, contents: Contents) -> str:
     return "sealed" if side.stored is StoredAs.SEALED else size(contents.size(side))
+
+
+def _finish(text: bytes, manner: Manner) -> bytes:
+    # For eyes, contents are spelled out like any other words; to a file they go byte for byte, for `git apply`.
+    if manner.columns is not None or manner.palette.coloured:
+        text = escape(text, lines=True).encode("utf-8")
+    return _paint(text, manner.palette)
 
 
 def _paint(text: bytes, palette: Palette) -> bytes:
