@@ -26,6 +26,7 @@ from git_envhist.model import (
 )
 from git_envhist.settings import Settings, config_home, read_settings
 from git_envhist.store.chain import read_chain
+from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.records import name_record, remark_record
@@ -163,7 +164,8 @@ class EnvHistory:
             progress=progress,
             waiting=waiting,
         )
-        return self._capturing.capture(request)
+        with told_by_the_system(self.repository.git_dir):
+            return self._capturing.capture(request)
 
     def diff(
         self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()

@@ -116,20 +116,32 @@ def _move(
 ) -> list[str] | None:
     """Move the refs: the warnings that it cost, or None where somebody else was quicker."""
     snapshot = RefMove(ref, commit, parent)
+    warnings: list[str] = []
     if notes is not None:
         note = RefMove(NOTES + timeline, notes[1], notes[0])
         try:
             repository.move_refs([snapshot, note])
+        except EnvhistError as error:
+            warnings = [f"the note could not be written, the snapshot is whole: {error}"]
+        else:
             repository.sync_refs([ref, note.ref])
             return []
-        except EnvhistError as error:
-            complaint = str(error)
     try:
-        repository.move_refs([snapshot])
+        _move_alone(repository, snapshot)
     except RefsMoved:
         return None
     repository.sync_refs([ref])
-    return [f"the note could not be written, the snapshot is whole: {complaint}"] if notes is not None else []
+    return warnings
+
+
+def _move_alone(repository: Repository, snapshot: RefMove) -> None:
+    # git moves the refs of a transaction one after another: one that was killed may have moved ours before it died.
+    if repository.resolve_ref(snapshot.ref) != snapshot.new:
+        try:
+            repository.move_refs([snapshot])
+        except EnvhistError:
+            if repository.resolve_ref(snapshot.ref) != snapshot.new:
+                raise
 
 
 def annotate(

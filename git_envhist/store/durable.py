@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from git_envhist.errors import EnvhistError, StorageFull
 
@@ -79,3 +81,17 @@ def cannot_write(error: OSError, place: str) -> EnvhistError:
         hint = "a sandbox or another owner closes it: allow writing in the git directory"
         return NoPlace(message, hint=hint)
     return EnvhistError(message)
+
+
+@contextmanager
+def told_by_the_system(place: str) -> Iterator[None]:
+    """What the system refused, and nobody foresaw at that very call, is told as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else place
+        if error.errno in NO_ROOM | CLOSED:
+            raise cannot_write(error, where) from error
+        reason = (error.strerror or str(error)).lower()
+        hint = "raise the limit: ulimit -n 1024" if error.errno == errno.EMFILE else None
+        raise EnvhistError(f"the system refused '{where}': {reason}", hint=hint) from error

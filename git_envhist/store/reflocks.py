@@ -13,7 +13,7 @@ import stat
 
 from git_envhist.errors import EnvhistError
 
-STALE_AFTER = 600.0
+STALE_AFTER = 60.0
 WAIT = ("-c", "core.filesRefLockTimeout=2000", "-c", "core.packedRefsTimeout=5000")
 """How long git itself waits for another git: what packs refs holds each for a moment."""
 START_TIME = 19

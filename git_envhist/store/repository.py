@@ -231,5 +231,10 @@ def _sync_path(path: str) -> None:
         return
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise EnvhistError(
+            f"a ref was moved, but the disk does not confirm it: '{path}': {os.strerror(error.errno or 0).lower()}",
+            hint="'git envlog' shows what is there; look after the disk before you rely on it",
+        ) from error
     finally:
         os.close(descriptor)

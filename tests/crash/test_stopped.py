@@ -1,0 +1,150 @@
+"""Stopped by a person or a shutdown: at any time, cleanly, with the status that says so, and no worker left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.crash.faults import debris
+from tests.end_to_end.captures import assert_holds, capture, tip
+from tests.hygiene.guests import belongings
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+from tests.support.trees import File, build
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WAYS = {"fork": {}, "spawn": {"GIT_ENVHIST_WORKERS": "spawn"}}
+
+
+def much(repo: Repo) -> None:
+    build({b"d%d/f%d" % (n % 50, n): File(os.urandom(3000)) for n in range(4000)}, repo.path)
+
+
+def start(repo: Repo, way: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["git-envlog", "capture", "-m", "stopped"], cwd=repo.path, env={**repo.env, **WAYS[way]},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session that are still running."""
+    said = subprocess.run(["ps", "-o", "pid=,stat=", "-s", str(session)], capture_output=True, check=False)
+    rows = [line.split() for line in said.stdout.decode().splitlines()]
+    return [int(pid) for pid, state in rows if not state.startswith("Z")]
+
+
+def children(of: int) -> list[int]:
+    said = subprocess.run(["ps", "-o", "pid=", "--ppid", str(of)], capture_output=True, check=False)
+    return [int(pid) for pid in said.stdout.split()]
+
+
+def workers(of: int) -> list[int]:
+    """The workers of a capture, once it has them: children that are no git."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = [pid for pid in children(of) if _runs_python(pid)]
+        if len(found) >= 2:
+            return found
+        time.sleep(0.005)
+    pytest.fail("there were no workers")
+
+
+def _runs_python(pid: int) -> bool:
+    try:
+        return "python" in os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return False
+
+
+def assert_all_gone(session: int) -> None:
+    deadline = time.monotonic() + 10
+    while (left := members(session)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+
+
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="workers are found in /proc")
+
+
+@pytest.mark.parametrize("whole_group", [False, True], ids=["the program", "its group"])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_at_any_time_ends_it_with_its_own_status(
+    repo: Repo, number: signal.Signals, whole_group: bool
+) -> None:
+    much(repo)
+    before = belongings(repo)
+    stopped = 0
+    for step in range(4):
+        running = start(repo, "fork")
+        time.sleep(0.07 + 0.12 * step)
+        os.kill(-running.pid if whole_group else running.pid, number)
+        out, err = running.communicate(timeout=30)
+        if running.returncode == 0:
+            continue
+        assert b"Traceback" not in err, err.decode()
+        # Before our first line runs, the interpreter ends in its own way.
+        assert running.returncode in (128 + number, -number)
+        stopped += running.returncode == 128 + number
+        assert out == b""
+        assert_all_gone(running.pid)
+        assert git_fsck(repo.path) == ""
+    assert stopped
+    assert belongings(repo) == before
+    assert_holds(repo, capture(repo, "afterwards"))
+    assert debris(repo) == []
+
+
+@needs_proc
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_workers_read_leaves_none_of_them(
+    repo: Repo, number: signal.Signals, way: str
+) -> None:
+    much(repo)
+    running = start(repo, way)
+    workers(running.pid)
+    os.killpg(running.pid, number)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, out) == (128 + number, b""), err.decode()
+    assert b"Traceback" not in err
+    assert_all_gone(running.pid)
+    assert tip(repo) is None
+    assert_holds(repo, capture(repo, "afterwards"))
+    assert debris(repo) == []
+
+
+@needs_proc
+@pytest.mark.parametrize("way", WAYS)
+def test_a_killed_worker_is_told_and_nothing_is_published(repo: Repo, way: str) -> None:
+    much(repo)
+    running = start(repo, way)
+    os.kill(workers(running.pid)[-1], signal.SIGKILL)
+    out, err = running.communicate(timeout=30)
+    said = err.decode().splitlines()
+    assert (running.returncode, out) == (128, b""), said
+    assert said[0] == "error: a worker process ended unexpectedly"
+    assert said[1].startswith("hint: ")
+    assert len(said) == 2
+    assert_all_gone(running.pid)
+    assert tip(repo) is None
+    assert_holds(repo, capture(repo, "afterwards"))
+    assert debris(repo) == []
+
+
+@needs_proc
+@pytest.mark.parametrize("way", WAYS)
+def test_workers_whose_parent_was_killed_end_by_themselves(repo: Repo, way: str) -> None:
+    much(repo)
+    running = start(repo, way)
+    workers(running.pid)
+    running.kill()
+    running.communicate(timeout=30)
+    assert_all_gone(running.pid)
+    assert tip(repo) is None
+    assert_holds(repo, capture(repo, "afterwards"))
+    assert debris(repo) == []
