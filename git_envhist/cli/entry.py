@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # As a shell tells of a program that a signal ended.
 INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
 gc.set_threshold(50_000, 20, 20)
@@ -61,8 +60,7 @@ def run_program(program: str, words: list[str]) -> int:
     """Run a program to its end and return its exit status; whatever fails is told in one line and a hint."""
     output = Output()
     try:
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _stop)
+        _stop_at_signals()
         status = _run(program, words, output)
         output.close()
         return status
@@ -70,8 +68,8 @@ def run_program(program: str, words: list[str]) -> int:
         return _tell(error, output, words)
     except OutputClosed:
         return BROKEN_PIPE
-    except Stopped:
-        return TERMINATED
+    except Stopped as stopped:
+        return 128 + stopped.number
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as failure:
@@ -176,5 +174,12 @@ def _follow_prefix() -> None:
     del os.environ["GIT_PREFIX"]
 
 
+def _stop_at_signals() -> None:
+    # What a caller ignores (nohup) stays ignored.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _stop)
+
+
 def _stop(number: int, frame: object) -> NoReturn:
-    raise Stopped
+    raise Stopped(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import escape
@@ -12,7 +13,11 @@ from git_envhist.errors import EnvhistError
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM, told to the code that runs in the same way as Ctrl-C."""
+    """A signal that asks us to end, told to the code that runs in the same way as Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class Defect(EnvhistError):
@@ -28,10 +33,16 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 
         output.line(dump(error_object(error)))
     else:
-        print(f"error: {escape(error.message)}", file=sys.stderr)
+        complain(f"error: {escape(error.message)}")
         if error.hint:
-            print(f"hint: {escape(error.hint, lines=True)}", file=sys.stderr)
+            complain(f"hint: {escape(error.hint, lines=True)}")
     return error.exit_code
+
+
+def complain(line: str) -> None:
+    """A line on stderr; where that is full or gone, the exit status says it alone."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def error_object(error: EnvhistError) -> dict[str, object]:
@@ -52,7 +63,7 @@ def error_object(error: EnvhistError) -> dict[str, object]:
 
 def warn(text: str) -> None:
     """One line about something that did not stand in the way."""
-    print(f"warning: {escape(text)}", file=sys.stderr)
+    complain(f"warning: {escape(text)}")
 
 
 def as_defect(failure: Exception, program: str) -> EnvhistError:
