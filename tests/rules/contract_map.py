@@ -856,6 +856,14 @@ PYTHON = (
         ("cli/test_envdiff.py::test_contents_that_only_now_has_can_be_shown",),
     ),
     Line(
+        "python judge",
+        "whether a key of ours signed a snapshot; what none signed is a claim",
+        (
+            "secrets/test_foreign_snapshots.py::test_own_snapshots_are_trusted",
+            "secrets/test_foreign_snapshots.py::test_a_forged_message_under_a_copied_mac_is_a_claim",
+        ),
+    ),
+    Line(
         "import git_envhist",
         "is cheap and starts no process",
         (

@@ -66,7 +66,7 @@ def run_commands(commands: list[str], directory: Path, env: Mapping[str, str]) -
 
 
 def differs(shown: tuple[str, ...], printed: str) -> str | None:
-    """Why what a document shows is not what came, or None; ids, times, durations and sizes may be any, `…` is anything."""
+    """Why what a document shows is not what came, or None; ids, times and sizes may be any, `…` is anything."""
     lines = printed.rstrip("\n").split("\n") if printed.strip("\n") else []
     if len(lines) != len(shown):
         return f"{len(shown)} lines shown, {len(lines)} printed:\n{printed}"
@@ -78,7 +78,8 @@ def differs(shown: tuple[str, ...], printed: str) -> str | None:
 
 VARIABLE = re.compile(
     r"(?P<id>\b[0-9a-f]{7,40}\b)|(?P<date>\d{4}-\d\d-\d\d)|(?P<time>\b\d\d:\d\d(?::\d\d)?\b)"
-    r"|(?P<name>[a-z0-9.-]+/[\w.-]+-[0-9a-f]{6}\b)|(?P<seconds>\b\d+\.\d+ s\b)|(?P<size>\b\d+(?:\.\d+)? [KM]?i?B\b)|(?P<any>…)"
+    r"|(?P<name>[a-z0-9.-]+/[\w.-]+-[0-9a-f]{6}\b)|(?P<seconds>\b\d+\.\d+ s\b)"
+    r"|(?P<size>\b\d+(?:\.\d+)? [KM]?i?B\b)|(?P<any>…)"
 )
 ANY_OF = {
     "id": r"[0-9a-f]{7,40}",
