@@ -1,15 +1,12 @@
 """git's own view of a working tree at one moment: the code commit, what differs from it, what is staged.
 
-Computed from the index and from bytes we hash ourselves: `git status` and `git diff` run filters and rewrite the
-index. Where a stat says that a file is as the index has it, git believes it, and so do we; else the bytes decide, and
-also the two harmless ways in which bytes on disk differ from a blob: line ends that git turns, and LFS pointers.
+Computed from the index and from bytes we hash ourselves (`judge`): `git status` and `git diff` run filters and rewrite
+the index.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,9 +14,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, GitChange
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry, parse_index
-
-GITLINK, SYMLINK, TREE = 0o160000, 0o120000, 0o040000
-CRLF_LIMIT = 16 << 20
+from git_envhist.store.judge import GITLINK, TREE, Conversions, Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +59,8 @@ def read_view(git: Git, root: str, git_dir: str, object_format: str) -> GitView:
     try:
         entries = _read_index(git, git_dir, 20 if object_format == "sha1" else 32)
         staged = _staged_rows(git, head)
-        judge = _Judge(root, object_format, _index_time(git_dir))
-        changed = _changed(judge, entries, staged)
+        judge = Judge(root, object_format, _index_time(git_dir), Conversions(git))
+        changed = _changed(judge, entries, staged, _unmerged_in_head(git, head, entries))
         kept = tuple(_keep(judge, entries, staged))
     except (EnvhistError, OSError) as error:
         return GitView(head, branch, subject, None, (), (f"git's view could not be read: {error}",))
@@ -109,6 +104,20 @@ def _staged_rows(git: Git, head: str | None) -> dict[bytes, _StagedRow]:
     return rows
 
 
+def _unmerged_in_head(git: Git, head: str | None, entries: Iterable[IndexEntry]) -> dict[bytes, IndexEntry]:
+    """What HEAD has of the paths in conflict: the index has only the sides."""
+    paths = sorted({entry.path for entry in entries if entry.stage})
+    if not paths or head is None:
+        return {}
+    lines = git.run("ls-tree", "-z", "--full-tree", head, "--", *paths).split(b"\0")
+    found = {}
+    for line in filter(None, lines):
+        words, _, path = line.partition(b"\t")
+        mode, _, oid = words.split(b" ")
+        found[path] = IndexEntry(path, int(mode, 8), bytes.fromhex(oid.decode("ascii")), 0, ())
+    return found
+
+
 def _index_time(git_dir: str) -> int:
     try:
         return os.stat(os.path.join(git_dir, "index")).st_mtime_ns
@@ -116,92 +125,22 @@ def _index_time(git_dir: str) -> int:
         return 0
 
 
-class _Judge:
-    """Tells how the working tree's file compares with an entry of the index."""
-
-    def __init__(self, root: str, object_format: str, index_time_ns: int) -> None:
-        self._root = os.fsencode(root)
-        self._format = object_format
-        self._index_time_ns = index_time_ns
-
-    def letter(self, entry: IndexEntry) -> str:
-        """`=`, `M`, `T` or `D`."""
-        if entry.skip_worktree or entry.assume_valid or entry.mode == TREE:
-            return "="
-        path = self._root + b"/" + entry.path
-        try:
-            seen = os.lstat(path)
-        except OSError:
-            return "D"
-        if entry.mode == GITLINK:
-            return "=" if stat.S_ISDIR(seen.st_mode) else "T"
-        if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(entry.mode):
-            return "D" if stat.S_ISDIR(seen.st_mode) else "T"
-        if self._believes(entry, seen):
-            return "="
-        if entry.mode != SYMLINK and (entry.mode ^ seen.st_mode) & 0o100:
-            return "M"
-        return "=" if self.holds(path, seen, entry.oid) else "M"
-
-    def _believes(self, entry: IndexEntry, seen: os.stat_result) -> bool:
-        if not entry.stat or seen.st_mtime_ns >= self._index_time_ns:
-            return False  # written in the same moment as the index: git calls it racy and reads it, too
-        low = (1 << 32) - 1
-        ctime_s, ctime_ns, mtime_s, mtime_ns, _, inode, _, _, _, size = entry.stat
-        return (
-            (mtime_s, mtime_ns) == (seen.st_mtime_ns // 10**9 & low, seen.st_mtime_ns % 10**9)
-            and (ctime_s, ctime_ns) == (seen.st_ctime_ns // 10**9 & low, seen.st_ctime_ns % 10**9)
-            and inode == seen.st_ino & low
-            and size == seen.st_size & low
-            and not (entry.mode ^ seen.st_mode) & 0o100
-        )
-
-    def holds(self, path: bytes, seen: os.stat_result, oid: bytes) -> bool:
-        """Whether a path's bytes are those of a blob, as they are or as git would take them in."""
-        try:
-            if stat.S_ISLNK(seen.st_mode):
-                return self._id(os.readlink(path)) == oid
-            return self._file_holds(path, seen.st_size, oid)
-        except OSError:
-            return False
-
-    def _file_holds(self, path: bytes, size: int, oid: bytes) -> bool:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb", closefd=True) as file:
-            digest = hashlib.new(self._format, b"blob %d\0" % size, usedforsecurity=False)
-            sha256 = hashlib.sha256()
-            for block in iter(lambda: file.read(1 << 20), b""):
-                digest.update(block)
-                sha256.update(block)
-            if digest.digest() == oid or self._id(_lfs_pointer(sha256.hexdigest(), size)) == oid:
-                return True
-            if size > CRLF_LIMIT:
-                return False
-            file.seek(0)
-            data = file.read(CRLF_LIMIT + 1)
-        return b"\r\n" in data and self._id(data.replace(b"\r\n", b"\n")) == oid
-
-    def _id(self, data: bytes) -> bytes:
-        return hashlib.new(self._format, b"blob %d\0%b" % (len(data), data), usedforsecurity=False).digest()
-
-
-def _lfs_pointer(sha256: str, size: int) -> bytes:
-    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {size}\n".encode("ascii")
-
-
 def _changed(
-    judge: _Judge, entries: Iterable[IndexEntry], staged: dict[bytes, _StagedRow]
+    judge: Judge,
+    entries: Iterable[IndexEntry],
+    staged: dict[bytes, _StagedRow],
+    unmerged: dict[bytes, IndexEntry],
 ) -> tuple[GitChange, ...]:
     """What `git diff --name-status HEAD` would list, without running it."""
     letters: dict[bytes, str] = {}
     for entry in entries:
-        if entry.stage:
-            letters[entry.path] = "U"
-            continue
-        letter = judge.letter(entry)
         row = staged.get(entry.path)
-        if row is not None:
-            letter = _against_head(judge, entry, row, letter)
+        if entry.stage:
+            letter = _conflict(judge, entry, unmerged.get(entry.path))
+        elif row is None:
+            letter = judge.letter(entry)
+        else:
+            letter = _against_head(judge, entry, row, judge.letter(entry))
         if letter != "=":
             letters[entry.path] = letter
     for path, row in staged.items():
@@ -210,7 +149,13 @@ def _changed(
     return tuple(GitChange(letters[path], EnvPath(path)) for path in sorted(letters))
 
 
-def _against_head(judge: _Judge, entry: IndexEntry, row: _StagedRow, letter: str) -> str:
+def _conflict(judge: Judge, entry: IndexEntry, in_head: IndexEntry | None) -> str:
+    if in_head is not None:
+        return judge.letter(in_head)
+    return "=" if judge.letter(entry) == "D" else "A"
+
+
+def _against_head(judge: Judge, entry: IndexEntry, row: _StagedRow, letter: str) -> str:
     if row.status == "A":
         return "=" if letter == "D" else "A"
     if letter in ("D", "T"):
@@ -220,7 +165,7 @@ def _against_head(judge: _Judge, entry: IndexEntry, row: _StagedRow, letter: str
 
 
 def _keep(
-    judge: _Judge, entries: Iterable[IndexEntry], staged: dict[bytes, _StagedRow]
+    judge: Judge, entries: Iterable[IndexEntry], staged: dict[bytes, _StagedRow]
 ) -> Iterable[StagedEntry]:
     """The staged tree, as far as it differs from HEAD."""
     for path, row in staged.items():

@@ -1,0 +1,60 @@
+"""What the tests of this directory share: captures through the API, and edits of time."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import Captured, Snapshot
+from tests.support.repository import Repo, make_repo
+
+HOWS = ("here", "fork", "spawn")
+
+
+@contextmanager
+def fresh_repo(object_format: str = "sha1") -> Iterator[Repo]:
+    """A repository of one example's own."""
+    directory = tempfile.mkdtemp()
+    try:
+        yield make_repo(Path(directory) / "work", object_format=object_format)
+    finally:
+        shutil.rmtree(directory)
+
+
+def take(repo: Repo, how: str = "here", **options: object) -> Captured:
+    """Capture, and tell what was done."""
+    return EnvHistory.open(str(repo.path), workers=how).capture("x", **options)  # type: ignore[arg-type]
+
+
+def snapshot(repo: Repo, how: str = "here", **options: object) -> Snapshot:
+    """Capture, and give the snapshot."""
+    taken = take(repo, how, **options).snapshot
+    assert taken is not None
+    return taken
+
+
+def forget_cache(repo: Repo) -> None:
+    """Have the next capture look at everything."""
+    shutil.rmtree(repo.path / ".git/envhist/cache", ignore_errors=True)
+
+
+def settle(repo: Repo) -> None:
+    """Capture until the cache is believed: what is as young as a capture is looked at again by the next."""
+    for _ in range(2):
+        time.sleep(0.05)
+        take(repo)
+
+
+def tree_of(repo: Repo, how: str = "here") -> str:
+    """The tree that a capture of this moment has."""
+    return snapshot(repo, how).tree
+
+
+def everything_stored(repo: Repo) -> bytes:
+    """All bytes of all objects."""
+    return repo.run_git("cat-file", "--batch-all-objects", "--batch", "--unordered").stdout
