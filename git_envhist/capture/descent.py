@@ -2,7 +2,8 @@
 
 A path is opened one component at a time, each below the descriptor of the one before and never through a link: a
 directory that is swapped for a link to somewhere else meanwhile is an error, not a way out. The way down stays open,
-so that directories visited in order cost one `open` each.
+so that directories visited in order cost one `open` each; of a very long way only the end does, because a process
+may have no more than a few hundred descriptors.
 
 Directories are named by their path below the top of the working tree. Those of a further root begin with a NUL and
 the root's name, which no path of a file system can: ``b"\\0nginx/conf.d"``.
@@ -10,12 +11,14 @@ the root's name, which no path of a file system can: ``b"\\0nginx/conf.d"``.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
 REALM_MARK = b"\0"
 DOT_GIT = b".git"
+MOST_OPEN = 64
 
 
 def join(directory: bytes, name: bytes) -> bytes:
@@ -25,6 +28,10 @@ def join(directory: bytes, name: bytes) -> bytes:
 def realm_of(path: bytes) -> bytes:
     """The name of the further root that a directory belongs to; empty for the working tree itself."""
     return path[1:].partition(b"/")[0] if path.startswith(REALM_MARK) else b""
+
+
+def is_realm_top(path: bytes) -> bool:
+    return not path or (path.startswith(REALM_MARK) and b"/" not in path)
 
 
 def below_realm(path: bytes) -> bytes:
@@ -52,20 +59,17 @@ class Descent:
         if realm != self._realm:
             self._start(realm)
         wanted = rest.split(b"/") if rest else []
-        way, descriptors = self._way, self._open
-        shared = 0
-        for mine, theirs in zip(way, wanted, strict=False):
-            if mine != theirs:
-                break
-            shared += 1
-        while len(way) > shared:
-            way.pop()
-            os.close(descriptors.pop())
-        for name in wanted[shared:]:
-            descriptors.append(os.open(name, DIRECTORY_FLAGS, dir_fd=descriptors[-1]))
-            way.append(name)
-        os.fchdir(descriptors[-1])
-        return os.fstat(descriptors[-1])
+        self._go_up(wanted)
+        if not self._open:
+            self._start(realm)
+        for name in wanted[len(self._way) :]:
+            self._go_down(name)
+        os.fchdir(self._open[-1])
+        return os.fstat(self._open[-1])
+
+    def base(self, realm: bytes) -> os.stat_result:
+        """What stands where a realm has its top, also if that cannot be entered."""
+        return os.stat(self._base(realm))
 
     @property
     def here(self) -> int:
@@ -80,5 +84,30 @@ class Descent:
 
     def _start(self, realm: bytes) -> None:
         self.close()
-        self._open.append(os.open(self._bases[realm], os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY))
+        self._open.append(os.open(self._base(realm), os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY))
         self._realm = realm
+
+    def _base(self, realm: bytes) -> bytes:
+        try:
+            return self._bases[realm]
+        except KeyError:  # what was a root of the environment once
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+
+    def _go_up(self, wanted: list[bytes]) -> None:
+        way = self._way
+        shared = 0
+        for mine, theirs in zip(way, wanted, strict=False):
+            if mine != theirs:
+                break
+            shared += 1
+        while len(way) > shared:
+            way.pop()
+            if self._open:
+                os.close(self._open.pop())
+
+    def _go_down(self, name: bytes) -> None:
+        descriptors = self._open
+        descriptors.append(os.open(name, DIRECTORY_FLAGS, dir_fd=descriptors[-1]))
+        self._way.append(name)
+        if len(descriptors) > MOST_OPEN:
+            os.close(descriptors.pop(0))

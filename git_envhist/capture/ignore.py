@@ -8,9 +8,13 @@ in what a restore may remove.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from git_envhist.capture.descent import DOT_GIT, below_realm, join, realm_of
 from git_envhist.errors import EnvhistError
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 FILE_NAME = b".envhistignore"
 Matches = Callable[[bytes], bool]
@@ -49,17 +53,43 @@ def path_matcher(patterns: Sequence[str]) -> Matches | None:
     wanted = [line for line in patterns if line.strip() and not line.startswith("#")]
     if not wanted:
         return None
+    spec = _compile([_as_bytes(line) for line in wanted])
+
+    def matches(path: bytes) -> bool:
+        return spec.match_file(path.decode("ascii", "surrogateescape"))
+
+    return matches
+
+
+def usable(patterns: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """The patterns that mean something, and a complaint about each of the others, which match nothing, as in git."""
+    good, complaints = [], []
+    for pattern in patterns:
+        try:
+            path_matcher([pattern])
+            good.append(pattern)
+        except BadPattern as error:
+            complaints.append(str(error))
+    return tuple(good), complaints
+
+
+def split_lines(text: str) -> tuple[str, ...]:
+    """The lines of an ignore file: only a newline ends one, and a carriage return before it is no part of it."""
+    return tuple(line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
+
+
+def _as_bytes(text: str) -> str:
+    # To git a pattern is bytes, and `?` is one of them: one character for each byte gives just that.
+    return text.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape")
+
+
+def _compile(lines: Sequence[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # loaded late: most environments leave nothing out
 
     try:
-        spec = GitIgnoreSpec.from_lines(wanted)
+        return GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
-        raise BadPattern(f"not a pattern: '{error}'", hint="see gitignore(5) for the syntax") from error
-
-    def matches(path: bytes) -> bool:
-        return spec.match_file(path.decode("utf-8", "surrogateescape"))
-
-    return matches
+        raise BadPattern(f"not a pattern: '{lines[-1]}'", hint="see gitignore(5) for the syntax") from error
 
 
 def _inside_git(directory: bytes) -> bool:

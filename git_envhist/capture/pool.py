@@ -1,29 +1,25 @@
-"""Runs the workers of a capture: processes of our own that look, read and pack side by side.
+"""Asks the workers of a capture: processes of our own that look, read and pack side by side.
 
 A worker is an object whose methods yield frames. It lives in a forked child, in a spawned one where the caller is a
-host program that must not be forked, or right here where a system has neither. Frames cross the pipe in `marshal`'s
-format, which both ends of our own pipe may trust.
+host program that must not be forked, or right here where a system has neither (`lines`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import marshal
 import mmap
 import os
 import select
-import signal
 import struct
-import sys
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-LENGTH = struct.Struct("<I")
+from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull
+
 SLOTS = struct.Struct("<QQQ")
 DONE, FRAME, FAILED = 0, 1, 2
 TICKET = 4
 MAX_TICKETS = 8_000
-POLL_SECONDS = 0.1
+POLL_MS = 100
 
 Frame = tuple[object, ...]
 Job = dict[str, object]
@@ -34,13 +30,17 @@ class Worker(Protocol):
 
     def call(self, method: str, arguments: tuple[object, ...]) -> Iterator[Frame]: ...
 
+    def close(self) -> None: ...
 
-class WorkerFailed(Exception):
-    """A worker died, or met what it cannot work with; the message is for people."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
+class WorkerFailed(EnvhistError):
+    """A worker died, or met what it cannot work with."""
+
+    code = "worker-failed"
+
+
+TOLD: dict[str, type[EnvhistError]] = {kind.__name__: kind for kind in (Damaged, SealingError, StorageFull)}
+"""The errors that mean something to the caller keep their class on the way through the pipe."""
 
 
 class Shared:
@@ -103,7 +103,7 @@ class Pool:
                 elif kind == DONE:
                     del waiting[number]
                 else:
-                    raise WorkerFailed(str(frame[0]), str(frame[1]))
+                    raise _failure(str(frame[0]), str(frame[1]))
 
     def ask_each(self, method: str, *arguments: object) -> Iterator[tuple[int, Frame]]:
         """Ask all workers the same."""
@@ -116,8 +116,11 @@ class Pool:
         if not descriptors:
             return list(waiting)[:1]
         ready: list[int] = []
+        poll = select.poll()  # not select(): a host program may have more descriptors than that can take
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
         while not ready:
-            ready = [descriptors[fd] for fd in select.select(list(descriptors), [], [], POLL_SECONDS)[0]]
+            ready = [descriptors[fd] for fd, _ in poll.poll(POLL_MS)]
             if self._tick is not None:
                 self._tick()
         return ready
@@ -142,143 +145,10 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
-class HereLine:
-    """A worker in this very process."""
-
-    descriptor = None
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._frames: Iterator[Frame] = iter(())
-
-    def ask(self, method: str, arguments: tuple[object, ...]) -> None:
-        self._frames = self._worker.call(method, arguments)
-
-    def receive(self) -> Frame:
-        for frame in self._frames:
-            return (FRAME, *frame)
-        return (DONE,)
-
-    def close(self) -> None:
-        pass
-
-
-class ChildLine:
-    """A worker in a child process."""
-
-    def __init__(self, child: int, asking: int, answering: int) -> None:
-        self._child = child
-        self._asking = asking
-        self._answering = answering
-
-    @property
-    def descriptor(self) -> int:
-        return self._answering
-
-    def ask(self, method: str, arguments: tuple[object, ...]) -> None:
-        try:
-            send(self._asking, (method, arguments))
-        except BrokenPipeError as gone:
-            raise WorkerFailed("died", "a worker process ended unexpectedly") from gone
-
-    def receive(self) -> Frame:
-        try:
-            return receive(self._answering)
-        except EOFError as gone:
-            raise WorkerFailed("died", "a worker process ended unexpectedly") from gone
-
-    def close(self) -> None:
-        os.close(self._asking)
-        os.close(self._answering)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._child, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._child, 0)
-
-
-def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
-    """A worker in a forked child; `others` are the lines that the child must not hold open."""
-    asking, answering = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            os.close(asking[1])
-            os.close(answering[0])
-            for line in others:
-                if isinstance(line, ChildLine):
-                    os.close(line._asking)
-                    os.close(line._answering)
-            serve(make, asking[0], answering[1])
-        os._exit(0)
-    os.close(asking[0])
-    os.close(answering[1])
-    return ChildLine(child, asking[1], answering[0])
-
-
-def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
-    """A worker in a fresh interpreter, for callers that must not be forked; it is given its job as a first frame."""
-    asking, answering = os.pipe(), os.pipe()
-    kept = [asking[0], answering[1], *shared.descriptors]
-    for descriptor in kept:
-        os.set_inheritable(descriptor, True)
-    words = [sys.executable, "-m", module, *map(str, kept), str(shared.workers), str(number)]
-    child = os.posix_spawn(sys.executable, words, _importable_here())
-    for descriptor in kept:
-        os.set_inheritable(descriptor, False)
-    os.close(asking[0])
-    os.close(answering[1])
-    send(asking[1], tuple(job.items()))
-    return ChildLine(child, asking[1], answering[0])
-
-
-def _importable_here() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
-    """Answer questions until the other end closes; the parent alone decides what a signal means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.set_wakeup_fd(-1)
-    worker = make()
-    while True:
-        try:
-            method, arguments = receive(asking)
-        except EOFError:
-            return
-        try:
-            for frame in worker.call(str(method), arguments):  # type: ignore[arg-type]
-                send(answering, (FRAME, *frame))
-            send(answering, (DONE,))
-        except BrokenPipeError:
-            return
-        except Exception as error:
-            send(answering, (FAILED, type(error).__name__, str(error)))
-
-
-def send(descriptor: int, frame: Frame) -> None:
-    body = marshal.dumps(frame)  # type: ignore[arg-type]
-    view = memoryview(LENGTH.pack(len(body)) + body)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def receive(descriptor: int) -> Frame:
-    (length,) = LENGTH.unpack(_exactly(descriptor, LENGTH.size))
-    frame = marshal.loads(_exactly(descriptor, length))
-    assert isinstance(frame, tuple)
-    return frame
-
-
-def _exactly(descriptor: int, size: int) -> bytes:
-    chunks = []
-    while size:
-        chunk = os.read(descriptor, min(size, 1 << 20))
-        if not chunk:
-            raise EOFError
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
+def _failure(kind: str, message: str) -> EnvhistError:
+    if kind in TOLD:
+        return TOLD[kind](message)
+    return WorkerFailed(f"a worker process failed: {message or kind} ({kind})")
 
 
 def _counter_file(size: int) -> int:

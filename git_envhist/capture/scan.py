@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from git_envhist.capture.descent import DOT_GIT, Descent, below_realm, join, realm_of
+from git_envhist.capture.descent import DOT_GIT, Descent, below_realm, is_realm_top, join, realm_of
 from git_envhist.capture.reading import CLOCK_GRAIN_NS, unreadable
 from git_envhist.capture.records import (
     COLUMNS,
@@ -98,6 +98,17 @@ class Scanner:
             )
         except OSError:
             return False
+
+    def is_left_out(self, path: bytes) -> bool:
+        """Whether a directory is no part of the environment, by itself or by one that it stands in."""
+        while not is_realm_top(path):
+            above, _, name = path.rpartition(b"/")
+            if path in self._limits.pruned or (
+                self._ignored is not None and self._ignored(above, name, True)
+            ):
+                return True
+            path = above
+        return False
 
     def visit(self, path: bytes, old: Record | None) -> Visit:
         """List a directory; what `old` knows of unchanged entries is taken over, the rest is left to be read.

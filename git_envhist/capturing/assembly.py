@@ -122,7 +122,7 @@ class Assembler:
             below = self.records.get(join(record.path, name))
             assert below is not None
             digest.update(name + b"\0" + below.modes)
-            if name != DOT_GIT or record.path.startswith(REALM_MARK):
+            if not _hangs_elsewhere(join(record.path, name)):
                 entries += _subtree(record, name, below, self.width)
         self._check(record, entries)
         if record.path:

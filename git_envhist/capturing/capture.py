@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -54,8 +54,7 @@ class Capturing:
         with self._locked(request):
             warnings = [*self.settings.warnings, *self._sweep()]
             key, warned = self._key()
-            with self._staging() as staging:
-                taking = self._taker(staging, key)
+            with self._staging() as staging, closing(self._taker(staging, key)) as taking:
                 if request.dry_run:
                     return _dry(taking.look(request.progress), started)
                 view = self._view()
@@ -63,7 +62,7 @@ class Capturing:
                 warnings += [*warned, *view.warnings, *taken.warnings]
                 self._refuse_partial(request, taken.gathered)
                 if request.if_changed and self._is_as_before(taken):
-                    taking.remember(taken, taken.base)
+                    taking.remember_unpublished(taken)
                     return _nothing(taken, warnings, started)
                 return self._publish(request, staging, taking, taken, view, key, warnings, started)
 
@@ -202,7 +201,7 @@ class Capturing:
         with ExitStack() as stack:
             key, _ = self._key()
             staging = stack.enter_context(self._staging())
-            taking = self._taker(staging, key)
+            taking = stack.enter_context(closing(self._taker(staging, key)))
             taken = taking.take(None)
             reserved, _ = reserved_entries(taking, taken, self._view(), (), key, [])
             tree = whole_tree(taking.writer, taken.assembled.top, taken.assembled.manifest, reserved).hex()

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from git_envhist.capture.descent import REALM_MARK, Descent, join, shown_path
-from git_envhist.capture.ignore import ignore_rules
-from git_envhist.capture.pool import MAX_TICKETS, HereLine, Line, Pool, Shared, fork_line, spawn_line
-from git_envhist.capture.scan import Limits, walk
+from git_envhist.capture.descent import REALM_MARK, join, shown_path
+from git_envhist.capture.lines import HereLine, fork_line, spawn_line
+from git_envhist.capture.pool import MAX_TICKETS, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.worker import CaptureWorker
@@ -113,8 +112,9 @@ class Gatherer:
 
     def _look(self, cache: CacheHead | None, distrust: bool) -> None:
         new: set[bytes] = set()
+        tops = set(self._tops())
         if cache is None:
-            new.update(self._tops())
+            new.update(tops)
         else:
             shares: list[list[str]] = [[] for _ in range(self._workers)]
             for number, shard in enumerate(cache.shards):
@@ -123,7 +123,12 @@ class Gatherer:
             for _, (kind, *words) in self._pool.ask_all("check", arguments):
                 if kind == "damaged":
                     raise CacheDamaged
-                (new if kind == "new" else self.result.gone).add(cast(bytes, words[0]))
+                path = cast(bytes, words[0])
+                if kind == "top":
+                    tops.discard(path)
+                else:
+                    (new if kind == "new" else self.result.gone).add(path)
+            new.update(tops)
         if new:
             self._scan(self._walk(new))
 
@@ -131,15 +136,13 @@ class Gatherer:
         return [REALM_MARK + realm if realm else b"" for realm in self._survey.bases]
 
     def _walk(self, tops: Iterable[bytes]) -> list[bytes]:
-        descent = Descent(self._survey.bases)
-        limits = Limits(self._survey.pruned, bool(self._job["cross_mounts"]), self._survey.mounts_known)
-        here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            return walk(descent, tops, limits, ignore_rules(self._job["ignore"], self._job["exclude"]))
-        finally:
-            descent.close()
-            os.fchdir(here)
-            os.close(here)
+        # By a worker: a host program's own current directory is not ours to change.
+        arguments: list[tuple[object, ...]] = [([],) for _ in range(self._workers)]
+        arguments[0] = (sorted(tops),)
+        found: list[bytes] = []
+        for _, (_, paths) in self._pool.ask_all("walk", arguments):
+            found += cast(list[bytes], paths)
+        return found
 
     def _scan(self, directories: list[bytes]) -> None:
         size = max(DIRECTORIES_A_CHUNK, -(-len(directories) // MAX_TICKETS))

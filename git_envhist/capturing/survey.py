@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from git_envhist.capture.descent import REALM_MARK, join
-from git_envhist.capture.ignore import FILE_NAME
+from git_envhist.capture.ignore import FILE_NAME, split_lines, usable
 from git_envhist.errors import Refused
 from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
@@ -29,6 +29,8 @@ class Survey:
     pruned: dict[bytes, str | None]
     mounts_known: bool
     ignore: tuple[str, ...]
+    exclude: tuple[str, ...]
+    fingerprint: tuple[str, ...]
     encrypted: tuple[bytes, ...]
     naming: str
     keeping: str
@@ -40,15 +42,20 @@ def survey(repository: Repository, settings: Settings, key_id: str | None) -> Su
     bases, warnings = _bases(repository, settings)
     mounts = read_mounts()
     pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or ())
-    ignore = _read_ignore_file(repository.root)
+    ignore, bad = usable(_read_ignore_file(repository.root))
+    exclude, also_bad = usable(settings.exclude)
+    fingerprint, bad_too = usable(settings.fingerprint)
+    warnings += [*bad, *also_bad, *bad_too]
     encrypted = encrypted_paths(repository, settings)
-    naming = (ignore, settings.exclude, settings.cross_mounts, sorted(bases.items()), sorted(pruned.items()))
-    keeping = (RULES_VERSION, settings.secret, settings.fingerprint, settings.big_file, key_id, encrypted)
+    naming = (ignore, exclude, settings.cross_mounts, sorted(bases.items()), sorted(pruned.items()))
+    keeping = (RULES_VERSION, settings.secret, fingerprint, settings.big_file, key_id, encrypted)
     return Survey(
         bases,
         pruned,
         mounts is not None,
         ignore,
+        exclude,
+        fingerprint,
         encrypted,
         _digest(naming),
         _digest((repository.object_format, keeping)),
@@ -143,7 +150,7 @@ def _read_ignore_file(root: str) -> tuple[str, ...]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            return tuple(file.read(1 << 20).decode("utf-8", "surrogateescape").splitlines())
+            return split_lines(file.read(1 << 20).decode("utf-8", "surrogateescape"))
     except OSError:
         return ()
 

@@ -53,6 +53,8 @@ class Taken:
     files: int
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    base_manifest: bytes | None = None
+    """The manifest of the snapshot that the cache relies on."""
 
     def first_count(self) -> ChangeCount:
         """What a first snapshot adds: everything."""
@@ -118,6 +120,11 @@ class Taker:
         pack_of_trees = self.writer.finish()
         return [*taken.gathered.packs, *([pack_of_trees] if pack_of_trees else [])]
 
+    def close(self) -> None:
+        """Let go of every file; what was not finished is forgotten."""
+        self.known.close()
+        self.writer.abort()
+
     def remember(self, taken: Taken, base: str | None) -> None:
         """Keep what was seen for next time; best effort, since it costs nothing but time to lose it."""
         if base is None or (base == taken.base and not taken.gathered.changed):
@@ -131,6 +138,13 @@ class Taker:
             self._cache.write(head, shards)
         except OSError as error:
             taken.warnings.append(f"the next capture will take longer: {error}")
+
+    def remember_unpublished(self, taken: Taken) -> None:
+        """Keep what was seen though no snapshot was made of it."""
+        # A file that was touched has another manifest line and the same content. Its shard goes with the staging, so
+        # a record that names it would hide the new time from the next snapshot.
+        if taken.assembled.manifest == taken.base_manifest:
+            self.remember(taken, taken.base)
 
     def _usable_cache(self) -> tuple[CacheHead | None, bool]:
         """The cache, if it can be relied on, and whether the names in it are to be looked at again."""
@@ -170,6 +184,7 @@ class Taker:
         taken = Taken(
             gathered, assembled, records, self._survey, self._tip, cache.base if cache else None, 0, pieces
         )
+        taken.base_manifest = base_tree
         taken.files = sum(count_names(encoded) for encoded in records.encoded.values())
         taken.warnings.extend(self._survey.warnings)
         return taken
@@ -212,9 +227,9 @@ class Taker:
             "mounts_known": extent.mounts_known,
             "cross_mounts": settings.cross_mounts,
             "ignore": list(extent.ignore),
-            "exclude": list(settings.exclude),
+            "exclude": list(extent.exclude),
             "secret": list(settings.secret),
-            "fingerprint": list(settings.fingerprint),
+            "fingerprint": list(extent.fingerprint),
             "encrypted": list(extent.encrypted),
             "key": self._key.secret if self._key else None,
             "big_file": settings.big_file,

@@ -10,25 +10,25 @@ import os
 import stat
 import sys
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 from git_envhist.capture.content import OverBudget, Taker, own_extras
-from git_envhist.capture.descent import Descent, join, shown_path
+from git_envhist.capture.descent import Descent, is_realm_top, join, realm_of, shown_path
 from git_envhist.capture.ignore import ignore_rules
-from git_envhist.capture.pool import Frame, Shared, receive, serve
+from git_envhist.capture.lines import receive, serve
+from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import unreadable
 from git_envhist.capture.records import MODE, SIZE, Record, decode_all
-from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish
+from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish, walk
 from git_envhist.capture.statcache import StatCache
+from git_envhist.capturing.blobs import Blobs
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_text
 from git_envhist.model import WhyMissing
 from git_envhist.store.compression import pack, unpack
 from git_envhist.store.manifest import format_extras
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.pieces import store_pieces
-from git_envhist.store.pointers import write_pointer
 from git_envhist.store.staging import open_published
 
 CHECK_PARENT_EVERY = 64
@@ -40,57 +40,36 @@ class CaptureWorker:
     def __init__(self, job: dict[str, Any], shared: Shared, number: int) -> None:
         self._job = job
         self._shared = shared
-        self._number = number
         self._parent = os.getppid()
         self._known = open_published(job["common_state"], job["pack_dir"], job["object_format"])
         self._writer = PackWriter(job["staging_packs"], job["object_format"], self._known.__contains__)
+        blobs = Blobs(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
         self._started_ns: int = job["started_ns"]
         self._descent = Descent(job["bases"])
-        ignored = ignore_rules(job["ignore"], job["exclude"])
-        limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"])
-        self._scanner = Scanner(self._descent, ignored, limits, self._started_ns)
-        self._taker = Taker(self, format_extras, make_policy(job), job["budget"])
+        self._ignored = ignore_rules(job["ignore"], job["exclude"])
+        self._limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"])
+        self._scanner = Scanner(self._descent, self._ignored, self._limits, self._started_ns)
+        self._taker = Taker(blobs, format_extras, make_policy(job), job["budget"])
         self._visits: dict[bytes, Visit] = {}
-        self._files = self._bytes = 0
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
         generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
         return generator
 
-    # What the taker needs of the store.
-
-    def add_blob(self, data: bytes) -> bytes:
-        self._files += 1
-        self._bytes += len(data)
-        oid = self._writer.add(b"blob", data)
-        self._shared.count(self._number, self._files, self._bytes, self._writer.stored_bytes)
-        return oid
-
-    def add_big(self, blocks: Iterator[bytes]) -> tuple[int, bytes, bytes]:
-        size, tree = store_pieces(self._writer, self._counted(blocks))
-        return size, self._writer.add(b"blob", write_pointer(size, tree)), tree
-
-    def forget(self) -> Callable[[], None]:
-        mark = self._writer.mark()
-        return lambda: self._writer.rollback(mark)
-
-    def added_bytes(self) -> int:
-        return self._shared.totals()[2]
-
-    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        self._files += 1
-        for block in blocks:
-            self._bytes += len(block)
-            yield block
-            self._shared.count(self._number, self._files, self._bytes, self._writer.stored_bytes)
+    def close(self) -> None:
+        """Let go of every file; what was not finished is forgotten."""
+        self._descent.close()
+        self._known.close()
+        self._writer.abort()
 
     # What the parent asks for.
 
     def do_check(self, shards: list[str], distrust: bool) -> Iterator[Frame]:
         """Compare recorded directories with what is there; look into those that differ.
 
-        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("damaged",).
+        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("top", the top of a root
+        that has a record), ("damaged",).
         """
         cache = StatCache(self._job["cache"], pack, unpack)
         for shard in shards:
@@ -99,7 +78,11 @@ class CaptureWorker:
                 yield ("damaged",)
                 return
             for record in decode_all(records):
-                if distrust or not self._scanner.is_unchanged(record):
+                if is_realm_top(record.path):
+                    yield ("top", record.path)
+                if distrust and self._scanner.is_left_out(record.path):
+                    yield ("gone", record.path)
+                elif distrust or not self._scanner.is_unchanged(record):
                     yield from self._look_into(record)
 
     def _look_into(self, record: Record) -> Iterator[Frame]:
@@ -109,6 +92,10 @@ class CaptureWorker:
             return
         for name in set(visit.subdirectories).difference(record.subdirectories):
             yield ("new", join(record.path, name))
+
+    def do_walk(self, tops: list[bytes]) -> Iterator[Frame]:
+        """("walked", every directory at and below some)."""
+        yield ("walked", walk(self._descent, tops, self._limits, self._ignored))
 
     def do_scan(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
         """Look into directories that no record knows, a chunk at a time, as long as there are any left."""
@@ -194,9 +181,11 @@ class CaptureWorker:
         """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
         parent, _, name = path.rpartition(b"/")
         try:
-            own = self._descent.enter(parent) if not name else None
-            own = own or os.stat(name, dir_fd=self._descent_of(parent), follow_symlinks=False)
-        except (OSError, ValueError):  # ValueError: the top of a further root has no parent of ours
+            if is_realm_top(path):
+                own = self._descent.base(realm_of(path))
+            else:
+                own = os.stat(name, dir_fd=self._descent_of(parent), follow_symlinks=False)
+        except OSError:
             return None
         if not stat.S_ISDIR(own.st_mode):
             return None
@@ -249,6 +238,12 @@ class CaptureWorker:
             return (None, b"", b"", [], visit.missing)
         pieces = self._taker.pieces.get(directory, [])[before:]
         del self._taker.pieces.get(directory, [])[before:]
+        # Whoever finishes the directory tells what was unstable in it.
+        path = join(directory, name)
+        visit.missing += [
+            (name, WhyMissing.UNSTABLE.value, why) for at, why in self._taker.unstable if at == path
+        ]
+        self._taker.unstable = [entry for entry in self._taker.unstable if entry[0] != path]
         return (leaf.row, leaf.oid, leaf.extras, pieces, visit.missing)
 
     def _lost(self, visit: Visit, error: OSError) -> None:

@@ -1,0 +1,175 @@
+"""The lines to workers: one in this process, in a forked child, or in an interpreter of its own.
+
+Questions and frames cross a pipe in `marshal`'s format, each with its length in front; both ends of our own pipe may
+trust it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import signal
+import struct
+import sys
+from collections.abc import Callable, Iterator
+
+from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shared, Worker, WorkerFailed
+
+LENGTH = struct.Struct("<I")
+
+
+class HereLine:
+    """A worker in this very process."""
+
+    descriptor = None
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._frames: Iterator[Frame] = iter(())
+
+    def ask(self, method: str, arguments: tuple[object, ...]) -> None:
+        self._frames = self._worker.call(method, arguments)
+
+    def receive(self) -> Frame:
+        for frame in self._frames:
+            return (FRAME, *frame)
+        return (DONE,)
+
+    def close(self) -> None:
+        self._worker.close()
+        # It went through the environment in our own process, which stands where it stood again.
+        os.fchdir(self._here)
+        os.close(self._here)
+
+
+class ChildLine:
+    """A worker in a child process."""
+
+    def __init__(self, child: int, asking: int, answering: int) -> None:
+        self._child = child
+        self._asking = asking
+        self._answering = answering
+
+    @property
+    def descriptor(self) -> int:
+        return self._answering
+
+    def ask(self, method: str, arguments: tuple[object, ...]) -> None:
+        try:
+            send(self._asking, (method, arguments))
+        except BrokenPipeError as gone:
+            raise _died() from gone
+
+    def receive(self) -> Frame:
+        try:
+            return receive(self._answering)
+        except EOFError as gone:
+            raise _died() from gone
+
+    def let_go(self) -> None:
+        """Close our ends of the pipes."""
+        os.close(self._asking)
+        os.close(self._answering)
+
+    def close(self) -> None:
+        self.let_go()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._child, 0)
+
+
+def _died() -> WorkerFailed:
+    return WorkerFailed("a worker process ended unexpectedly", hint="run the command again")
+
+
+def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
+    """A worker in a forked child; `others` are the lines that the child must not hold open."""
+    asking, answering = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os.close(asking[1])
+            os.close(answering[0])
+            for line in others:
+                if isinstance(line, ChildLine):
+                    line.let_go()
+            serve(make, asking[0], answering[1])
+        os._exit(0)
+    os.close(asking[0])
+    os.close(answering[1])
+    return ChildLine(child, asking[1], answering[0])
+
+
+def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
+    """A worker in a fresh interpreter, for callers that must not be forked; it is given its job as a first frame."""
+    asking, answering = os.pipe(), os.pipe()
+    kept = [asking[0], answering[1], *shared.descriptors]
+    for descriptor in kept:
+        os.set_inheritable(descriptor, True)
+    # -P: a `struct.py` in the directory that the host program stands in is none of ours to run.
+    words = [sys.executable, "-P", "-m", module, *map(str, kept), str(shared.workers), str(number)]
+    child = os.posix_spawn(sys.executable, words, _importable_here())
+    for descriptor in kept:
+        os.set_inheritable(descriptor, False)
+    os.close(asking[0])
+    os.close(answering[1])
+    line = ChildLine(child, asking[1], answering[0])
+    try:
+        send(asking[1], tuple(job.items()))
+    except BrokenPipeError as gone:
+        line.close()
+        raise _died() from gone
+    return line
+
+
+def _importable_here() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
+    """Answer questions until the other end closes; the parent alone decides what a signal means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    worker = make()
+    while True:
+        try:
+            method, arguments = receive(asking)
+        except EOFError:
+            return
+        try:
+            for frame in worker.call(str(method), arguments):  # type: ignore[arg-type]
+                send(answering, (FRAME, *frame))
+            send(answering, (DONE,))
+        except BrokenPipeError:
+            return
+        except Exception as error:
+            send(answering, (FAILED, type(error).__name__, str(error)))
+
+
+def send(descriptor: int, frame: Frame) -> None:
+    body = marshal.dumps(frame)  # type: ignore[arg-type]
+    view = memoryview(LENGTH.pack(len(body)) + body)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def receive(descriptor: int) -> Frame:
+    (length,) = LENGTH.unpack(_exactly(descriptor, LENGTH.size))
+    frame = marshal.loads(_exactly(descriptor, length))
+    assert isinstance(frame, tuple)
+    return frame
+
+
+def _exactly(descriptor: int, size: int) -> bytes:
+    chunks = []
+    while size:
+        chunk = os.read(descriptor, min(size, 1 << 20))
+        if not chunk:
+            raise EOFError
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
