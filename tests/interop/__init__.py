@@ -1,0 +1,1 @@
+"""Other programs: remotes, transports and readers that know nothing of ours."""

@@ -1,0 +1,145 @@
+"""Real servers on the loopback, for one test session: sshd, and git's own http backend behind a small web server."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 10.0
+
+
+def find_sshd() -> str:
+    found = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+    if found is None or shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
+        pytest.skip("there is no sshd here (openssh-server)")
+    shell = pwd.getpwuid(os.geteuid()).pw_shell
+    if os.path.basename(shell) in ("nologin", "false"):
+        pytest.skip(f"sshd lets nobody in whose shell is {shell}")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(port: int, child: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and child.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    pytest.fail(f"sshd does not start: {log.read_text(errors='replace')[-500:]}")
+
+
+@contextmanager
+def ssh_server(place: Path) -> Iterator[str]:
+    """An sshd with keys of its own; gives the command for GIT_SSH_COMMAND, whose host is `loopback`."""
+    sshd = find_sshd()
+    for name in ("host", "user"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    (place / "authorized").write_text((place / "user.pub").read_text())
+    port = free_port()
+    write_ssh_files(place, port)
+    if os.geteuid() == 0:
+        # Where root's sshd puts its helper to sleep; a package makes it at the first start of the service.
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
+    log = place / "log"
+    words = [sshd, "-D", "-e", "-f", str(place / "sshd")]
+    with log.open("wb") as said, subprocess.Popen(words, stderr=said) as child:
+        try:
+            wait_for(port, child, log)
+            yield f"ssh -F {place / 'ssh'}"
+        finally:
+            child.terminate()
+
+
+def write_ssh_files(place: Path, port: int) -> None:
+    lines = ["ListenAddress 127.0.0.1", f"Port {port}", f"HostKey {place / 'host'}", "PidFile none", "UsePAM no",
+             f"AuthorizedKeysFile {place / 'authorized'}", "StrictModes no", "PasswordAuthentication no",
+             "PermitRootLogin prohibit-password", "LogLevel ERROR"]  # fmt: skip
+    (place / "sshd").write_text("\n".join([*lines, ""]))
+    key = (place / "host.pub").read_text()
+    (place / "known").write_text(f"loopback {key}")
+    lines = ["Host loopback", "HostName 127.0.0.1", f"Port {port}", f"IdentityFile {place / 'user'}",
+             "IdentitiesOnly yes", "HostKeyAlias loopback", f"UserKnownHostsFile {place / 'known'}",
+             "StrictHostKeyChecking yes", "BatchMode yes"]  # fmt: skip
+    (place / "ssh").write_text("\n".join([*lines, ""]))
+
+
+class SmartHttp(BaseHTTPRequestHandler):
+    """Hands each request to `git http-backend`, as a web server with CGI does."""
+
+    root = ""
+
+    def do_GET(self) -> None:
+        self._serve(b"")
+
+    def do_POST(self) -> None:
+        self._serve(self._body())
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _serve(self, body: bytes) -> None:
+        path, _, query = self.path.partition("?")
+        env = {
+            **os.environ, "GIT_PROJECT_ROOT": self.root, "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
+            "QUERY_STRING": query, "REQUEST_METHOD": self.command, "REMOTE_USER": "test", "REMOTE_ADDR": "127.0.0.1",
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }  # fmt: skip
+        words = ["git", "http-backend"]
+        done = subprocess.run(words, input=body, env=env, stdout=subprocess.PIPE, check=False)
+        head, _, answer = done.stdout.partition(b"\r\n\r\n")
+        fields = [line.partition(": ")[::2] for line in head.decode().split("\r\n")]
+        status = next((value for key, value in fields if key == "Status"), "200 OK")
+        self.send_response(int(status.split()[0]))
+        for key, value in fields:
+            if key != "Status":
+                self.send_header(key, value)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def http_server(root: Path) -> Iterator[str]:
+    """Smart http for all repositories below a directory; gives the address."""
+    handler = type("Handler", (SmartHttp,), {"root": str(root)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
