@@ -31,6 +31,7 @@ TAG = 16
 """How much longer a segment gets by being encrypted."""
 BLOCK = 256
 HEAD_LIMIT = 512
+EXCHANGED = "it was moved or exchanged after the capture: do not trust this history"
 
 
 class SealingKey(Protocol):
@@ -68,11 +69,13 @@ def unseal(find_key: Callable[[str], SealingKey | None], path: bytes, kind: byte
     head = _read_head(path, sealed)
     key = _key_of(find_key, path, head)
     if head.kind != kind:
-        raise SealingError(f"'{_show(path)}' was sealed as '{_show(head.kind)}', not as '{_show(kind)}'")
+        raise SealingError(
+            f"'{_show(path)}' was sealed as '{_show(head.kind)}', not as '{_show(kind)}'", hint=EXCHANGED
+        )
     if not hmac.compare_digest(head.place, _place(key, path)):
         raise SealingError(
             f"what is sealed at '{_show(path)}' was sealed for another path",
-            hint="it was moved or exchanged after the capture: do not trust this history",
+            hint=EXCHANGED,
         )
     return _strip_padding(path, _open_segments(key, path, kind, memoryview(sealed)[head.length :]))
 
