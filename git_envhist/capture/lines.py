@@ -18,6 +18,9 @@ from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shar
 
 LENGTH = struct.Struct("<I")
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Held back while a worker is made: what its parent does at a signal is not for it to do."""
+
 
 class HereLine:
     """A worker in this very process."""
@@ -88,19 +91,29 @@ def _died() -> WorkerFailed:
 def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
     """A worker in a forked child; `others` are the lines that the child must not hold open."""
     asking, answering = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        with contextlib.suppress(BaseException):
-            os.close(asking[1])
-            os.close(answering[0])
-            for line in others:
-                if isinstance(line, ChildLine):
-                    line.let_go()
-            serve(make, asking[0], answering[1])
-        os._exit(0)
+    with _signals_held_back():
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                os.close(asking[1])
+                os.close(answering[0])
+                for line in others:
+                    if isinstance(line, ChildLine):
+                        line.let_go()
+                serve(make, asking[0], answering[1])
+            os._exit(0)
     os.close(asking[0])
     os.close(answering[1])
     return ChildLine(child, asking[1], answering[0])
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
@@ -111,7 +124,7 @@ def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
         os.set_inheritable(descriptor, True)
     # -P: a `struct.py` in the directory that the host program stands in is none of ours to run.
     words = [sys.executable, "-P", "-m", module, *map(str, kept), str(shared.workers), str(number)]
-    child = os.posix_spawn(sys.executable, words, _importable_here())
+    child = os.posix_spawn(sys.executable, words, _importable_here(), setsigmask=STOPPING)
     for descriptor in kept:
         os.set_inheritable(descriptor, False)
     os.close(asking[0])
@@ -133,7 +146,9 @@ def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
     """Answer questions until the other end closes; the parent alone decides what a signal means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     worker = make()
     while True:
         try:

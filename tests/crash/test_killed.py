@@ -1,4 +1,4 @@
-"""Killed at some of its calls: whole before or whole after, and nothing left to do by hand. `campaign` does them all."""
+"""Killed at some of its calls: whole before or whole after, nothing left to do by hand. `campaign` does them all."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def syncs_of(found: list[Event], path: str) -> list[int]:
 
 def moves(found: list[Event]) -> list[int]:
     """Where git is started to move refs."""
-    return [at for at in places(found, "execve", '"update-ref"')]
+    return places(found, "execve", '"update-ref"')
 
 
 @needs_strace
