@@ -17,6 +17,7 @@ from git_envhist.capturing.request import Request
 from git_envhist.capturing.reserved import reserved_entries
 from git_envhist.capturing.survey import refuse_home, survey
 from git_envhist.capturing.take import Taken, Taker, Tools
+from git_envhist.capturing.tidying import COMMON_LOCK, tidy
 from git_envhist.capturing.timelines import current_timeline, ensure_timeline
 from git_envhist.errors import EnvhistError, Refused, SealingError
 from git_envhist.history.diff import count
@@ -48,6 +49,12 @@ class Capturing:
 
     def capture(self, request: Request) -> Captured:
         """Take a snapshot, as it was asked for."""
+        captured = self._capture(request)
+        if captured.snapshot is not None:
+            tidy(self.repository)
+        return captured
+
+    def _capture(self, request: Request) -> Captured:
         if not request.force:
             refuse_home(self.repository.root, self.environ)
         started = time.monotonic()
@@ -69,7 +76,7 @@ class Capturing:
     @contextmanager
     def _locked(self, request: Request) -> Iterator[None]:
         own = os.path.join(state_directory(self.repository.state), "lock")
-        common = os.path.join(state_directory(self.repository.common_state), "lock.shared")
+        common = os.path.join(state_directory(self.repository.common_state), COMMON_LOCK)
         with locked(own, waiting=request.waiting), locked(common, shared=True, waiting=request.waiting):
             yield
 

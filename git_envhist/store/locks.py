@@ -37,3 +37,18 @@ def locked(path: str, *, shared: bool = False, waiting: Callable[[], None] | Non
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked_now(path: str) -> Iterator[bool]:
+    """Hold a lock if that is possible without waiting; whether it was."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
