@@ -73,8 +73,9 @@ class EnvHistory:
 
         `workers`: a program of our own may be forked ("fork"), a host program must not be ("spawn").
         """
-        repository = Repository.open(directory)
-        settings = read_settings(repository.read_config())
+        with told_by_the_system(directory):
+            repository = Repository.open(directory)
+            settings = read_settings(repository.read_config())
         chosen = os.environ if environ is None else environ
         return cls(repository, settings, chosen, workers=workers, directory=directory)
 
