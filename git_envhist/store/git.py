@@ -161,6 +161,11 @@ class Git:
             raise GitFailed(done.complaint)
         return done.out
 
+    @property
+    def no_index(self) -> dict[bytes, bytes]:
+        """For commands that compare trees: git reads the index for them too, and fails where that is damaged."""
+        return {b"GIT_INDEX_FILE": os.fsencode(self.git_dir) + b"/envhist/no-index"}
+
     def with_objects(self, directory: str) -> Git:
         """The same repository, seeing the objects of one more directory."""
         return Git(self.git_dir, self.work_tree, alternates=(directory,))

@@ -104,7 +104,7 @@ def without_attributes(git: Git) -> Git:
         b"GIT_ATTR_NOSYSTEM": b"1",
         b"GIT_WORK_TREE": nowhere,
         # Attributes that no working tree holds are looked for in the index.
-        b"GIT_INDEX_FILE": nowhere + b"/envhist/no-index",
+        **git.no_index,
     }
     return inert
 

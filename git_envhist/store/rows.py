@@ -73,7 +73,8 @@ def empty_tree(git: Git, like: str) -> str:
 
 def read_rows(git: Git, before: str, after: str) -> Rows:
     """All that git sees differ between two tree-ishes."""
-    listed = git.run(*at_top(git), *RAW, "-t", "--no-renames", before, after, "--", b":(top)", NOT_PIECES)
+    words = ("-t", "--no-renames", before, after, "--", b":(top)", NOT_PIECES)
+    listed = git.run(*at_top(git), *RAW, *words, environment=git.no_index)
     parts = listed.split(b"\0")
     return sort_rows(zip(parts[1::2], map(parse_row, parts[0:-1:2]), strict=True))
 
@@ -108,6 +109,7 @@ def read_renames(
 ) -> Iterable[RenameRow]:
     """The files that git takes for moved ones, among those that the pathspecs mean."""
     words = (*RAW, f"-M{similarity}%", "--diff-filter=R", before, after, "--")
-    parts = git.run(*at_top(git), *words, *with_positive(pathspecs), NOT_RESERVED).split(b"\0")
+    limits = (*with_positive(pathspecs), NOT_RESERVED)
+    parts = git.run(*at_top(git), *words, *limits, environment=git.no_index).split(b"\0")
     for text, old, new in zip(parts[0:-1:3], parts[1::3], parts[2::3], strict=True):
         yield RenameRow(old, new, int(text.rpartition(b" R")[2]))

@@ -136,6 +136,16 @@ def test_a_broken_index_costs_a_warning_and_no_snapshot(repo: Repo, content: byt
     assert_holds(repo, done.out.strip())
 
 
+def test_a_broken_index_is_no_obstacle_to_what_compares_with_an_earlier_snapshot(repo: Repo) -> None:
+    capture(repo, "before it broke")
+    repo.write("app.py", b"changed\n")
+    repo.write(".git/index", b"garbage\n")
+    assert_holds(repo, capture(repo, "broken"))
+    for words in (("envlog", "-p"), ("envlog", "--stat"), ("envlog", "--", "app.py"), ("envdiff", "-M", "@~1..@")):
+        done = repo.run(*words)
+        assert (done.status, "app.py" in done.out or "broken" in done.out) == (0, True), done.err
+
+
 def test_failing_git_commands_cost_warnings_and_no_snapshot(repo: Repo, tmp_path: Path) -> None:
     real = repo.execute("sh", "-c", "command -v git").out.strip()
     shim = tmp_path / "bin" / "git"
