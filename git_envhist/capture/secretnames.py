@@ -103,7 +103,7 @@ def is_key_file(path: bytes) -> bool:
 
 def is_package_directory(directory: bytes) -> bool:
     """Whether a directory stands at or below one of downloaded or derived files."""
-    return _PACKAGES(directory.lower()) is not None
+    return _PACKAGES(directory.lower()) is not None and _GIT_DIRECTORY(directory) is None
 
 
 class _NameTable:
@@ -151,3 +151,5 @@ _EXAMPLE = re.compile(
     re.DOTALL,
 ).fullmatch
 _PACKAGES = re.compile(rb"(?:^|/)" + _any_of(PACKAGE_DIRECTORIES) + rb"(?:/|$)").search
+# Wherever a repository was cloned to, its configuration is no package's: it may hold the password it was cloned with.
+_GIT_DIRECTORY = re.compile(rb"(?:.*/)?\.git(?:/modules/[^/]+)*", re.DOTALL).fullmatch

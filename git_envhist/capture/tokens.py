@@ -79,6 +79,11 @@ TOKENS: dict[str, tuple[str, bytes, bytes]] = {
     "telegram": ("Telegram bot tokens", rb"\d\d{7,9}:AA", rb"[\w-]{32,34}(?![\w-])"),
     "azure": ("Azure account keys", rb"AccountKey=", rb"[A-Za-z0-9+/]{40,}={0,2}"),
     "azure_shared": ("Azure shared access keys", rb"SharedAccessKey=", rb"[A-Za-z0-9+/]{40,}={0,2}"),
+    "git_header": (
+        "credentials in git's `http.extraHeader`",
+        rb"extra[Hh]eader[ \t]{0,4}[= ][ \t]{0,4}\"?(?i:authorization):[ \t]{0,4}(?i:basic|bearer|token)[ \t]{1,4}",
+        rb"[\w+/=.~-]{16,}",
+    ),
     "jwt": ("JSON web tokens", rb"eyJ", rb"[\w-]{10,2000}\.eyJ[\w-]{7,}\.[\w-]{10,}"),
     "private_key": (
         "private keys in PEM or PGP armour",
@@ -197,6 +202,7 @@ _ANCHORS: tuple[Callable[[bytes], re.Match[bytes] | None], ...] = tuple(
         rb"Key=[A-Za-z0-9+/]{40}",
         rb"eyJ[\w+/=-]{10}",
         rb"PRIVATE KEY",
+        rb"xtra[Hh]eader[ \t]{0,4}[= ]",
         rb"hooks\.slack\.com/",
         rb"/api/webhooks/\d",
         rb"://[^\s/:@?#\"'<>`\\]{0,256}:[^\s/?#\"'<>`\\]{1,512}@",

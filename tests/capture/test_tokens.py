@@ -70,6 +70,7 @@ EXAMPLES = {
     "telegram": ("1234567890:AA", BODY[:33]),
     "azure": ("AccountKey=", BODY * 2 + BODY[:14] + "=="),
     "azure_shared": ("SharedAccessKey=", BODY + BODY[:7] + "="),
+    "git_header": ("extraheader = AUTHORIZATION: basic ", BODY),
     "jwt": ("eyJ", "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0." + BODY),
     "private_key": (
         "-----BEGIN RSA PRIVATE KEY-----",

@@ -49,6 +49,7 @@ BY_CONTENT = {
 NESTED = {
     "vendored/.git/config": '[remote "origin"]\n\turl = https://me:{}@example.com/a.git\n',
     "vendored/.env": "A={}\n",
+    "node_modules/fork/.git/config": '[http "https://example.com/"]\n\textraheader = AUTHORIZATION: basic {}\n',
 }
 ROOT = {"etc/app.cfg": "token = hf_{}\n", "etc/.env": "A={}\n"}
 STAGED = {"staged.py": "t = 'npm_{}'\n", ".env.staged": "A={}\n"}
@@ -93,8 +94,9 @@ def take_canaries(repo: Repo) -> Captured:
     """Three captures, each secret another one each time."""
     repo.git("config", "--add", "envhist.secret", "/mine/")
     repo.git("config", "envhist.root.etc", str(repo.path.parent / "etc"))
-    (repo.path / "vendored").mkdir()
-    repo.git("init", "-q", "--template=", "vendored")
+    for nested in ("vendored", "node_modules/fork"):
+        (repo.path / nested).mkdir(parents=True)
+        repo.git("init", "-q", "--template=", nested)
     snapshots, staged = [], []
     for number in range(ROUNDS):
         write_round(repo, number)
