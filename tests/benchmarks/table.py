@@ -1,0 +1,74 @@
+"""The table: what was done, how much ours took, how much another took, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MEGA = 1_000_000
+HEADINGS = ("work", "ours", "peer", "theirs", "ratio", "at most", "")
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Seconds or bytes."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        if self.unit == "s":
+            return f"{self.value:.2f} s" if self.value >= 1 else f"{self.value * 1000:.0f} ms"
+        return f"{self.value / MEGA:.1f} MB" if self.value < 100 * MEGA else f"{self.value / MEGA:.0f} MB"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One comparison; without a peer the limit is an amount of its own."""
+
+    work: str
+    ours: Amount
+    peer: str = ""
+    theirs: Amount | None = None
+    ratio_limit: float | None = None
+    limit: Amount | None = None
+    limit_text: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours.value / self.theirs.value if self.theirs and self.theirs.value else None
+
+    @property
+    def is_over(self) -> bool:
+        if self.limit is not None:
+            return self.ours.value > self.limit.value
+        return self.ratio_limit is not None and self.ratio is not None and self.ratio > self.ratio_limit
+
+    @property
+    def is_judged(self) -> bool:
+        return self.limit is not None or (self.ratio_limit is not None and self.ratio is not None)
+
+    def cells(self, *, judged: bool) -> tuple[str, ...]:
+        """The words of the line."""
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        theirs = str(self.theirs) if self.theirs else ("not installed" if self.peer else "")
+        verdict = ("OVER" if self.is_over else "ok") if judged and self.is_judged else ""
+        return (self.work, str(self.ours), self.peer, theirs, ratio, self._allowed(), verdict)
+
+    def _allowed(self) -> str:
+        if self.limit_text:
+            return self.limit_text
+        if self.limit is not None:
+            return str(self.limit)
+        return "" if self.ratio_limit is None else f"{self.ratio_limit:.2f}"
+
+
+def render(lines: Sequence[Line], *, judged: bool = True) -> str:
+    """A table that a person reads in a terminal, and Markdown shows."""
+    rows = [
+        HEADINGS,
+        *(tuple(cell.replace("|", "\\|") for cell in line.cells(judged=judged)) for line in lines),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    ruled = [rows[0], tuple("-" * width for width in widths), *rows[1:]]
+    return "\n".join("| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in ruled)
