@@ -221,7 +221,11 @@ def _why_not_moved(done: Completed) -> EnvhistError:
     for code in (*CLOSED, *NO_ROOM):
         if os.strerror(code) in reason:
             return cannot_write(OSError(code, reason), place)
-    return GitFailed(done.complaint.partition("\n")[0])
+    # Where a rename failed, git does not say why.
+    return GitFailed(
+        done.complaint.partition("\n")[0],
+        hint="see whether the disk is full or the git directory is closed, then run the command again",
+    )
 
 
 def _sync_path(path: str) -> None:

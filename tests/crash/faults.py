@@ -168,7 +168,8 @@ def _badly_told(done: Result, *, published: bool) -> list[str]:
 def debris(repo: Repo) -> list[str]:
     """What nobody will ever clear up."""
     git_dir = repo.path / ".git"
-    left = [path for path in (git_dir / "envhist" / "staging").iterdir() if path.is_dir()]
+    stagings = [git_dir / "envhist" / "staging", git_dir / "objects" / ".envhist-staging"]
+    left = [path for place in stagings if place.is_dir() for path in place.iterdir() if path.is_dir()]
     packs = git_dir / "objects" / "pack"
     left += [path for path in packs.iterdir() if path.suffix not in (".pack", ".idx", ".keep", ".rev")]
     left += [path for path in packs.glob("*.keep") if not path.with_suffix(".idx").exists()]

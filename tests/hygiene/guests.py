@@ -55,7 +55,7 @@ def _is_ours(path: bytes) -> bool:
         b"/envhist/" in path or not path.startswith(b"worktrees/")
     ):
         return True
-    return path.startswith(b"objects/pack/")
+    return path.startswith((b"objects/pack/", b"objects/.envhist-staging/"))
 
 
 def busy(repo: Repo) -> None:
