@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.reflocks import STALE_AFTER
+from git_envhist.store.reflocks import STALE_AFTER, oldest_git
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import Belongings, belongings
 from tests.support.oracle import git_fsck
@@ -118,7 +118,7 @@ def judge(repo: Repo, before: Before, done: Result | None = None) -> list[str]:
     after = history(repo)
     if after[-len(before.known) :] != before.known or len(after) > len(before.known) + 1:
         wrong.append(f"the history was {before.known} and is {after}")
-    elif after != before.known:
+    elif after != before.known and not (done and "not captured" in done.err):
         wrong += _incomplete(repo, after[0])
     if belongings(repo) != before.users:
         wrong.append("something of the user's changed")
@@ -130,8 +130,13 @@ def judge(repo: Repo, before: Before, done: Result | None = None) -> list[str]:
 def age_locks(repo: Repo) -> None:
     """As if the locks that a killed git left had been there for a while, and the gits of that time were gone."""
     at = time.time() - STALE_AFTER - 5
+    someone_is_at_work = (oldest_git() or 0) <= at
     for lock in (repo.path / ".git" / "refs").rglob("*.lock"):
-        os.utime(lock, (at, at))
+        if someone_is_at_work:
+            # A git of another's has been running for longer on this machine: for all we know it is its lock.
+            lock.unlink()
+        else:
+            os.utime(lock, (at, at))
 
 
 def judge_the_next(repo: Repo) -> list[str]:

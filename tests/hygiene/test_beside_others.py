@@ -29,7 +29,13 @@ CLEANING = (
 def cleaning(repo: Repo) -> Iterator[None]:
     """Everything by which git rewrites packs, loose objects and refs, over and over, until the block ends."""
     script = f"while [ ! -e ../stop ]; do {'; '.join(CLEANING)}; done"
-    loop = subprocess.Popen(["sh", "-c", script], cwd=repo.path, env=repo.env, stderr=subprocess.DEVNULL)
+    loop = subprocess.Popen(
+        ["sh", "-c", script],
+        cwd=repo.path,
+        env=repo.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         yield
     finally:
@@ -44,7 +50,8 @@ def churn(repo: Repo, step: int) -> None:
     repo.write(f"d{step % 5}/deep/file", f"deep {step}".encode() * 10)
     # Bytes that were captured before, and were let go since, and come back.
     repo.write("again", f"{step % 3}".encode() * 200)
-    repo.git("hash-object", "-w", "churn", "again", f"d{step % 5}/deep/file")
+    # Beside a gc that removes empty directories this fails at times, which is between git and git.
+    repo.git("hash-object", "-w", "churn", "again", f"d{step % 5}/deep/file", check=False)
 
 
 def captures_beside_cleaning(repo: Repo, number: int) -> list[str]:
