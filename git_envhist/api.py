@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline, ensure_timeline
 from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
-from git_envhist.history.timeline import Timeline, World, by_name
+from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
 from git_envhist.model import (
     Captured,
     Change,
@@ -166,7 +166,9 @@ class EnvHistory:
             waiting=waiting,
         )
         with told_by_the_system(self.repository.git_dir):
-            return self._capturing.capture(request)
+            captured = self._capturing.capture(request)
+        self.__dict__.pop("world", None)  # to whoever keeps a history open, words mean what is there now
+        return captured
 
     def diff(
         self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()
@@ -197,7 +199,8 @@ class EnvHistory:
     def name(self, name: str, revision: str | Snapshot = "@", *, remove: bool = False) -> Snapshot:
         """Give a moment a name, or take it away."""
         snapshot = self._snapshot(revision)
-        self._annotate(snapshot, name_record(name, self.now, removed=remove))
+        line = self.world.timeline(snapshot.timeline) or self.world.own
+        self._annotate(snapshot, name_record(name, next_word_on(line, name, self.now), removed=remove))
         return snapshot
 
     def remove_name(self, name: str) -> Snapshot:
@@ -278,6 +281,7 @@ class EnvHistory:
         with locked(own), Staging.create(repository.common_state, repository.pack_dir) as staging:
             timeline = ensure_timeline(repository, self.settings)
             annotate(repository, staging, timeline, {snapshot.commit: records}, line)
+        self.__dict__.pop("world", None)  # to whoever keeps a history open, words mean what is there now
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from git_envhist.history.times import Moment, Unit, exact_time
@@ -214,6 +214,13 @@ def _current_holders(snapshots: tuple[Snapshot, ...]) -> dict[str, int]:
             if name not in latest or at > latest[name][0]:
                 latest[name] = (at, index)
     return {name: index for name, (_, index) in latest.items()}
+
+
+def next_word_on(timeline: Timeline, name: str, now: datetime) -> datetime:
+    """The moment for giving or taking a name: the last word counts, and one second may hold several."""
+    words = (word for snapshot in timeline.snapshots for word in _words_on_names(snapshot))
+    last = max((at for said, at in words if said == name), default=None)
+    return now if last is None or last < now else last + timedelta(microseconds=1)
 
 
 def _words_on_names(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:

@@ -141,8 +141,8 @@ def test_a_broken_index_is_no_obstacle_to_what_compares_with_an_earlier_snapshot
     repo.write("app.py", b"changed\n")
     repo.write(".git/index", b"garbage\n")
     assert_holds(repo, capture(repo, "broken"))
-    for words in (("envlog", "-p"), ("envlog", "--stat"), ("envlog", "--", "app.py"), ("envdiff", "-M", "@~1..@")):
-        done = repo.run(*words)
+    for words in ("envlog -p", "envlog --stat", "envlog -- app.py", "envdiff -M @~1..@"):
+        done = repo.run(*words.split())
         assert (done.status, "app.py" in done.out or "broken" in done.out) == (0, True), done.err
 
 

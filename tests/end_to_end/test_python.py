@@ -48,6 +48,20 @@ def test_a_history_is_captured_read_compared_named_and_noted(repo: Repo) -> None
     assert dataclasses.is_dataclass(snapshot)
 
 
+def test_a_history_that_stays_open_sees_what_it_did(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    with pytest.raises(SnapshotNotFound):
+        history.resolve("@")
+    first, second = history.capture("one").snapshot, history.capture("two").snapshot
+    assert first is not None
+    assert second is not None
+    assert history.resolve("@").id == second.id
+    history.name("here", "@~1")
+    assert history.resolve("here").id == first.id
+    history.name("here")
+    assert history.resolve("here").id == second.id
+
+
 def test_words_mean_snapshots_and_errors_are_ours(repo: Repo, tmp_path: object) -> None:
     history = EnvHistory.open(str(repo.path))
     assert history.log() == []

@@ -163,6 +163,15 @@ def test_a_name_is_given_moved_and_taken_away(told: Told) -> None:
     assert repo.run("envlog", "name", "capture").status == 3
 
 
+def test_a_name_moves_to_where_it_was_given_last_within_one_second_too(told: Told) -> None:
+    repo, ids = told
+    for revision, number in (("@", 2), ("@~2", 0), ("@", 2), ("@~1", 1)):
+        assert repo.run("envlog", "name", "here", revision).status == 0
+        assert json.loads(repo.run("envlog", "show", "--json", "here").out)["id"] == ids[number]
+    assert repo.run("envlog", "name", "-d", "here").out == f"{ids[1][:7]} is no longer named 'here'\n"
+    assert repo.run("envlog", "show", "here").status == 4
+
+
 def test_a_note_adds_to_the_story(told: Told) -> None:
     repo, ids = told
     assert repo.run("envlog", "note", "@~1", "-m", "this one was slow").status == 0
