@@ -17,7 +17,7 @@ from tests.benchmarks.bench import Bench
 from tests.benchmarks.corpus import FULL, SMALL, Scale, build, is_built, shape
 from tests.benchmarks.peers import Setting, surroundings
 from tests.benchmarks.rows import ROWS
-from tests.benchmarks.runs import Failed, processor_seconds, seconds
+from tests.benchmarks.runs import Failed
 from tests.benchmarks.scratch import Scratch
 from tests.benchmarks.table import Line, render
 
@@ -33,10 +33,13 @@ def main(words: Sequence[str]) -> int:
         bench = _make_bench(scratch, options)
         facts = _facts(bench)
         lines: list[Line] = []
-        for name in options.only or ROWS:
-            lines += ROWS[name](bench)
-        print("\n".join(facts), end="\n\n")
-        print(render(lines))
+        try:
+            for name in options.only or ROWS:
+                lines += ROWS[name](bench)
+        finally:
+            # What was measured before an interruption is worth something, too.
+            print("\n".join(facts), end="\n\n")
+            print(render(lines, judged=not options.small))
         if options.small:
             print(
                 "\nThe limits hold for the full environment; in the small one the start of programs counts for more."
@@ -54,7 +57,6 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="keep the environment there for the next time"
     )
-    parser.add_argument("--processor", action="store_true", help="seconds of processors, not on the wall")
     return parser.parse_args(words)
 
 
@@ -70,8 +72,7 @@ def _make_bench(scratch: Scratch, options: argparse.Namespace) -> Bench:
         build(top, scale)
     git_dir = scratch.base / "app.git"
     shutil.move(top / ".git", git_dir)
-    clock = processor_seconds if options.processor else seconds
-    return Bench(scratch, Setting(top, git_dir, variables), scale, max(1, options.runs), clock, _say)
+    return Bench(scratch, Setting(top, git_dir, variables), scale, max(1, options.runs), _say)
 
 
 def _kept(place: Path, scale: Scale, top: Path) -> None:
@@ -91,10 +92,9 @@ def _facts(bench: Bench) -> list[str]:
     files = (
         f"{made.files:,} files, {made.bytes / 1e9:.2f} GB, {made.small_share:.0%} of the files at most 3 KiB"
     )
-    measured = ", seconds of processors" if bench.clock is processor_seconds else ""
     return [
         f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at the start; {programs}",
-        f"{files}; {bench.scratch.kind}; medians of {bench.runs} turns or more{measured}",
+        f"{files}; {bench.scratch.kind}; medians of {bench.runs} turns or more",
     ]
 
 

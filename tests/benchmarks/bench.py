@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 from tests.benchmarks.corpus import Scale
 from tests.benchmarks.peers import Borg, Git, Ours, Restic, Setting, Tar, Tool, is_installed
-from tests.benchmarks.runs import Clock, Job
+from tests.benchmarks.runs import Job, middle, seconds
 from tests.benchmarks.scenarios import Editor
 from tests.benchmarks.scratch import Scratch
-from tests.benchmarks.table import Amount, Line
+from tests.benchmarks.table import Line, amount
 
 OFTEN = 3
 """Programs that take well under a second are run so many times as often as the others."""
@@ -26,7 +25,6 @@ class Bench:
     setting: Setting
     scale: Scale
     runs: int
-    clock: Clock
     say: Callable[[str], None]
     ours: Ours = field(default_factory=Ours)
     git: Git = field(default_factory=Git)
@@ -64,28 +62,28 @@ class Bench:
 
     def time(self, tool: Tool) -> float:
         """One capture into the repository that is kept."""
-        return self.clock(tool.capture(self.setting, self.stores[tool.name]))
+        return seconds(tool.capture(self.setting, self.stores[tool.name]))
 
     def interleaved(self, jobs: dict[str, list[Job]]) -> dict[str, float]:
         """The median seconds of quick programs that take turns."""
         times: dict[str, list[float]] = {name: [] for name in jobs}
         for _ in range(OFTEN * self.runs + 1):
             for name, work in jobs.items():
-                times[name].append(self.clock(work))
+                times[name].append(seconds(work))
         # The first turn only warms caches.
-        return {name: median(values[1:]) for name, values in times.items()}
+        return {name: middle(values[1:]) for name, values in times.items()}
 
     def compare(
         self, work: str, taken: dict[str, float], limits: dict[str, float], unit: str = "s"
     ) -> Iterator[Line]:
         """Ours beside every peer, with the limits that there are."""
-        ours = Amount(taken[self.ours.name], unit)
+        ours = amount(taken[self.ours.name], unit)
         for peer in (*(name for name in limits if name not in taken), *taken):
             if peer != self.ours.name:
-                theirs = Amount(taken[peer], unit) if peer in taken else None
+                theirs = amount(taken[peer], unit) if peer in taken else None
                 yield Line(work, ours, peer, theirs, limits.get(peer))
 
 
 def medians(samples: dict[str, list[float]]) -> dict[str, float]:
     """The middle of each."""
-    return {name: median(values) for name, values in samples.items() if values}
+    return {name: middle(values) for name, values in samples.items() if values}

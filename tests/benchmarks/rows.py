@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 from tests.benchmarks.bench import OFTEN, Bench, medians
 from tests.benchmarks.peers import CHECKOUT, Setting, Tool
-from tests.benchmarks.runs import Job, peak_memory, text
+from tests.benchmarks.runs import Job, peak_memory, seconds, text
 from tests.benchmarks.scenarios import PAGES
 from tests.benchmarks.scratch import du
-from tests.benchmarks.table import MEGA, Amount, Line
+from tests.benchmarks.table import MEGA, Amount, Line, amount
 
 GIT, RESTIC, BORG, TAR = "git add -A -f, write-tree", "restic", "borg lz4", "tar | zstd -T0 -3"
 MEMORY_LIMIT = 400 * MEGA
@@ -36,7 +36,7 @@ def first(bench: Bench) -> Iterator[Line]:
 def _first_capture(bench: Bench, tool: Tool, times: list[float], sizes: list[float]) -> None:
     store = bench.new_store(tool)
     empty = du(store)
-    times.append(bench.clock(tool.capture(bench.setting, store)))
+    times.append(seconds(tool.capture(bench.setting, store)))
     sizes.append(float(du(store) - empty))
     old = bench.stores.pop(tool.name, None)
     if tool.keeps:
@@ -63,11 +63,11 @@ def unchanged(bench: Bench) -> Iterator[Line]:
         for tool in _on_turn(bench, run):
             samples[tool.name].append(bench.time(tool))
         for name, job in others.items():
-            samples[name].append(bench.clock([job]))
+            samples[name].append(seconds([job]))
     taken = medians({name: values[1:] or values for name, values in samples.items()})
     skipped = taken.pop("--if-changed")
     yield from bench.compare("nothing changed", taken, {GIT: 0.9, RESTIC: 0.08, BORG: 0.08})
-    yield Line("nothing changed, --if-changed", Amount(skipped, "s"), GIT, Amount(taken[GIT], "s"))
+    yield Line("nothing changed, --if-changed", amount(skipped), GIT, amount(taken[GIT]))
 
 
 def _scanners(bench: Bench) -> dict[str, Job]:
@@ -170,9 +170,9 @@ def diff(bench: Bench) -> Iterator[Line]:
     limit = Amount(1.5 * taken[git] + taken["start"], "s")
     yield Line(
         f"git envdiff, {bench.editor.many:,} changed",
-        Amount(taken[bench.ours.name], "s"),
+        amount(taken[bench.ours.name]),
         git,
-        Amount(taken[git], "s"),
+        amount(taken[git]),
         limit=limit,
         limit_text=f"1.50 + start: {limit}",
     )

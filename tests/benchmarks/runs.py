@@ -6,10 +6,11 @@ import os
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 INTERVAL = 0.02
 
@@ -23,30 +24,40 @@ class Job:
     environment: Mapping[str, str]
 
 
-Clock = Callable[[Sequence[Job]], float]
-"""What is measured: seconds on the wall, or of processors."""
+class Cost(float):
+    """Seconds on the wall; beside them those of processors, which a busy machine changes less."""
+
+    processor = 0.0
+
+    @classmethod
+    def of(cls, wall: float, processor: float) -> Cost:
+        """Both."""
+        cost = cls(wall)
+        cost.processor = processor
+        return cost
 
 
 class Failed(Exception):
     """A program that is measured did not do its work."""
 
 
-def seconds(jobs: Sequence[Job]) -> float:
+def seconds(jobs: Sequence[Job]) -> Cost:
     """How long they take, one after another; what is still to be written goes to the disk before the clock runs."""
     os.sync()
-    start = time.perf_counter()
+    start, worked = time.perf_counter(), _processor()
     for job in jobs:
         finish(start_job(job), job)
-    return time.perf_counter() - start
+    return Cost.of(time.perf_counter() - start, _processor() - worked)
 
 
-def processor_seconds(jobs: Sequence[Job]) -> float:
-    """How long processors worked for them, all of their processes: what a busy machine does not change much."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    for job in jobs:
-        finish(start_job(job), job)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def _processor() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def middle(costs: Sequence[float]) -> float:
+    """The median, of the wall and of the processors apart."""
+    return Cost.of(median(costs), median(getattr(cost, "processor", 0.0) for cost in costs))
 
 
 def text(job: Job) -> str:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 MEMORY = Path("/dev/shm")
-IMAGE_SIZE = 12 << 30
+IMAGE_SIZE = 8 << 30
 
 
 class Scratch:
@@ -69,7 +69,7 @@ class Scratch:
         with open(image, "xb") as file:
             file.truncate(IMAGE_SIZE)
         options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-        made = _quietly("mkfs.ext4", "-q", "-m", "0", "-i", "8192", "-E", options, str(image))
+        made = _quietly("mkfs.ext4", "-q", "-m", "0", "-i", "16384", "-E", options, str(image))
         self._mounted.append(place)
         if made and _quietly("mount", "-o", "loop", str(image), str(place)):
             shutil.rmtree(place / "lost+found", ignore_errors=True)

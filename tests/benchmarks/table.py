@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MEGA = 1_000_000
-HEADINGS = ("work", "ours", "peer", "theirs", "ratio", "at most", "")
+HEADINGS = ("work", "ours", "peer", "theirs", "ratio", "at most", "", "processors")
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,18 @@ class Amount:
 
     value: float
     unit: str
+    processor: float = 0.0
+    """Seconds that processors worked, where time is measured."""
 
     def __str__(self) -> str:
         if self.unit == "s":
             return f"{self.value:.2f} s" if self.value >= 1 else f"{self.value * 1000:.0f} ms"
         return f"{self.value / MEGA:.1f} MB" if self.value < 100 * MEGA else f"{self.value / MEGA:.0f} MB"
+
+
+def amount(value: float, unit: str = "s") -> Amount:
+    """What was measured, with the work of processors if that was, too."""
+    return Amount(value, unit, getattr(value, "processor", 0.0))
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,13 @@ class Line:
         return self.ours.value / self.theirs.value if self.theirs and self.theirs.value else None
 
     @property
+    def processor_ratio(self) -> float | None:
+        """The ratio of the processors' seconds."""
+        if self.theirs is None or not self.theirs.processor:
+            return None
+        return self.ours.processor / self.theirs.processor
+
+    @property
     def is_over(self) -> bool:
         if self.limit is not None:
             return self.ours.value > self.limit.value
@@ -53,7 +67,8 @@ class Line:
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         theirs = str(self.theirs) if self.theirs else ("not installed" if self.peer else "")
         verdict = ("OVER" if self.is_over else "ok") if judged and self.is_judged else ""
-        return (self.work, str(self.ours), self.peer, theirs, ratio, self._allowed(), verdict)
+        work = "" if self.processor_ratio is None else f"{self.processor_ratio:.2f}"
+        return (self.work, str(self.ours), self.peer, theirs, ratio, self._allowed(), verdict, work)
 
     def _allowed(self) -> str:
         if self.limit_text:

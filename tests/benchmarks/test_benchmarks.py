@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.contents import content
+from tests.benchmarks.corpus import FULL, SMALL, SMALL_FILE, plan, write_database
+from tests.benchmarks.runs import Failed, Job, peak_memory, seconds
+from tests.benchmarks.scenarios import PAGES, Editor
+from tests.benchmarks.scratch import Scratch, du
+from tests.benchmarks.table import Amount, Line, render
+
+
+def test_the_full_environment_has_the_size_and_shape_that_is_promised() -> None:
+    files = plan(FULL)
+    flat = [file for file in files if file.path.startswith("node_modules/@icons/all/")]
+    small = sum(file.size <= SMALL_FILE for file in files) / len(files)
+    assert 95_000 < len(files) < 105_000
+    assert 1.7e9 < sum(file.size for file in files) + FULL.database < 2.3e9
+    assert len(flat) == 20_000
+    assert 0.72 < small < 0.78
+
+
+def test_the_same_seed_gives_the_same_files() -> None:
+    assert plan(SMALL) == plan(SMALL)
+    assert content("js", 5000, "one") == content("js", 5000, "one") != content("js", 5000, "two")
+
+
+@pytest.mark.parametrize("kind", ["py", "pyc", "so", "js", "dts", "map", "json", "text", "image"])
+def test_a_file_is_as_large_as_planned(kind: str) -> None:
+    assert len(content(kind, 4000, "name")) == 4000
+
+
+def test_an_edit_of_the_database_changes_about_as_many_pages_as_it_says(tmp_path: Path) -> None:
+    database = tmp_path / "app.sqlite3"
+    write_database(database, 4_000_000)
+    before = _pages(database)
+    Editor(tmp_path, (1, 1)).change_pages()
+    changed = sum(one != other for one, other in zip(before, _pages(database), strict=True))
+    assert 0.7 * PAGES < changed <= PAGES + 1
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def _pages(path: Path) -> list[bytes]:
+    data = path.read_bytes()
+    return [data[at : at + 4096] for at in range(0, len(data), 4096)]
+
+
+def test_nothing_of_a_scratch_is_left_behind() -> None:
+    with Scratch() as scratch:
+        place = scratch.fresh("store")
+        (place / "file").write_bytes(b"x" * 100_000)
+        assert du(place) >= 100_000
+    assert not scratch.base.exists()
+    assert not os.path.ismount(place)
+
+
+def test_nothing_of_a_scratch_is_left_behind_after_an_interruption() -> None:
+    scratch = Scratch()
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(scratch)
+    assert not scratch.base.exists()
+    assert str(scratch.base) not in Path("/proc/self/mounts").read_text()
+
+
+def _interrupted(scratch: Scratch) -> None:
+    with scratch:
+        scratch.fresh("store")
+        raise KeyboardInterrupt
+
+
+def test_a_program_that_fails_is_no_measurement(tmp_path: Path) -> None:
+    with pytest.raises(Failed):
+        seconds([Job(["sh", "-c", "exit 3"], tmp_path, dict(os.environ))])
+
+
+def test_memory_is_that_of_all_processes_together(tmp_path: Path) -> None:
+    hold = "held = bytearray(60_000_000); import time; time.sleep(0.5)"
+    script = f"{sys.executable} -c '{hold}' & {sys.executable} -c '{hold}'; wait"
+    peak = peak_memory(Job(["sh", "-c", script], tmp_path, dict(os.environ)))
+    assert 120_000_000 < peak < 250_000_000
+
+
+def test_a_line_over_its_limit_says_so() -> None:
+    fast, slow = Amount(1.0, "s"), Amount(4.0, "s")
+    assert "| ok " in render([Line("work", fast, "git", slow, 0.25)])
+    assert "OVER" in render([Line("work", slow, "git", fast, 0.25)])
+    assert "OVER" in render([Line("memory", Amount(500e6, "bytes"), limit=Amount(400e6, "bytes"))])
+    assert "OVER" not in render([Line("work", slow, "git", fast, 0.25)], judged=False)
+
+
+def test_a_peer_that_is_not_here_is_said_to_be_missing() -> None:
+    assert "not installed" in render([Line("work", Amount(1.0, "s"), "restic", None, 0.08)])
