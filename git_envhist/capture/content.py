@@ -92,8 +92,6 @@ class Taker:
         self._policy = policy
         self._budget = budget
         self._scans: tuple[bytes, bool] = (b"", False)
-        self.pieces: dict[bytes, list[bytes]] = {}
-        """Directory -> the trees of the pieces of its big files."""
         self.unstable: list[tuple[bytes, str]] = []
 
     def take(self, visit: Visit, leaf: Leaf) -> bool:
@@ -179,8 +177,7 @@ class Taker:
         except (Unreadable, OverBudget):
             undo()
             raise
-        _, leaf.oid, tree = result[0]
-        self.pieces.setdefault(visit.path, []).append(tree)
+        _, leaf.oid, leaf.pieces = result[0]
         self._settle(visit, leaf, seen, descriptor, StoredAs.PIECES, stable)
 
     def _within_budget(self, blocks: Iterator[bytes]) -> Iterator[bytes]:

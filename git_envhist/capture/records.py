@@ -21,7 +21,8 @@ WIDTH = 5
 CTIME, MTIME, SIZE, INODE, MODE = range(WIDTH)
 
 # own stat: ctime mtime inode device mode uid gid; flags; lengths of the sections; tree, shard and mode digests.
-HEADER = struct.Struct("<qqQQIIII7I32s32s32s32s")
+HEADER = struct.Struct("<qqQQIIII8I32s32s32s32s")
+PIECE = struct.Struct("<I32s")
 NO_ID = bytes(32)
 
 INCOMPLETE = 1
@@ -48,6 +49,8 @@ class Record:
     subdirectories: list[bytes] = field(default_factory=list)
     extras: dict[int, bytes] = field(default_factory=dict)
     """Entry number -> what its manifest line says beyond the plain case; -1 is the directory itself."""
+    pieces: dict[int, bytes] = field(default_factory=dict)
+    """Entry number -> the tree of the pieces of that big file."""
     boundaries: list[bytes] = field(default_factory=list)
     """Names of directories that are seen and not entered."""
     tree: bytes = NO_ID
@@ -75,6 +78,7 @@ class Record:
             b"\0".join(self.subdirectories),
             b"\0".join(self.boundaries),
             extras,
+            b"".join(PIECE.pack(*item) for item in sorted(self.pieces.items())),
         )
         head = HEADER.pack(
             self.ctime_ns, self.mtime_ns, self.inode, self.device, self.mode, self.uid, self.gid, self.flags,
@@ -88,18 +92,19 @@ class Record:
 def decode(data: bytes | memoryview, start: int = 0) -> tuple[Record, int]:
     """The record that begins at `start`, and where the next one does."""
     (ctime, mtime, inode, device, mode, uid, gid, flags, *rest) = HEADER.unpack_from(data, start)
-    lengths, (tree, shard, modes, leaf_modes) = rest[:7], rest[7:]
+    lengths, (tree, shard, modes, leaf_modes) = rest[:8], rest[8:]
     at = start + HEADER.size
     sections = []
     for length in lengths:
         sections.append(bytes(data[at : at + length]))
         at += length
-    path, names, columns, ids, subdirectories, boundaries, extras = sections
+    path, names, columns, ids, subdirectories, boundaries, extras, pieces = sections
     record = Record(
         path, ctime, mtime, inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
         subdirectories.split(b"\0") if subdirectories else [],
         _decode_extras(extras),
+        dict(PIECE.iter_unpack(pieces)),
         boundaries.split(b"\0") if boundaries else [],
         tree, shard, modes, leaf_modes,
     )  # fmt: skip
@@ -116,7 +121,7 @@ def decode_all(data: bytes) -> Iterable[Record]:
 
 def count_names(encoded: bytes) -> int:
     """How many entries an encoded record has, without decoding it."""
-    lengths = HEADER.unpack_from(encoded)[8:15]
+    lengths = HEADER.unpack_from(encoded)[8:16]
     return int(lengths[2]) // (8 * WIDTH)
 
 

@@ -43,6 +43,8 @@ class Leaf:
     """Only while it is still to be read."""
     oid: bytes = b""
     extras: bytes = b""
+    pieces: bytes = b""
+    """The tree of its pieces, where it is big."""
 
 
 @dataclass(slots=True)
@@ -183,7 +185,8 @@ class _Known:
             start = index * len(row)
             if tuple(self._cells[start : start + len(row)]) == row:
                 oid = self._old.id_at(index, self._width)
-                return Leaf(name, row, None, oid, self._old.extras.get(index, b""))
+                extras, pieces = self._old.extras.get(index, b""), self._old.pieces.get(index, b"")
+                return Leaf(name, row, None, oid, extras, pieces)
         leaf = Leaf(name, row, seen)
         visit.unread.append(leaf)
         return leaf
@@ -211,6 +214,7 @@ def finish(visit: Visit, started_ns: int, width: int, own_extras: bytes) -> Reco
         boundaries=visit.boundaries,
     )
     record.extras = {index: leaf.extras for index, leaf in enumerate(visit.leaves) if leaf.extras}
+    record.pieces = {index: leaf.pieces for index, leaf in enumerate(visit.leaves) if leaf.pieces}
     if own_extras:
         record.extras[-1] = own_extras
     return record

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from git_envhist.capture.records import HEADER
 
-VERSION = 1
+VERSION = 2
 HEAD = "head"
 Pack = Callable[[bytes], bytes]
 Unpack = Callable[[bytes], bytes]
@@ -126,7 +126,7 @@ def split_records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """(directory, encoded record) of each record of a shard, without decoding them."""
     at, end = 0, len(data)
     while at < end:
-        lengths = HEADER.unpack_from(data, at)[8:15]
+        lengths = HEADER.unpack_from(data, at)[8:16]
         stop = at + HEADER.size + sum(lengths)
         body = at + HEADER.size
         yield data[body : body + lengths[0]], data[at:stop]

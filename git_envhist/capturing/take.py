@@ -180,7 +180,12 @@ class Taker:
         )
         assembled = assembler.assemble(gathered.directories, gone)
         pieces = {**(cache.pieces if cache else {}), **gathered.pieces}
-        pieces = {path: trees for path, trees in pieces.items() if trees and path in records}
+        # An id of any length stands in 32 bytes there.
+        pieces = {
+            path: [tree[: self._width] for tree in trees]
+            for path, trees in pieces.items()
+            if trees and path in records
+        }
         taken = Taken(
             gathered, assembled, records, self._survey, self._tip, cache.base if cache else None, 0, pieces
         )

@@ -148,8 +148,7 @@ class CaptureWorker:
             if row is None:
                 visit.leaves.remove(leaf)
                 continue
-            leaf.row, leaf.oid, leaf.extras = tuple(row), oid, extras
-            self._taker.pieces.setdefault(directory, []).extend(pieces)
+            leaf.row, leaf.oid, leaf.extras, leaf.pieces = tuple(row), oid, extras, pieces
         for path in touched:
             yield self._finish(path)
 
@@ -230,21 +229,18 @@ class CaptureWorker:
             own = self._descent.enter(directory)
             seen = os.lstat(name)
         except OSError:
-            return (None, b"", b"", [], [])
+            return (None, b"", b"", b"", [])
         visit = Visit(directory, own)
         leaf = Leaf(name, _row(seen), seen)
-        before = len(self._taker.pieces.get(directory, ()))
         if not self._take(visit, leaf):
-            return (None, b"", b"", [], visit.missing)
-        pieces = self._taker.pieces.get(directory, [])[before:]
-        del self._taker.pieces.get(directory, [])[before:]
+            return (None, b"", b"", b"", visit.missing)
         # Whoever finishes the directory tells what was unstable in it.
         path = join(directory, name)
         visit.missing += [
             (name, WhyMissing.UNSTABLE.value, why) for at, why in self._taker.unstable if at == path
         ]
         self._taker.unstable = [entry for entry in self._taker.unstable if entry[0] != path]
-        return (leaf.row, leaf.oid, leaf.extras, pieces, visit.missing)
+        return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)
 
     def _lost(self, visit: Visit, error: OSError) -> None:
         reason = unreadable(error)
@@ -263,7 +259,7 @@ class CaptureWorker:
         missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
         missing += [(name, WhyMissing.UNSTABLE.value, detail) for name, detail in unstable]
         missing = [(shown_path(name), why, detail) for name, why, detail in missing]
-        return ("directory", path, record.encode(), missing, self._taker.pieces.pop(path, []))
+        return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
     def _enter(self, path: bytes) -> bool:
         try:
