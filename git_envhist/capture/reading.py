@@ -22,6 +22,7 @@ from git_envhist.model import WhyMissing
 TRIES = 10
 CLOCK_GRAIN_NS = 20_000_000
 """More than a kernel tick (at most 10 ms): two changes within it can share a time stamp."""
+SECOND_NS = 1_000_000_000
 BLOCK = 1 << 20
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 NO_ATIME = getattr(os, "O_NOATIME", 0)
@@ -83,10 +84,10 @@ def read_file(descriptor: int) -> FileRead:
     data = b""
     before = os.fstat(descriptor)
     for attempt in range(TRIES):
-        before = _past_the_grain(descriptor, before)
+        before, settled = _past_the_grain(descriptor, before)
         data = _read_to_end(descriptor, before.st_size)
         after = os.fstat(descriptor)
-        if COLUMNS(before) == COLUMNS(after) and len(data) == after.st_size:
+        if settled and COLUMNS(before) == COLUMNS(after) and len(data) == after.st_size:
             return FileRead(data, after, stable=True)
         before = after
         time.sleep(0.001 * attempt)
@@ -98,11 +99,11 @@ def read_streamed(descriptor: int, consume: Callable[[Iterator[bytes]], None]) -
     it stood still. `consume` must forget what it was given before each time it is called."""
     before = os.fstat(descriptor)
     for attempt in range(TRIES):
-        before = _past_the_grain(descriptor, before)
+        before, settled = _past_the_grain(descriptor, before)
         counted = _Counted(_blocks(descriptor, before.st_size))
         consume(counted)
         after = os.fstat(descriptor)
-        if COLUMNS(before) == COLUMNS(after) and counted.size == after.st_size:
+        if settled and COLUMNS(before) == COLUMNS(after) and counted.size == after.st_size:
             return after, True
         before = after
         time.sleep(0.01 * attempt)
@@ -158,12 +159,27 @@ def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
         yield block
 
 
-def _past_the_grain(descriptor: int, seen: os.stat_result) -> os.stat_result:
-    age = time.time_ns() - max(seen.st_ctime_ns, seen.st_mtime_ns)
-    if 0 <= age < CLOCK_GRAIN_NS:
-        time.sleep((CLOCK_GRAIN_NS - age) / 1e9)
-        return os.fstat(descriptor)
-    return seen
+def _past_the_grain(descriptor: int, seen: os.stat_result) -> tuple[os.stat_result, bool]:
+    """The stat once the clock has moved on, and whether a change from now on cannot but show in it."""
+    wait = _youth(seen)
+    if wait:
+        time.sleep(wait / SECOND_NS)
+        seen = os.fstat(descriptor)
+    return seen, not wait or not _youth(seen)
+
+
+def _youth(seen: os.stat_result) -> int:
+    """For how long a file can still change and keep its time stamps."""
+    now = time.time_ns()
+    # A time to come is none that a change would keep.
+    young = [when + grain(when) - now for when in (seen.st_ctime_ns, seen.st_mtime_ns) if when <= now]
+    return max([0, *young])
+
+
+def grain(time_ns: int) -> int:
+    """Within what time two changes can share this time stamp."""
+    # A whole second is hardly ever chance: some file systems keep no more.
+    return CLOCK_GRAIN_NS if time_ns % SECOND_NS else SECOND_NS + CLOCK_GRAIN_NS
 
 
 def unreadable(error: OSError) -> Unreadable:

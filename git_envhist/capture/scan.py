@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from git_envhist.capture.descent import DOT_GIT, Descent, below_realm, is_realm_top, join, realm_of
-from git_envhist.capture.reading import CLOCK_GRAIN_NS, unreadable
+from git_envhist.capture.reading import grain, unreadable
 from git_envhist.capture.records import (
     COLUMNS,
     CTIME,
     INCOMPLETE,
     MODE,
+    MTIME,
     NO_ID,
     SIZE,
     Record,
@@ -120,7 +121,7 @@ class Scanner:
         own = self._descent.enter(path)
         names = sorted(os.listdir(b"."))
         visit = Visit(path, own)
-        visit.young = max(own.st_ctime_ns, own.st_mtime_ns) >= self._started_ns - CLOCK_GRAIN_NS
+        visit.young = not _is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
         known = _Known(old)
         pruned = self._limits.pruned if path in self._parents else {}
         for name in names:
@@ -194,8 +195,7 @@ class _Known:
 
 def finish(visit: Visit, started_ns: int, width: int, own_extras: bytes) -> Record:
     """The record of a visited directory once all of its leaves are read."""
-    settled_before = started_ns - CLOCK_GRAIN_NS
-    rows = [_settled(leaf.row, settled_before) for leaf in visit.leaves]
+    rows = [_settled(leaf.row, started_ns) for leaf in visit.leaves]
     own = visit.own
     record = Record(
         visit.path,
@@ -220,12 +220,14 @@ def finish(visit: Visit, started_ns: int, width: int, own_extras: bytes) -> Reco
     return record
 
 
-def _settled(row: tuple[int, ...], before_ns: int) -> tuple[int, ...]:
+def _is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:
+    return ctime_ns + grain(ctime_ns) < started_ns and mtime_ns + grain(mtime_ns) < started_ns
+
+
+def _settled(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:
     # An entry as young as the capture can change once more and keep its time stamps: a change time of zero never
     # matches, so that it is read afresh next time.
-    if max(row[0], row[1]) >= before_ns:
-        return (0, *row[1:])
-    return row
+    return row if _is_settled(row[CTIME], row[MTIME], started_ns) else (0, *row[1:])
 
 
 def walk(

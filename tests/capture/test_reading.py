@@ -1,0 +1,266 @@
+"""Files that change, end nowhere, fail or are something else by the time they are opened."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from git_envhist.capture import reading
+from git_envhist.capture.descent import Descent
+from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, read_file, read_streamed
+from git_envhist.capture.records import COLUMNS, CTIME, WIDTH
+from git_envhist.capture.scan import Leaf, Visit, finish
+from git_envhist.model import WhyMissing
+from tests.capture.taking import snapshot, take
+from tests.end_to_end.captures import assert_holds
+from tests.support.repository import Repo
+from tests.support.snapshot import read_back
+
+SECOND = 1_000_000_000
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    descriptor = open_file(os.fsencode(path))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> None:
+    """Have something happen behind the back of each read; it is told which read it is."""
+    real, count = os.read, iter(range(1_000_000))
+
+    def read(descriptor: int, size: int) -> bytes:
+        data = real(descriptor, size)
+        act(next(count))
+        return data
+
+    monkeypatch.setattr(reading.os, "read", read)
+
+
+def test_a_file_changed_in_place_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def act(number: int) -> None:
+        if number == 0:
+            path.write_bytes(b"new")
+
+    with opened(path) as descriptor:
+        meanwhile(monkeypatch, act)
+        read = read_file(descriptor)
+    assert (read.data, read.stable) == (b"new", True)
+
+
+@pytest.mark.parametrize("change", [b"longer than before", b"", b"x"], ids=["grown", "emptied", "shrunk"])
+def test_a_file_of_another_size_meanwhile_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+
+    def act(number: int) -> None:
+        if number == 0:
+            path.write_bytes(change)
+
+    with opened(path) as descriptor:
+        meanwhile(monkeypatch, act)
+        read = read_file(descriptor)
+    assert (read.data, read.stable, read.stat.st_size) == (change, True, len(change))
+
+
+def test_a_file_that_never_stands_still_is_kept_and_said_to_be_unstable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0")
+    with opened(path) as descriptor:
+        meanwhile(monkeypatch, lambda number: path.write_bytes(b"%d" % number) and None)
+        started = time.monotonic()
+        assert not read_file(descriptor).stable
+        assert not read_streamed(descriptor, lambda blocks: [*blocks].clear())[1]
+    assert time.monotonic() - started < 10
+
+
+def test_a_file_that_is_written_all_the_time_is_told_in_the_snapshot(repo: Repo) -> None:
+    repo.git("config", "envhist.workers", "2")
+    repo.write("large", bytes(2 << 20))
+    repo.write("small", b"1")
+    done = threading.Event()
+
+    def write() -> None:
+        with open(repo.path / "large", "r+b") as large, open(repo.path / "small", "r+b") as small:
+            while not done.is_set():
+                for file in (large, small):
+                    file.seek(0)
+                    file.write(os.urandom(8))
+                    file.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        taken = take(repo, "spawn")
+    finally:
+        done.set()
+        writer.join()
+    assert {(one.path, one.why) for one in taken.missing} == {
+        (b"large", WhyMissing.UNSTABLE),
+        (b"small", WhyMissing.UNSTABLE),
+    }
+    assert taken.snapshot is not None
+    assert not taken.snapshot.complete
+    assert {b"large", b"small"} <= set(read_back(repo, taken.snapshot.commit).listing)
+    after = take(repo)
+    assert after.missing == ()
+    assert after.snapshot is not None
+    assert_holds(repo, after.snapshot.commit)
+
+
+def test_a_file_with_no_size_and_no_end_is_left_in_time() -> None:
+    endless = next(
+        (p for p in ("/proc/kmsg", "/proc/self/maps", "/proc/self/mountinfo") if os.access(p, os.R_OK)), None
+    )
+    if endless is None:
+        pytest.skip("no file here says that it is empty and is not")
+    with opened(Path("/proc/self/maps")) as descriptor:
+        read = read_file(descriptor)
+    assert not read.stable
+    assert len(read.data) <= 1
+
+
+def test_an_error_of_the_disk_costs_one_file(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo.write("dir/good", b"1")
+    repo.write("dir/rotten", b"some bytes")
+    repo.write("dir/rotten big", bytes(9 << 20))
+    bad = {os.stat(repo.path / f"dir/{name}").st_ino for name in ("rotten", "rotten big")}
+    real = os.read
+
+    def read(descriptor: int, size: int) -> bytes:
+        if os.fstat(descriptor).st_ino in bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(descriptor, size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading.os, "read", read)
+        taken = take(repo)
+    assert {(one.path, one.why, one.detail) for one in taken.missing} == {
+        (b"dir/rotten", WhyMissing.IO_ERROR, "input/output error"),
+        (b"dir/rotten big", WhyMissing.IO_ERROR, "input/output error"),
+    }
+    assert taken.snapshot is not None
+    assert not taken.snapshot.complete
+    assert repo.git("show", f"{taken.snapshot.commit}:dir/good") == "1"
+    assert_holds(repo, snapshot(repo).commit)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory", "device"])
+def test_what_is_no_file_by_the_time_it_is_opened_is_looked_at_again(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "it"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/etc/passwd")
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path = Path("/dev/zero")
+    with pytest.raises(OtherKind):
+        open_file(os.fsencode(path))
+
+
+def test_what_is_gone_or_closed_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(Vanished):
+        open_file(os.fsencode(tmp_path / "none"))
+    with pytest.raises(Unreadable) as met:
+        open_file(os.fsencode(tmp_path / ("x" * 300)))
+    assert met.value.why is WhyMissing.IO_ERROR
+
+
+TURNS: dict[str, Callable[[Path], None]] = {
+    "gone": lambda path: None,
+    "a link out": lambda path: path.symlink_to("/etc/passwd"),
+    "a pipe": os.mkfifo,
+    "a directory": lambda path: path.mkdir(),
+    "another file": lambda path: path.write_bytes(b"another") and None,  # type: ignore[func-returns-value]
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_a_file_replaced_between_the_look_and_the_reading(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, turn: str
+) -> None:
+    path = repo.write("dir/victim", b"as it was")
+    repo.write("dir/witness", b"beside")
+    from git_envhist.capture import content
+
+    real = content.open_file
+
+    def replaced(name: bytes) -> int:
+        if name == b"victim" and os.lstat(path).st_size == len(b"as it was"):
+            path.unlink()
+            TURNS[turn](path)
+        return real(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(content, "open_file", replaced)
+        taken = take(repo)
+    assert taken.snapshot is not None
+    found = read_back(repo, taken.snapshot.commit).listing
+    assert found[b"dir/witness"].size == len(b"beside")
+    if turn == "a directory":
+        assert [one.path for one in taken.missing] == [b"dir/victim"]
+    elif turn == "gone":
+        assert b"dir/victim" not in found
+    else:
+        assert found[b"dir/victim"].kind == {"a link out": "l", "a pipe": "p", "another file": "f"}[turn]
+    assert_holds(repo, snapshot(repo).commit)
+
+
+def test_a_directory_swapped_for_a_link_is_no_way_out(tmp_path: Path) -> None:
+    (tmp_path / "top/a/b").mkdir(parents=True)
+    (tmp_path / "outside/b").mkdir(parents=True)
+    here = os.open(".", os.O_RDONLY)
+    descent = Descent({b"": os.fsencode(tmp_path / "top")})
+    try:
+        descent.enter(b"a")
+        (tmp_path / "top/a").rename(tmp_path / "top/z")
+        (tmp_path / "top/a").symlink_to(tmp_path / "outside")
+        descent.enter(b"")
+        with pytest.raises(OSError, match=r"[Nn]ot a directory|symbolic"):
+            descent.enter(b"a/b")
+        assert descent.enter(b"z/b").st_ino == os.stat(tmp_path / "top/z/b").st_ino
+    finally:
+        descent.close()
+        os.fchdir(here)
+        os.close(here)
+
+
+def test_where_the_clock_ticks_in_seconds_a_second_is_young(tmp_path: Path) -> None:
+    # As on file systems that keep whole seconds: written 0.9 s before the capture, it may change once more unseen.
+    started = 1_700_000_000 * SECOND + 900_000_000
+    whole, fine = 1_700_000_000 * SECOND, 1_700_000_000 * SECOND + 1
+    rows = {
+        name: (when, when, 5, 7, stat.S_IFREG | 0o644) for name, when in ((b"fine", fine), (b"whole", whole))
+    }
+    visit = Visit(
+        b"", os.stat(tmp_path), leaves=[Leaf(name, row, oid=bytes(20)) for name, row in rows.items()]
+    )
+    record = finish(visit, started, 20, b"")
+    assert list(record.cells[CTIME::WIDTH]) == [fine, 0]
+
+
+def test_the_columns_are_those_of_a_stat(tmp_path: Path) -> None:
+    seen = os.stat(tmp_path)
+    assert COLUMNS(seen) == (seen.st_ctime_ns, seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)
