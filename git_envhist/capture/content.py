@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from git_envhist.capture.attributes import ExtrasFormat, link_group, read_xattrs
 from git_envhist.capture.descent import join
 from git_envhist.capture.reading import (
     OtherKind,
@@ -17,15 +17,12 @@ from git_envhist.capture.reading import (
     open_file,
     read_file,
     read_streamed,
-    unreadable,
 )
 from git_envhist.capture.records import COLUMNS, SIZE
 from git_envhist.capture.scan import Leaf, Visit
 from git_envhist.model import StoredAs, WhyMissing
 
 KIND_TRIES = 3
-SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
-"""Attributes that belong to the machine's policy, not to the environment."""
 
 
 class OverBudget(Exception):
@@ -52,22 +49,6 @@ class BlobStore(Protocol):
         ...
 
 
-class ExtrasFormat(Protocol):
-    """Writes what a manifest line says beyond the plain case."""
-
-    def __call__(
-        self,
-        *,
-        uid: int | None = None,
-        gid: int | None = None,
-        link_group: int | None = None,
-        device: int | None = None,
-        stored: StoredAs = StoredAs.PLAIN,
-        xattrs: Iterable[tuple[bytes, bytes]] = (),
-        notes: Sequence[tuple[str, str]] = (),
-    ) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How the bytes of a path are to be kept."""
@@ -86,11 +67,14 @@ class Policy:
 class Taker:
     """Takes the content of leaves into the store."""
 
-    def __init__(self, store: BlobStore, extras: ExtrasFormat, policy: Policy, budget: int) -> None:
+    def __init__(
+        self, store: BlobStore, extras: ExtrasFormat, policy: Policy, budget: int, home_device: int
+    ) -> None:
         self._store = store
         self._extras = extras
         self._policy = policy
         self._budget = budget
+        self._home_device = home_device
         self._scans: tuple[bytes, bool] = (b"", False)
         self.unstable: list[tuple[bytes, str]] = []
 
@@ -122,7 +106,7 @@ class Taker:
         elif kind == stat.S_IFDIR:
             raise Unreadable(WhyMissing.UNSTABLE, "it became a directory while it was read")
         else:
-            leaf.extras = self._describe(visit, leaf, leaf.stat, _xattrs(leaf.name))
+            leaf.extras = self._describe(visit, leaf, leaf.stat, read_xattrs(leaf.name))
 
     def _take_link(self, visit: Visit, leaf: Leaf) -> None:
         try:
@@ -135,7 +119,7 @@ class Taker:
         if COLUMNS(seen) != leaf.row:
             raise OtherKind
         leaf.oid = self._store.add_blob(target)
-        leaf.extras = self._describe(visit, leaf, seen, _xattrs(leaf.name))
+        leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
     def _take_file(self, visit: Visit, leaf: Leaf) -> None:
         path = join(visit.path, leaf.name)
@@ -214,7 +198,7 @@ class Taker:
         digest: bytes | None = None,
     ) -> None:
         leaf.row = COLUMNS(seen) if stable else (0, *COLUMNS(seen)[1:])
-        leaf.extras = self._describe(visit, leaf, seen, _xattrs(descriptor), stored, digest)
+        leaf.extras = self._describe(visit, leaf, seen, read_xattrs(descriptor), stored, digest)
         if not stable:
             self.unstable.append((join(visit.path, leaf.name), "it changed during every reading"))
 
@@ -251,17 +235,12 @@ class Taker:
         return self._extras(
             uid=seen.st_uid if seen.st_uid != own.st_uid else None,
             gid=seen.st_gid if seen.st_gid != own.st_gid else None,
-            link_group=seen.st_ino if seen.st_nlink > 1 else None,
+            link_group=link_group(seen, self._home_device) if seen.st_nlink > 1 else None,
             device=seen.st_rdev if is_device else None,
             stored=stored,
             xattrs=xattrs,
             notes=(("h", digest.hex()),) if digest else (),
         )
-
-
-def own_extras(extras: ExtrasFormat, own: os.stat_result) -> bytes:
-    """What the manifest line of the current directory itself says: its owner, its attributes."""
-    return extras(uid=own.st_uid, gid=own.st_gid, xattrs=_xattrs(b"."))
 
 
 def _look_again(leaf: Leaf) -> bool:
@@ -271,24 +250,3 @@ def _look_again(leaf: Leaf) -> bool:
         return False
     leaf.row = COLUMNS(leaf.stat)
     return True
-
-
-def _xattrs(what: int | bytes) -> list[tuple[bytes, bytes]]:
-    if not hasattr(os, "listxattr"):
-        return []
-    follow = isinstance(what, int)
-    try:
-        names = os.listxattr(what) if follow else os.listxattr(what, follow_symlinks=False)
-    except OSError:
-        return []  # a file system without them
-    found = []
-    for name in sorted(map(os.fsencode, names)):
-        if name in SKIPPED_XATTRS:
-            continue
-        with contextlib.suppress(OSError):  # gone since it was listed, or closed to us
-            value = os.getxattr(what, name) if follow else os.getxattr(what, name, follow_symlinks=False)
-            found.append((name, value))
-    return found
-
-
-__all__ = ["BlobStore", "ExtrasFormat", "OverBudget", "Policy", "Taker", "own_extras", "unreadable"]

@@ -13,7 +13,8 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, cast
 
-from git_envhist.capture.content import OverBudget, Taker, own_extras
+from git_envhist.capture.attributes import own_extras
+from git_envhist.capture.content import OverBudget, Taker
 from git_envhist.capture.descent import Descent, is_realm_top, join, realm_of, shown_path
 from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.lines import receive, serve
@@ -50,7 +51,7 @@ class CaptureWorker:
         self._ignored = ignore_rules(job["ignore"], job["exclude"])
         self._limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"])
         self._scanner = Scanner(self._descent, self._ignored, self._limits, self._started_ns)
-        self._taker = Taker(blobs, format_extras, make_policy(job), job["budget"])
+        self._taker = Taker(blobs, format_extras, make_policy(job), job["budget"], _home_device(job))
         self._visits: dict[bytes, Visit] = {}
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
@@ -267,6 +268,10 @@ class CaptureWorker:
         except OSError:
             return False
         return True
+
+
+def _home_device(job: dict[str, Any]) -> int:
+    return os.stat(job["bases"][b""]).st_dev
 
 
 def _row(seen: os.stat_result) -> tuple[int, ...]:

@@ -1,0 +1,63 @@
+"""What a manifest line says of a path beyond its mode and time: owner, extended attributes, hard links."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from git_envhist.model import StoredAs
+
+SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
+"""Attributes that belong to the machine's policy, not to the environment."""
+SPREAD = 0x9E3779B97F4A7C15
+"""An odd number without pattern: multiples of it lie far apart."""
+
+
+class ExtrasFormat(Protocol):
+    """Writes what a manifest line says beyond the plain case."""
+
+    def __call__(
+        self,
+        *,
+        uid: int | None = None,
+        gid: int | None = None,
+        link_group: int | None = None,
+        device: int | None = None,
+        stored: StoredAs = StoredAs.PLAIN,
+        xattrs: Iterable[tuple[bytes, bytes]] = (),
+        notes: Sequence[tuple[str, str]] = (),
+    ) -> bytes: ...
+
+
+def link_group(seen: os.stat_result, home_device: int) -> int:
+    """A number that the hard links to one file share, and that no other file of the environment has."""
+    if seen.st_dev == home_device:
+        return seen.st_ino
+    # On another file system (a further root) the same number means another file.
+    return (seen.st_ino + (seen.st_dev + 1) * SPREAD) % (1 << 64)
+
+
+def own_extras(extras: ExtrasFormat, own: os.stat_result) -> bytes:
+    """What the manifest line of the current directory itself says: its owner, its attributes."""
+    return extras(uid=own.st_uid, gid=own.st_gid, xattrs=read_xattrs(b"."))
+
+
+def read_xattrs(what: int | bytes) -> list[tuple[bytes, bytes]]:
+    """The extended attributes of an open file, or of a name in the current directory."""
+    if not hasattr(os, "listxattr"):
+        return []
+    follow = isinstance(what, int)
+    try:
+        names = os.listxattr(what) if follow else os.listxattr(what, follow_symlinks=False)
+    except OSError:
+        return []  # a file system without them
+    found = []
+    for name in sorted(map(os.fsencode, names)):
+        if name in SKIPPED_XATTRS:
+            continue
+        with contextlib.suppress(OSError):  # gone since it was listed, or closed to us
+            value = os.getxattr(what, name) if follow else os.getxattr(what, name, follow_symlinks=False)
+            found.append((name, value))
+    return found

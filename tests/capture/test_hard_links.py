@@ -1,0 +1,19 @@
+"""Hard links are told by a number that one file's names share, and that no other file has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from git_envhist.capture.attributes import link_group
+
+
+def test_the_same_number_on_another_file_system_is_another_file(tmp_path: Path) -> None:
+    here = tmp_path / "file"
+    here.write_bytes(b"")
+    os.link(here, tmp_path / "link")
+    home = os.stat(here).st_dev
+
+    assert link_group(os.stat(here), home) == link_group(os.stat(tmp_path / "link"), home)
+    assert link_group(os.stat(here), home) != link_group(os.stat(here), home + 1)
+    assert 0 <= link_group(os.stat(here), home + 1) < 1 << 64
