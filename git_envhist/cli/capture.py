@@ -26,7 +26,14 @@ LARGEST = 5
 
 @command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]")
 @click.argument("intent", required=False)
-@click.option("-m", "--message", "message", metavar="<intent>", help="why this moment is taken")
+@click.option(
+    "-m",
+    "--message",
+    "messages",
+    metavar="<intent>",
+    multiple=True,
+    help="why this moment is taken; repeatable",
+)
 @click.option("--name", metavar="<name>", help="give the moment a name")
 @click.option(
     "--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable"
@@ -40,12 +47,12 @@ LARGEST = 5
 @click.option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
 @click.option("-n", "--dry-run", is_flag=True, help="say what would be stored, by directory; store nothing")
 @click.option("--porcelain", is_flag=True, help="print the full id and nothing else")
-def capture(session: Session, intent: str | None, message: str | None, **options: Any) -> None:
+def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> None:
     """Takes a snapshot of the whole environment: every file, tracked, untracked and ignored, less .envhistignore."""
     session.no_paths()
     if options["name"] is not None:
         refuse_name(options["name"])
-    captured = _capture(session, _intent(intent, message), options)
+    captured = _capture(session, _intent(intent, messages), options)
     for warning in captured.warnings:
         warn(warning)
     _warn_of_missing(captured.missing)
@@ -60,11 +67,12 @@ def capture(session: Session, intent: str | None, message: str | None, **options
         _print_all(session, captured_lines(captured))
 
 
-def _intent(positional: str | None, message: str | None) -> bytes | None:
-    if positional is not None and message is not None:
+def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
+    if positional is not None and messages:
         raise UsageError("the intent is given twice", hint="either as a word or with -m")
-    text = positional if positional is not None else message
-    return None if text is None else os.fsencode(text)
+    words = messages if positional is None else (positional,)
+    # Each -m is a paragraph, as in git commit.
+    return os.fsencode("\n\n".join(words)) if words else None
 
 
 def _capture(session: Session, intent: bytes | None, options: dict[str, Any]) -> Captured:
@@ -94,7 +102,7 @@ def _tell_that_we_wait() -> None:
 def _pair(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
     if not sign or not key:
-        raise UsageError(f"not <key>=<value>: '{text}'")
+        raise UsageError(f"not <key>=<value>: '{text}'", hint="git envlog capture --meta <key>=<value>")
     return key, value
 
 
@@ -129,13 +137,11 @@ def counts_line(captured: Captured) -> str:
 
 
 def _first_lines(captured: Captured) -> Iterator[str]:
-    yield " the first snapshot here holds the whole environment; its largest directories:"
-    yield from directory_lines(captured.directories[:LARGEST])
-    below = [
-        path
-        for path, _, _ in captured.directories
-        if path and path.isascii() and os.fsdecode(path).isprintable()
-    ]
+    told = " the first snapshot here holds the whole environment"
+    largest = tuple(one for one in captured.directories if one[0] and one[1])[:LARGEST]
+    yield told + ("; its largest directories:" if largest else "")
+    yield from directory_lines(largest)
+    below = [path for path, _, _ in largest if path.isascii() and os.fsdecode(path).isprintable()]
     if below:
         pattern = shlex.quote(f"/{os.fsdecode(below[0])}/")
         yield f" to leave one out: echo {pattern} >> .envhistignore"

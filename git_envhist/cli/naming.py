@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
-from git_envhist.cli.subcommands import MEANT, SUBCOMMANDS
+from datetime import UTC, datetime
+
+from git_envhist.cli.subcommands import MEANT, NOT_BUILT, SUBCOMMANDS
 from git_envhist.errors import Refused
 from git_envhist.history.revisions import why_not_a_name
 from git_envhist.history.timeline import is_id
-
-# Subcommands of the contract, whether this version has them or not: a name given today must not hide one tomorrow.
-RESERVED = {
-    *(
-        "verify",
-        "run",
-        "fork",
-        "bisect",
-        "undo",
-        "redo",
-        "task",
-        "resume",
-        "effect",
-        "init",
-        "push",
-        "fetch",
-        "export",
-    ),
-    *(
-        "import",
-        "drop",
-        "prune",
-        "purge",
-        "gc",
-        "du",
-        "fsck",
-        "watch",
-        "install",
-        "uninstall",
-        "status",
-        "browse",
-        "mcp",
-    ),
-}
+from git_envhist.history.times import parse_moment
 
 
 def refuse_name(name: str) -> None:
     """Refuse a name that could not be typed as a revision, or that is a subcommand."""
     reason = why_not_a_name(name)
-    if reason is None and (name in SUBCOMMANDS or name in RESERVED or name in MEANT):
+    if reason is None and (name in SUBCOMMANDS or name in NOT_BUILT or name in MEANT):
         reason = "a subcommand is called so"
+    if reason is None and parse_moment(name, datetime.now(UTC)) is not None:
+        reason = "it reads as a time"
     if reason is None and is_id(name):
         reason = "it reads as the id of a snapshot"
     if reason is None and _holds_secret(name):

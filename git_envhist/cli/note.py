@@ -12,13 +12,16 @@ from git_envhist.history.timeline import subject
 
 @command("note", "git envlog note [<rev>] -m <text>")
 @click.argument("revision", required=False)
-@click.option("-m", "--message", "text", metavar="<text>", help="what is to be added")
-def note(session: Session, revision: str | None, text: str | None) -> None:
+@click.option(
+    "-m", "--message", "texts", metavar="<text>", multiple=True, help="what is to be added; repeatable"
+)
+def note(session: Session, revision: str | None, texts: tuple[str, ...]) -> None:
     """Adds a note to a snapshot (the newest by default); 'git envlog show' tells it."""
     session.no_paths()
-    if text is None or not text.strip():
+    text = "\n\n".join(texts)
+    if not text.strip():
         raise UsageError("no note is given", hint="git envlog note [<rev>] -m <text>")
-    snapshot = session.history.note(text, revision or "@")
+    snapshot = session.history.note(text, "@" if revision is None else revision)
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "note": text})
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
 from git_envhist.cli.command import Session, command
@@ -20,5 +22,10 @@ def restore(session: Session, revision: str | None) -> int:
     """Say how to get files back: this version cannot restore a snapshot yet."""
     raise CannotRestore(
         "this version of git-envhist cannot restore yet",
-        hint="'git show <id>:<path>' gives a file back as it was; docs/recovery.md tells the rest",
+        hint=f"a file as it was: {_by_hand(revision, session.paths)}; docs/recovery.md tells the rest",
     )
+
+
+def _by_hand(revision: str | None, paths: tuple[str, ...] | None) -> str:
+    shown = f"git envlog show {quote(revision or '@')} -- "
+    return f"{shown}{quote(paths[0])} > {quote(paths[0])}" if paths else f"{shown}<path>"

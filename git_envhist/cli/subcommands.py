@@ -25,6 +25,12 @@ PROGRAMS = {
     "git-envdiff": "git_envhist.cli.envdiff:envdiff",
     "git-envrestore": "git_envhist.cli.restore:restore",
 }
+# Those that later versions will have: a name given today must not hide one tomorrow.
+NOT_BUILT = {
+    *("verify", "run", "fork", "bisect", "undo", "redo", "task", "resume", "effect", "init", "push", "fetch"),
+    *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
+    *("status", "browse", "mcp"),
+}
 # Words of other tools, and the command that does here what they do there.
 MEANT = {
     "list": "git envlog",

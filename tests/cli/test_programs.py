@@ -86,10 +86,13 @@ def test_a_word_of_another_tool_gets_did_you_mean(repo: Repo, program: str, word
     assert done.err == f"error: no such subcommand: '{word}'\nhint: did you mean '{meant}'?\n"
 
 
-def test_a_subcommand_that_is_not_built_is_not_there(repo: Repo) -> None:
-    done = repo.run("envhist", "bisect")
+@pytest.mark.parametrize(
+    "words", [("envhist", "bisect"), ("envlog", "bisect"), ("envlog", "bisect", "--", "true")]
+)
+def test_a_subcommand_that_is_not_built_is_said_to_come(repo: Repo, words: tuple[str, ...]) -> None:
+    done = repo.run(*words)
     assert done.status == 129
-    assert done.err.startswith("error: no such subcommand: 'bisect'\nhint: ")
+    assert done.err.startswith("error: this version has no 'git envlog bisect' yet\nhint: ")
 
 
 def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
@@ -105,6 +108,7 @@ def test_restoring_is_said_to_be_impossible_with_the_way_out(repo: Repo) -> None
     done = repo.run("envrestore", "good", "--", "app.py")
     assert done.status == 128
     assert done.err.splitlines()[0] == "error: this version of git-envhist cannot restore yet"
+    assert "git envlog show good -- app.py > app.py" in done.err
     assert "docs/recovery.md" in done.err
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.captures import assert_holds, capture, history, tip
 from tests.support.oracle import git_fsck
 from tests.support.privileges import as_ordinary_user
-from tests.support.repository import Repo
+from tests.support.repository import Repo, make_repo
 from tests.support.snapshot import read_back
 
 
@@ -58,13 +58,19 @@ def test_intent_may_be_given_as_a_word_or_with_m_and_not_twice(repo: Repo) -> No
     assert len(history(repo)) == 1
 
 
+def test_each_m_is_a_paragraph_of_the_intent(repo: Repo) -> None:
+    assert shown(repo, capture(repo, "-m", "before", "-m", "why so"))["intent"] == "before\n\nwhy so"
+    assert repo.run("envlog", "note", "-m", "one", "-m", "two").status == 0
+    assert shown(repo, "@")["notes"][0]["text"] == "one\n\ntwo"
+
+
 def test_a_name_names_the_moment(repo: Repo) -> None:
     snapshot = capture(repo, "--name", "before-refactor")
     assert shown(repo, "before-refactor")["id"] == snapshot
     assert shown(repo, snapshot)["names"] == ["before-refactor"]
 
 
-@pytest.mark.parametrize("name", ["capture", "show", "now", "HEAD", "-x", ""])
+@pytest.mark.parametrize("name", ["capture", "show", "verify", "now", "HEAD", "10:27", "-x", ""])
 def test_a_name_that_means_something_else_is_refused_before_anything_is_stored(repo: Repo, name: str) -> None:
     done = repo.run("envlog", "capture", f"--name={name}")
     assert done.status in (3, 129), done.err
@@ -146,6 +152,14 @@ def test_a_dry_run_tells_and_stores_nothing(repo: Repo) -> None:
 def test_porcelain_is_the_full_id_alone(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "--porcelain", "x", check=True)
     assert done.out == f"{tip(repo)}\n"
+
+
+def test_the_first_capture_names_no_directory_where_there_is_none(tmp_path: Path) -> None:
+    flat = make_repo(tmp_path / "flat", commit=False)
+    flat.write("file", b"1")
+    (flat.path / "empty").mkdir()
+    said = flat.run("envlog", "capture", check=True).out
+    assert said.splitlines()[2:] == [" the first snapshot here holds the whole environment"]
 
 
 def test_a_capture_says_timeline_id_intent_and_counts(repo: Repo) -> None:
