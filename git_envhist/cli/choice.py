@@ -74,7 +74,8 @@ def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE | re.MULTILINE if ignore_case else re.MULTILINE)
     except re.error as failure:
-        raise UsageError(f"not a pattern: '{text}' ({failure})") from failure
+        hint = "it is a regular expression: a backslash before a sign makes it a letter"
+        raise UsageError(f"not a pattern: '{text}' ({failure})", hint=hint) from failure
 
 
 def _said(snapshot: Snapshot) -> Sequence[str]:

@@ -10,7 +10,7 @@ import click
 
 from git_envhist.cli.choice import NO_VERDICT, Choice
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import warn
+from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.formats import Look, read_format
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
@@ -89,6 +89,8 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     if session.json:
         _print_json(session, shown)
         return
+    if not shown and history.timeline is None:
+        complain("hint: nothing was captured here yet: git envlog capture")
     session.page()
     _print(session, shown, _texts(session, shown, listing, look, write), listing)
 

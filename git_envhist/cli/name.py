@@ -26,7 +26,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     if name is None:
         raise UsageError("missing argument 'NAME'", hint="git envlog name <name> [<rev>]")
     refuse_name(name)
-    snapshot = session.history.name(name, revision or "@")
+    snapshot = session.history.name(name, "@" if revision is None else revision)
     if session.json:
         session.print_json({"schema": 1, "name": name, "id": snapshot.id, "removed": False})
     else:

@@ -28,7 +28,7 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
     if revision == NOW:
         _show_now(session, date)
         return
-    snapshot = session.history.resolve(revision or "@")
+    snapshot = session.history.resolve("@" if revision is None else revision)
     if session.paths:
         session.output.write(session.history.read_file(snapshot, _only_path(session)))
         return

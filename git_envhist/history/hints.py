@@ -49,7 +49,7 @@ def refuse_as_range(text: str) -> UsageError:
 def _hint(way: Revision, text: str, world: World, now: datetime, before_base: int | None) -> str | None:
     match way:
         case Word(word):
-            return _hint_for_word(word, world)
+            return _hint_for_word(word, world, now)
         case Back(base, _) if before_base is None:
             return _hint(base, shorten(text), world, now, None)
         case Back():
@@ -65,7 +65,7 @@ def _hint(way: Revision, text: str, world: World, now: datetime, before_base: in
     return None
 
 
-def _hint_for_word(word: str, world: World) -> str | None:
+def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
     if not world.own.snapshots:
         return NOTHING_CAPTURED
     if "^" in word:
@@ -74,6 +74,11 @@ def _hint_for_word(word: str, world: World) -> str | None:
         return "one snapshot is wanted here, not a range"
     if 0 < len(word) < SHORTEST_ID and all(digit in "0123456789abcdef" for digit in word.lower()):
         return f"an id takes at least {SHORTEST_ID} digits; a number of steps back is '@~{word}'"
+    if parse_moment(word, now) is not None:
+        return _hint_for_time(word, None, world, now)
+    revision, colon, path = word.partition(":")
+    if colon and revision and path:
+        return f"a file of a snapshot: git envlog show {_quoted(revision)} -- {_quoted(path)}"
     return _similar_name(word, world)
 
 

@@ -87,7 +87,9 @@ class FileReader:
     def _listed(self, tree: bytes, path: EnvPath) -> list[tuple[bytes, int, bytes]]:
         answer = self._reader.read(tree.hex())
         if answer is None or answer[0] != "tree":
-            raise Damaged(f"pieces are missing of '{show(path)}'", hint="'git envlog fsck' says what else is")
+            raise Damaged(
+                f"pieces are missing of '{show(path)}'", hint="'git fsck' says what else is missing"
+            )
         return decode_tree(answer[1], self._length)
 
     def _blob(self, oid: str, path: EnvPath) -> bytes:
@@ -95,7 +97,10 @@ class FileReader:
         if answer is None:
             raise _bytes_missing(path)
         if answer[0] != "blob":
-            raise NoSuchFile(f"not a file in this snapshot: '{show(path)}'")
+            raise NoSuchFile(
+                f"not a file in this snapshot: '{show(path)}'",
+                hint="'git ls-tree <id>:<path>' lists a directory",
+            )
         return answer[1]
 
 
@@ -106,7 +111,7 @@ def _bytes_missing(path: EnvPath) -> Damaged:
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:
     if entry is None:
         return NoSuchFile(
-            f"not in this snapshot: '{show(path)}'", hint="'git envlog show' says what the snapshot lacks"
+            f"not in this snapshot: '{show(path)}'", hint="'git envlog -- <path>' lists those that changed it"
         )
     what = "recorded by its hash only" if entry.stored is StoredAs.FINGERPRINT else _kind_of(entry)
     return NoSuchFile(f"no bytes are kept of '{show(path)}': it is {what}")

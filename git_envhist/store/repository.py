@@ -206,7 +206,7 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
         here = os.path.abspath(directory)
         return NotARepository(
             f"not a git repository, nor below one: '{here}'",
-            hint="'git init' makes one; 'git envlog init' keeps a history of a plain directory",
+            hint="'git init' makes one",
         )
     return NotARepository(done.complaint)
 

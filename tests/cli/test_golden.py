@@ -297,7 +297,8 @@ def test_a_dry_run_stores_nothing(repo: Repo) -> None:
 
 def test_before_the_first_capture_the_list_is_empty(repo: Repo) -> None:
     done = repo.run("envlog")
-    assert (done.out, done.err, done.status) == ("", "", 0)
+    assert (done.out, done.status) == ("", 0)
+    assert done.err == "hint: nothing was captured here yet: git envlog capture\n"
 
 
 def test_a_path_where_a_revision_is_expected(repo: Repo, ids: list[str]) -> None:

@@ -189,8 +189,27 @@ def test_what_means_no_snapshot_is_status_4_with_a_hint(told: Told) -> None:
         assert "\nhint: " in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("show", "@:app.py"), "a file of a snapshot: git envlog show @ -- app.py"),
+        (("show", "2 years ago"), "the oldest snapshot is from 10:02"),
+        (("show", ""), "the newest snapshot is '@'"),
+        (("show", "--", "never"), "'git envlog -- <path>' lists those that changed it"),
+        (("show", "--", "lib"), "'git ls-tree <id>:<path>' lists a directory"),
+        (("--grep=(",), "it is a regular expression: a backslash before a sign makes it a letter"),
+    ],
+)
+def test_a_hint_is_what_helps(told: Told, words: tuple[str, ...], hint: str) -> None:
+    done = told[0].run("envlog", *words)
+    assert done.status in (4, 129)
+    assert done.err.splitlines()[1] == f"hint: {hint}"
+
+
 def test_before_the_first_capture_the_list_is_empty(repo: Repo) -> None:
-    assert repo.run("envlog").status == 0
+    done = repo.run("envlog")
+    assert (done.status, done.out) == (0, "")
+    assert done.err == "hint: nothing was captured here yet: git envlog capture\n"
     assert json.loads(repo.run("envlog", "--json").out) == []
 
 
