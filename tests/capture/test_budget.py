@@ -1,0 +1,103 @@
+"""Budgets: the largest files are left out and told, the smaller ones kept, and what is known already is free."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.model import Captured, WhyMissing
+from tests.capture.taking import HOWS, forget_cache, snapshot, take
+from tests.end_to_end.captures import assert_holds
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+from tests.support.snapshot import read_back
+
+MIB = 1 << 20
+
+
+def fill(repo: Repo, **sizes: int) -> None:
+    for name, size in sizes.items():
+        repo.write(f"dir/{name}", os.urandom(size))
+
+
+def held(repo: Repo, taken: Captured) -> set[str]:
+    assert taken.snapshot is not None
+    found = read_back(repo, taken.snapshot.commit).listing
+    return {path.decode().removeprefix("dir/") for path in found if path.startswith(b"dir/")}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("how", HOWS)
+def test_the_largest_files_are_left_out(repo: Repo, how: str, workers: int) -> None:
+    repo.git("config", "envhist.budget", "4m")
+    repo.git("config", "envhist.workers", str(workers))
+    fill(repo, tiny=10, small=MIB // 2, middle=2 * MIB, large=3 * MIB, huge=12 * MIB)
+    taken = take(repo, how)
+    assert {(one.path, one.why) for one in taken.missing} == {
+        (b"dir/large", WhyMissing.BUDGET),
+        (b"dir/huge", WhyMissing.BUDGET),
+    }
+    assert held(repo, taken) == {"tiny", "small", "middle"}
+    assert taken.snapshot is not None
+    assert not taken.snapshot.complete
+    assert taken.stored_bytes < 4 * MIB + 100_000
+    assert git_fsck(repo.path) == ""
+
+
+def test_what_was_left_out_is_taken_once_there_is_room(repo: Repo) -> None:
+    repo.git("config", "envhist.budget", "3m")
+    fill(repo, a=2 * MIB, b=2 * MIB + 1)
+    assert [one.path for one in take(repo).missing] == [b"dir/b"]
+    # The first is known by now: the whole budget is the second's.
+    assert take(repo).missing == ()
+    assert_holds(repo, snapshot(repo).commit)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_what_is_stored_already_is_free(repo: Repo, how: str) -> None:
+    repo.git("config", "envhist.workers", "2")
+    fill(repo, a=2 * MIB, b=9 * MIB, c=20 * MIB)
+    take(repo)
+    repo.git("config", "envhist.budget", "1m")
+    forget_cache(repo)
+    fill(repo, new=12 * MIB)
+    taken = take(repo, how)
+    assert [one.path for one in taken.missing] == [b"dir/new"]
+    assert held(repo, taken) == {"a", "b", "c"}
+
+
+def test_a_file_that_compresses_counts_as_what_it_takes(repo: Repo) -> None:
+    repo.git("config", "envhist.budget", "1m")
+    repo.write("dir/zeros", bytes(30 * MIB))
+    repo.write("dir/text", b"the same line\n" * 200_000)
+    taken = take(repo)
+    assert taken.missing == ()
+    assert_holds(repo, snapshot(repo).commit)
+
+
+def test_what_is_left_out_is_not_told_as_gone(repo: Repo) -> None:
+    fill(repo, grows=100)
+    take(repo)
+    repo.git("config", "envhist.budget", "1m")
+    fill(repo, grows=2 * MIB)
+    taken = take(repo)
+    assert [one.path for one in taken.missing] == [b"dir/grows"]
+    assert repo.git("show", f"{taken.snapshot.commit if taken.snapshot else ''}:.envhist/missing").startswith(
+        "dir/grows"
+    )
+
+
+def test_a_dry_run_tells_without_a_trace(repo: Repo) -> None:
+    fill(repo, a=100, b=200)
+    repo.write("other/c", b"1")
+    before = sorted(path for path in (repo.path / ".git").rglob("*") if path.is_file())
+    taken = take(repo, dry_run=True)
+    assert taken.snapshot is None
+    assert (taken.new_files, taken.new_bytes) == (4, 301 + len(repo.read("app.py")))
+    assert taken.directories[0] == (b"dir", 2, 300)
+    after = sorted(path for path in (repo.path / ".git").rglob("*") if path.is_file())
+    places = {path.relative_to(repo.path / ".git").parts[0] for path in set(after) - set(before)}
+    assert places <= {"envhist"}
+    assert not list(Path(repo.path, ".git/objects/pack").glob("*"))

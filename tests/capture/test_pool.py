@@ -1,0 +1,223 @@
+"""Workers that die, fail or stand in a hostile place: a clear error, the old snapshot, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from git_envhist.capture.lines import HereLine, fork_line, receive, send
+from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared, WorkerFailed
+from git_envhist.capturing.worker import CaptureWorker
+from git_envhist.errors import Damaged, EnvhistError, StorageFull
+from tests.capture.taking import HOWS, snapshot, take
+from tests.end_to_end.captures import assert_holds, history, tip
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+from tests.support.trees import File, build
+
+
+def leftovers(repo: Repo) -> list[str]:
+    staging = repo.path / ".git/envhist/staging"
+    held = [path.name for path in staging.iterdir() if path.is_dir()] if staging.is_dir() else []
+    packs = (repo.path / ".git/objects/pack").glob("*")
+    return held + [path.name for path in packs if path.suffix not in (".pack", ".idx", ".keep")]
+
+
+class Echo:
+    """A worker that does as it is told."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+    def call(self, method: str, arguments: tuple[object, ...]) -> Iterator[Frame]:
+        if method == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if method == "fail":
+            raise arguments[0]  # type: ignore[misc]
+        if method == "count":
+            yield from ((self.number, number) for number in range(int(str(arguments[0]))))
+        if method == "damaged":
+            raise Damaged("the pack is damaged")
+        if method == "full":
+            raise StorageFull("no room")
+        if method == "odd":
+            raise ValueError
+        if method == "echo":
+            yield arguments
+
+    def close(self) -> None:
+        pass
+
+
+def pool_of(workers: int, *, here: bool = False) -> Pool:
+    lines: list[Line] = []
+    for number in range(workers):
+        lines.append(HereLine(Echo(number)) if here else fork_line(lambda n=number: Echo(n), lines))  # type: ignore[misc]
+    return Pool(Shared(workers), lines)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_every_frame_of_every_worker_arrives_in_its_order(here: bool) -> None:
+    pool = pool_of(3, here=here)
+    try:
+        frames = list(pool.ask_each("count", 500))
+        for number in range(3):
+            assert [frame[1] for line, frame in frames if line == number] == list(range(500))
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 5_000_000])
+def test_frames_of_any_size_cross(size: int) -> None:
+    pool = pool_of(2)
+    try:
+        words = (b"x" * size, ["é", None, -(2**62)], {b"k": (1, 2)})
+        assert [frame for _, frame in pool.ask_each("echo", *words)] == [words, words]
+    finally:
+        pool.close()
+
+
+def test_frames_are_read_whole_however_they_come() -> None:
+    reading, writing = os.pipe()
+    frame = ("slowly", b"x" * 300_000)
+    writer = threading.Thread(target=send, args=(writing, frame))
+    writer.start()
+    assert receive(reading) == frame
+    writer.join()
+    os.close(writing)
+    with pytest.raises(EOFError):
+        receive(reading)
+    os.close(reading)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "text"),
+    [
+        ("die", WorkerFailed, "ended unexpectedly"),
+        ("damaged", Damaged, "the pack is damaged"),
+        ("full", StorageFull, "no room"),
+        ("odd", WorkerFailed, "ValueError"),
+    ],
+)
+def test_what_befalls_a_worker_is_an_error_of_ours(method: str, kind: type[EnvhistError], text: str) -> None:
+    pool = pool_of(2)
+    try:
+        with pytest.raises(kind, match=text):
+            list(pool.ask_each(method))
+    finally:
+        pool.close()
+
+
+def test_a_question_to_a_dead_worker_is_an_error_of_ours() -> None:
+    pool = pool_of(1)
+    try:
+        with pytest.raises(WorkerFailed):
+            list(pool.ask_each("die"))
+        with pytest.raises(WorkerFailed):
+            list(pool.ask_each("echo", b"x" * 1_000_000))
+    finally:
+        pool.close()
+
+
+def test_each_ticket_is_drawn_once() -> None:
+    shared = Shared(1)
+    shared.offer(MAX_TICKETS)
+    drawn = []
+    while (ticket := shared.take()) is not None:
+        drawn.append(ticket)
+    assert drawn == list(range(MAX_TICKETS))
+    assert shared.take() is None
+    shared.close()
+
+
+def test_more_descriptors_than_select_can_take_are_no_obstacle(repo: Repo) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2000:
+        pytest.skip("so many files cannot be opened here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2000, hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        taken = snapshot(repo, "fork")
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert_holds(repo, taken.commit)
+
+
+@pytest.mark.parametrize("method", ["do_scan", "do_read", "do_pack"])
+def test_a_worker_killed_in_a_capture_leaves_the_old_snapshot(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    repo.git("config", "envhist.workers", "2")
+    build({b"d%d/f" % n: File(b"%d" % n) for n in range(100)}, repo.path)
+    old = snapshot(repo, "fork").commit
+    build({b"new%d/f" % n: File(b"new %d" % n) for n in range(100)}, repo.path)
+    descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    real = getattr(CaptureWorker, method)
+
+    def killed(self: CaptureWorker, *words: object) -> Iterator[Frame]:
+        for count, frame in enumerate(real(self, *words)):
+            if count == 5 or method == "do_pack":
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield frame
+        if method == "do_scan":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CaptureWorker, method, killed)
+        with pytest.raises(WorkerFailed, match="worker process ended unexpectedly"):
+            take(repo, "fork")
+    assert tip(repo) == old
+    assert leftovers(repo) == []
+    assert git_fsck(repo.path) == ""
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    if descriptors:
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert_holds(repo, snapshot(repo, "fork").commit)
+    assert len(history(repo)) == 2
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_damaged_cache_costs_time_and_no_more(repo: Repo, how: str) -> None:
+    build({b"d%d/f" % n: File(b"%d" % n) for n in range(20)}, repo.path)
+    take(repo)
+    cache = repo.path / ".git/envhist/cache"
+    for path in sorted(cache.iterdir()):
+        for damage in (b"", b"\0" * 100, path.read_bytes()[:-1], path.read_bytes() + b"x"):
+            path.write_bytes(damage)
+            assert_holds(repo, snapshot(repo, how).commit)
+    assert git_fsck(repo.path) == ""
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_capture_leaves_the_process_as_it_was(
+    repo: Repo, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repo.path.parent)
+    take(repo, how)
+    before = (os.getcwd(), len(os.listdir("/proc/self/fd")), signal.getsignal(signal.SIGINT))
+    repo.write("more", b"1")
+    take(repo, how)
+    take(repo, how, dry_run=True)
+    assert (os.getcwd(), len(os.listdir("/proc/self/fd")), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_no_module_of_the_current_directory_is_run(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    trap = "open('RAN', 'w')\nraise SystemExit(3)\n"
+    for module in ("struct", "marshal", "hashlib", "array", "stat", "zlib", "git_envhist", "sitecustomize2"):
+        repo.write(f"{module}.py", trap)
+    monkeypatch.chdir(repo.path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[2])])
+    taken = snapshot(repo, "spawn")
+    assert not (repo.path / "RAN").exists()
+    assert_holds(repo, taken.commit)
