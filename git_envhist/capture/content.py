@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from git_envhist.capture.attributes import ExtrasFormat, link_group, read_xattrs
+from git_envhist.capture.databases import JOURNAL, Hold, Restless, held_still, is_database
 from git_envhist.capture.descent import join
 from git_envhist.capture.reading import (
     OtherKind,
@@ -61,6 +62,8 @@ class Policy:
     """(path, bytes) -> sealed bytes; None where no key can be had."""
     keyed_hash: Callable[[bytes], bytes] | None
     big_file: int
+    holds_databases: bool
+    """Locks may be taken: this process is ours alone."""
     scan_limit: int = 64 << 10
 
 
@@ -96,6 +99,37 @@ class Taker:
         visit.miss(leaf.name, WhyMissing.UNSTABLE, "it kept turning into something else")
         return False
 
+    def take_unit(self, visit: Visit, database: Leaf, sidecars: list[Leaf], descriptor: int) -> list[Leaf]:
+        """Take an open database, and what belongs to it, as they are at one moment; those that are no leaves any more.
+
+        Until the end nothing else may open the database here: closing it would let go of our locks.
+        """
+        path = join(visit.path, database.name)
+        try:
+            with held_still(descriptor, database.name) as hold:
+                self._take_database(visit, database, path, descriptor)
+                if not sidecars and not hold.writer_at_work and os.path.lexists(database.name + JOURNAL):
+                    self.unstable.append((path, "a journal came while it was read"))
+                return [leaf for leaf in sidecars if not self._take_sidecar(visit, leaf, hold)]
+        except Restless as reason:
+            self._take_database(visit, database, path, descriptor)
+            self.unstable.append((path, f"its database is in use: {reason}"))
+            return [leaf for leaf in sidecars if not self._take_sidecar(visit, leaf, None)]
+
+    def _take_database(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
+        if leaf.stat is None:
+            seen = os.fstat(descriptor)
+            if COLUMNS(seen) == leaf.row:
+                return  # as it was at the last capture
+            leaf.stat, leaf.row = seen, COLUMNS(seen)
+        self._take_open(visit, leaf, path, descriptor)
+
+    def _take_sidecar(self, visit: Visit, leaf: Leaf, hold: Hold | None) -> bool:
+        if hold is not None and hold.writer_at_work and leaf.name.endswith(JOURNAL):
+            return False
+        leaf.grows = leaf.grows and hold is not None
+        return _look_again(leaf) and self.take(visit, leaf)
+
     def _take(self, visit: Visit, leaf: Leaf) -> None:
         assert leaf.stat is not None
         kind = stat.S_IFMT(leaf.stat.st_mode)
@@ -125,17 +159,23 @@ class Taker:
         path = join(visit.path, leaf.name)
         descriptor = open_file(leaf.name)
         try:
-            if self._policy.fingerprinted is not None and self._policy.fingerprinted(path):
-                self._fingerprint(visit, leaf, descriptor)
-            elif leaf.row[SIZE] >= self._policy.big_file and not self._policy.secret_name(path):
-                self._take_big(visit, leaf, descriptor)
+            if self._policy.holds_databases and is_database(descriptor, leaf.row[SIZE]):
+                self.take_unit(visit, leaf, [], descriptor)
             else:
-                self._take_small(visit, leaf, path, descriptor)
+                self._take_open(visit, leaf, path, descriptor)
         finally:
             os.close(descriptor)
 
+    def _take_open(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
+        if self._policy.fingerprinted is not None and self._policy.fingerprinted(path):
+            self._fingerprint(visit, leaf, descriptor)
+        elif leaf.row[SIZE] >= self._policy.big_file and not self._policy.secret_name(path):
+            self._take_big(visit, leaf, descriptor)
+        else:
+            self._take_small(visit, leaf, path, descriptor)
+
     def _take_small(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
-        read = read_file(descriptor)
+        read = read_file(descriptor, grows=leaf.grows)
         stored, data = StoredAs.PLAIN, read.data
         if self._is_secret(visit.path, path, data):
             if self._policy.seal is None:
@@ -157,7 +197,7 @@ class Taker:
             result[:] = [self._store.add_big(self._within_budget(blocks))]
 
         try:
-            seen, stable = read_streamed(descriptor, consume)
+            seen, stable = read_streamed(descriptor, consume, grows=leaf.grows)
         except (Unreadable, OverBudget):
             undo()
             raise

@@ -79,14 +79,19 @@ def _open(name: bytes) -> int:
     return os.open(name, OPEN_FLAGS)
 
 
-def read_file(descriptor: int) -> FileRead:
-    """The whole of an open file as it was at one moment; marked where no such moment was to be had."""
+def read_file(descriptor: int, *, grows: bool = False) -> FileRead:
+    """The whole of an open file as it was at one moment; marked where no such moment was to be had.
+
+    `grows`: the file is only ever appended to as long as we look, so that what was there at first is such a moment.
+    """
     data = b""
     before = os.fstat(descriptor)
     for attempt in range(TRIES):
         before, settled = _past_the_grain(descriptor, before)
         data = _read_to_end(descriptor, before.st_size)
         after = os.fstat(descriptor)
+        if grows and len(data) >= before.st_size:
+            return FileRead(data[: before.st_size], before, stable=True)
         if settled and COLUMNS(before) == COLUMNS(after) and len(data) == after.st_size:
             return FileRead(data, after, stable=True)
         before = after
@@ -94,15 +99,19 @@ def read_file(descriptor: int) -> FileRead:
     return FileRead(data, before, stable=False)
 
 
-def read_streamed(descriptor: int, consume: Callable[[Iterator[bytes]], None]) -> tuple[os.stat_result, bool]:
+def read_streamed(
+    descriptor: int, consume: Callable[[Iterator[bytes]], None], *, grows: bool = False
+) -> tuple[os.stat_result, bool]:
     """Hand a large file block by block to `consume`, from the start again while it changes; its stat, and whether
     it stood still. `consume` must forget what it was given before each time it is called."""
     before = os.fstat(descriptor)
     for attempt in range(TRIES):
         before, settled = _past_the_grain(descriptor, before)
-        counted = _Counted(_blocks(descriptor, before.st_size))
+        counted = _Counted(_blocks(descriptor, before.st_size if grows else before.st_size + 1))
         consume(counted)
         after = os.fstat(descriptor)
+        if grows and counted.size == before.st_size:
+            return before, True
         if settled and COLUMNS(before) == COLUMNS(after) and counted.size == after.st_size:
             return after, True
         before = after
@@ -145,9 +154,8 @@ def _read_to_end(descriptor: int, size: int) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
+def _blocks(descriptor: int, left: int) -> Iterator[bytes]:
     os.lseek(descriptor, 0, os.SEEK_SET)
-    left = size + 1
     while left > 0:
         try:
             block = os.read(descriptor, min(BLOCK, left))

@@ -34,7 +34,7 @@ Ignored = Callable[[bytes, bytes, bool], bool]
 MAX_DEPTH = 1000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Leaf:
     """One entry that is not a directory, on its way into a record."""
 
@@ -46,6 +46,8 @@ class Leaf:
     extras: bytes = b""
     pieces: bytes = b""
     """The tree of its pieces, where it is big."""
+    grows: bool = False
+    """It is appended to while it is read: what was there at first is all that counts."""
 
 
 @dataclass(slots=True)
@@ -58,10 +60,18 @@ class Visit:
     unread: list[Leaf] = field(default_factory=list)
     subdirectories: list[bytes] = field(default_factory=list)
     boundaries: list[bytes] = field(default_factory=list)
+    units: list[tuple[Leaf, list[Leaf]]] = field(default_factory=list)
+    """Databases with their sidecars, to be read while they are held still."""
     missing: list[tuple[bytes, str, str]] = field(default_factory=list)
     """(name, why, detail)."""
     young: bool = False
     """It changed within the clock's grain of our look: not to be trusted next time."""
+
+    @property
+    def pending(self) -> list[Leaf]:
+        """All that is still to be read."""
+        members = [leaf for database, sidecars in self.units for leaf in (database, *sidecars)]
+        return [*self.unread, *(leaf for leaf in members if leaf.stat is not None)]
 
     def miss(self, name: bytes, why: WhyMissing, detail: str) -> None:
         self.missing.append((name, why.value, detail))

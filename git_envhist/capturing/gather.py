@@ -23,7 +23,7 @@ from git_envhist.capturing.worker import CaptureWorker
 from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
 from git_envhist.store.packs import StagedPack
 
-WORKER_MODULE = "git_envhist.capturing.worker"
+WORKER_MODULE = "git_envhist.capturing.spawned"
 MOST_WORKERS = 4
 DIRECTORIES_A_CHUNK = 24
 LARGE = 1 << 20

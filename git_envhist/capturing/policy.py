@@ -25,4 +25,5 @@ def make_policy(job: dict[str, Any]) -> Policy:
         seal=None if key is None else lambda path, data: seal(key, shown_path(path), b"file", data),
         keyed_hash=None if key is None else lambda data: keyed_hash(key, data),
         big_file=job["big_file"],
+        holds_databases=job["holds_databases"],
     )

@@ -238,6 +238,8 @@ class Taker:
             "encrypted": list(extent.encrypted),
             "key": self._key.secret if self._key else None,
             "big_file": settings.big_file,
+            # A worker inside a host program would let go of the locks that the program itself holds.
+            "holds_databases": self._tools.how != "here",
             "budget": budget,
             "budget_reason": reason,
         }

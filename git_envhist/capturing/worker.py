@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from array import array
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from git_envhist.capture.attributes import own_extras
 from git_envhist.capture.content import OverBudget, Taker
 from git_envhist.capture.descent import Descent, is_realm_top, join, realm_of, shown_path
 from git_envhist.capture.ignore import ignore_rules
-from git_envhist.capture.lines import receive, serve
 from git_envhist.capture.pool import Frame, Shared
-from git_envhist.capture.reading import unreadable
+from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
 from git_envhist.capture.records import MODE, SIZE, Record, decode_all
 from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish, walk
 from git_envhist.capture.statcache import StatCache
+from git_envhist.capture.units import find_units, tell_running_cluster
 from git_envhist.capturing.blobs import Blobs
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_text
@@ -116,7 +115,7 @@ class CaptureWorker:
     def do_listing(self) -> Iterator[Frame]:
         """What would be read: ("listing", directory, files, bytes, missing)."""
         for path, visit in self._visits.items():
-            sizes = [leaf.row[SIZE] for leaf in visit.unread]
+            sizes = [leaf.row[SIZE] for leaf in visit.pending]
             yield ("listing", path, len(sizes), sum(sizes), visit.missing)
 
     def do_read(self, defer_from: int) -> Iterator[Frame]:
@@ -164,7 +163,7 @@ class CaptureWorker:
             yield ("pack", pack.name, pack.pack_path, pack.index_path, pack.objects, pack.size)
 
     def _sizes(self) -> list[int]:
-        return [leaf.row[SIZE] for visit in self._visits.values() for leaf in visit.unread]
+        return [leaf.row[SIZE] for visit in self._visits.values() for leaf in visit.pending]
 
     def _visit(self, path: bytes, old: Record | None) -> Visit | None:
         try:
@@ -174,6 +173,9 @@ class CaptureWorker:
             if closed is None:
                 return None
             visit = closed
+        else:
+            find_units(visit)
+            tell_running_cluster(visit)
         self._visits[path] = visit
         return visit
 
@@ -200,7 +202,7 @@ class CaptureWorker:
 
     def _read(self, path: bytes, defer_from: int) -> list[Frame]:
         visit = self._visits[path]
-        if not visit.unread:
+        if not visit.unread and not visit.units:
             return []
         try:
             self._descent.enter(path)
@@ -216,7 +218,24 @@ class CaptureWorker:
             elif not self._take(visit, leaf):
                 visit.leaves.remove(leaf)
         visit.unread = kept
+        for database, sidecars in visit.units:
+            for leaf in self._take_unit(visit, database, sidecars):
+                visit.leaves.remove(leaf)
         return deferred
+
+    def _take_unit(self, visit: Visit, database: Leaf, sidecars: list[Leaf]) -> list[Leaf]:
+        try:
+            descriptor = open_file(database.name)
+        except (Vanished, Unreadable, OtherKind):
+            members = [leaf for leaf in (database, *sidecars) if leaf.stat is not None]
+            return [leaf for leaf in members if not self._take(visit, leaf)]
+        try:
+            return self._taker.take_unit(visit, database, sidecars, descriptor)
+        except OverBudget:
+            visit.miss(database.name, WhyMissing(self._job["budget_reason"]), f"{database.row[SIZE]} bytes")
+            return [database, *sidecars]
+        finally:
+            os.close(descriptor)
 
     def _take(self, visit: Visit, leaf: Leaf) -> bool:
         try:
@@ -252,7 +271,11 @@ class CaptureWorker:
 
     def _finish(self, path: bytes) -> Frame:
         visit = self._visits.pop(path)
-        own = own_extras(format_extras, visit.own) if self._enter(path) else _bare_extras(visit.own)
+        own = (
+            own_extras(format_extras, visit.own)
+            if self._enter(path)
+            else format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid)
+        )
         record = finish(visit, self._started_ns, self._width, own)
         record.shard = self._writer.add(b"blob", shard_text(record))
         record.leaf_modes = leaf_modes(record)
@@ -280,15 +303,3 @@ def _row(seen: os.stat_result) -> tuple[int, ...]:
 
 def _bare_extras(own: os.stat_result) -> bytes:
     return b" u=%d g=%d" % (own.st_uid, own.st_gid)
-
-
-def main(arguments: list[str]) -> None:
-    """Serve a host program that must not be forked: descriptors come as arguments, the job as the first frame."""
-    asking, answering, counters, reading, writing, workers, number = map(int, arguments)
-    shared = Shared(workers, (counters, reading, writing))
-    job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
-    serve(lambda: CaptureWorker(job, shared, number), asking, answering)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
