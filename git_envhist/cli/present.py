@@ -61,7 +61,7 @@ def show_present(session: Session, date: str | None) -> None:
 
 def read_present(session: Session, path: EnvPath) -> bytes:
     """The bytes of a file as they are now."""
-    place = os.path.join(os.fsencode(session.history.repository.root), path)
+    place = _place_now(session, path)
     try:
         if os.path.islink(place):
             return os.readlink(place)
@@ -71,6 +71,15 @@ def read_present(session: Session, path: EnvPath) -> bytes:
         raise SnapshotNotFound(os.fsdecode(path), hint="there is no such file now") from None
     except OSError as failure:
         raise CannotReadNow(f"cannot read '{os.fsdecode(path)}': {failure.strerror}") from failure
+
+
+def _place_now(session: Session, path: EnvPath) -> bytes:
+    top = os.fsencode(session.history.repository.root)
+    name, further, below = path.partition(b"://")
+    root = dict(session.history.settings.roots).get(os.fsdecode(name)) if further else None
+    if root is None:
+        return os.path.join(top, path)
+    return os.path.join(top, os.fsencode(os.path.expanduser(root)), below)
 
 
 def _newest(snapshot: Snapshot) -> str:

@@ -56,4 +56,6 @@ def _only_path(session: Session) -> EnvPath:
     assert session.paths
     if len(session.paths) > 1:
         raise UsageError("one path at a time", hint="git envlog show <rev> -- <path>")
-    return session.history.environment_path(os.fsencode(session.paths[0]))
+    typed = os.fsencode(session.paths[0])
+    # `<root>://<path>` stands for itself, wherever the user is.
+    return EnvPath(typed) if b"://" in typed else session.history.environment_path(typed)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from git_envhist.errors import Damaged, EnvhistError
-from git_envhist.model import Entry, EnvPath, StoredAs
+from git_envhist.model import Entry, EnvPath, ObjectId, StoredAs
 from git_envhist.store.bulk import BulkReader
 from git_envhist.store.compare import TreeReader
 from git_envhist.store.git import Git
-from git_envhist.store.layout import MANIFEST, PIECES, RESERVED
+from git_envhist.store.layout import MANIFEST, PIECES, RESERVED, stored_places
 from git_envhist.store.manifest import read_shard, shard_path
-from git_envhist.store.names import stored_path
+from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pointers import pieces_path, read_pointer
 from git_envhist.store.quoting import show
@@ -40,8 +40,7 @@ class FileReader:
 
     def read(self, path: EnvPath) -> Iterator[bytes]:
         """The bytes of a file, block by block; of a link its target."""
-        entry = self.entry(path)
-        oid = self._look.look_up(stored_path(path)) or self._look.look_up(stored_path(path, link=True))
+        entry, oid = self.entry(path), self._blob_id(path)
         if oid is None:
             raise _no_bytes(path, entry)
         data = self._blob(oid.hex(), path)
@@ -55,8 +54,19 @@ class FileReader:
 
     def entry(self, path: EnvPath) -> Entry | None:
         """What the manifest says of a path."""
-        directory, _, name = path.rpartition(b"/")
-        outer, inner = shard_path(stored_path(EnvPath(directory)) if directory else b"")
+        places = stored_places(path)
+        return next((entry for place in places if (entry := self._entry(*place, path)) is not None), None)
+
+    def _blob_id(self, path: EnvPath) -> ObjectId | None:
+        stored = [
+            (directory + b"/" if directory else b"") + stored_name(name, top=not directory, link=link)
+            for directory, name in stored_places(path)
+            for link in (False, True)
+        ]
+        return next((oid for one in stored if (oid := self._look.look_up(one)) is not None), None)
+
+    def _entry(self, directory: bytes, name: bytes, path: EnvPath) -> Entry | None:
+        outer, inner = shard_path(directory)
         place = b"/".join((RESERVED, MANIFEST, outer.encode(), inner.encode()))
         oid = self._look.look_up(place)
         if oid is None:

@@ -31,6 +31,7 @@ __all__ = [
     "root_directory",
     "split_realm",
     "stored_below",
+    "stored_places",
 ]
 
 # Names directly below RESERVED.
@@ -79,6 +80,30 @@ def split_realm(stored_directory: bytes) -> tuple[bytes, EnvPath]:
     if stored_below(realm, path) != stored_directory:
         raise Damaged(f"a directory is not spelled as names are stored: '{show(stored_directory)}'")
     return realm, path
+
+
+def stored_places(path: EnvPath) -> tuple[tuple[bytes, bytes], ...]:
+    """Where the tree may hold a path as people spell it, (directory, true name), the likeliest first."""
+    root, further, below_root = path.partition(b"://")
+    nested, inside, below_git = path.partition(b"/.git/")
+    if further and root:
+        realms = [(root_directory(root), below_root)]
+    elif inside and nested:
+        # What looks like a file of a nested repository may be one of a directory that is only called `.git`.
+        realms = [(dotgit_directory(EnvPath(nested)), below_git), (b"", path)]
+    else:
+        realms = [(b"", path)]
+    return tuple(_place_in(realm, below) for realm, below in realms if is_path(below))
+
+
+def _place_in(realm: bytes, below: bytes) -> tuple[bytes, bytes]:
+    directory, _, name = below.rpartition(b"/")
+    return stored_below(realm, EnvPath(directory)) if directory else realm, name
+
+
+def is_path(path: bytes) -> bool:
+    """Whether entries can stand at such a path."""
+    return not {b"", b".", b".."}.intersection(path.split(b"/"))
 
 
 def _flat(path: bytes) -> bytes:

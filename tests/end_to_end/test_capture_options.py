@@ -249,6 +249,10 @@ def test_a_further_root_is_captured_below_its_name(repo: Repo, tmp_path: Path) -
     first = capture(repo)
     assert set(read_back(repo, first).roots["nginx"]) == {b"", b"site.conf"}
     assert repo.git("show", f"{first}:.envhist/roots/nginx/site.conf") == "listen 80"
+    for moment in (first, "now"):
+        assert repo.run("envlog", "show", moment, "--", "nginx://site.conf", check=True).out == "listen 80\n"
+    for other in ("nginx://../site.conf", "nginx://", "nginx://other", "none://site.conf"):
+        assert repo.run("envlog", "show", "--", other).status == 4
     (tmp_path / "etc" / "site.conf").write_bytes(b"listen 81\n")
     assert capture(repo, "--if-changed") != first
 
@@ -259,6 +263,8 @@ def test_a_nested_repository_is_captured_with_its_git_directory(repo: Repo) -> N
     snapshot = capture(repo)
     assert_holds(repo, snapshot)
     assert b"vendor/lib/.git/HEAD" in read_back(repo, snapshot).listing
+    head = repo.run("envlog", "show", snapshot, "--", "vendor/lib/.git/HEAD", check=True).out
+    assert head == "ref: refs/heads/main\n"
     assert "commit" not in repo.git("ls-tree", "-r", snapshot).split()
     assert git_fsck(repo.path) == ""
 
