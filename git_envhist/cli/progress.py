@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.words import size
+from git_envhist.cli.words import count, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -53,7 +53,7 @@ class Display:
             self._task,
             completed=progress.bytes,
             total=progress.total_bytes or None,
-            files=f"{progress.files:,} files",
+            files=count(progress.files, "file"),
             bytes=size(progress.bytes),
             refresh=True,
         )
