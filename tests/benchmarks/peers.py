@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shlex
 import shutil
@@ -174,12 +175,14 @@ def surroundings(base: Path) -> dict[str, str]:
 
 
 def _write_programs(place: Path) -> None:
-    """The console programs as an installer writes them, for this checkout and this interpreter."""
-    place.mkdir(exist_ok=True)
+    """The console programs as an installer writes them, on a copy: the checkout may be worked on meanwhile."""
+    package = place / "lib" / "git_envhist"
+    shutil.copytree(CHECKOUT / "git_envhist", package, ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(package, quiet=1)
     for name in ("envlog", "envdiff"):
         program = place / f"git-{name}"
         program.write_text(
-            f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(CHECKOUT)!r}\n"
+            f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(package.parent)!r}\n"
             f"from git_envhist.cli.entry import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n"
         )
         program.chmod(0o755)

@@ -145,7 +145,7 @@ def _long_timeline(bench: Bench) -> Setting:
         "tests.benchmarks.long_timeline",
         place,
         str(bench.scale.snapshots),
-        PYTHONPATH=str(CHECKOUT),
+        PYTHONPATH=f"{bench.scratch.base / 'programs' / 'lib'}:{CHECKOUT}",
     )
     text(build)
     return there
