@@ -82,7 +82,9 @@ def test_a_root_that_is_closed_to_us_is_told_and_looked_at_again(repo: Repo, etc
 def test_what_is_excluded_later_is_neither_read_nor_missed(repo: Repo, how: str) -> None:
     repo.write("build/closed", b"x", 0)
     repo.write("build/deep/er", b"x")
+    repo.write("build/shut/inside", b"x")
     settle(repo)
+    (repo.path / "build/shut").chmod(0)
     repo.write("build/deep/er", b"these bytes are nobody's business")
     repo.write(".envhistignore", b"build/\n")
     with permissions_bind():
@@ -92,6 +94,7 @@ def test_what_is_excluded_later_is_neither_read_nor_missed(repo: Repo, how: str)
     assert set(read_back(repo, taken.snapshot.commit).listing) == {b"", b"app.py", b".envhistignore"}
     assert b"nobody's business" not in everything_stored(repo)
     (repo.path / ".envhistignore").unlink()
+    (repo.path / "build/shut").chmod(0o755)
     assert_holds(repo, snapshot(repo).commit)
 
 

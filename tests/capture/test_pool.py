@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -136,6 +137,27 @@ def test_each_ticket_is_drawn_once() -> None:
     shared.close()
 
 
+def test_no_directory_is_left_out_where_the_kernel_gives_small_pipes(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("git_envhist.capturing.gather.DIRECTORIES_A_CHUNK", 1)
+    for number in range(1500):
+        repo.write(f"d{number}/file", "x")
+    pipe, pipe2 = os.pipe, os.pipe2
+    monkeypatch.setattr(os, "pipe", lambda: small(pipe()))
+    monkeypatch.setattr(os, "pipe2", lambda flags: small(pipe2(flags)))
+
+    taken = take(repo, "fork")
+
+    assert taken.files == 1501
+
+
+def small(ends: tuple[int, int]) -> tuple[int, int]:
+    """A pipe as a user gets it who has thousands of them."""
+    fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, 4096)
+    return ends
+
+
 def test_more_descriptors_than_select_can_take_are_no_obstacle(repo: Repo) -> None:
     import resource
 
@@ -205,6 +227,7 @@ def test_a_capture_leaves_the_process_as_it_was(
 ) -> None:
     monkeypatch.chdir(repo.path.parent)
     take(repo, how)
+    assert Path.cwd() == repo.path.parent
     before = (os.getcwd(), len(os.listdir("/proc/self/fd")), signal.getsignal(signal.SIGINT))
     repo.write("more", b"1")
     take(repo, how)
