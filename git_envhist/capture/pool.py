@@ -46,12 +46,12 @@ TOLD: dict[str, type[EnvhistError]] = {kind.__name__: kind for kind in (Damaged,
 class Shared:
     """What all workers see at once: counters, a slot each, and the tickets for work that nobody owns."""
 
-    def __init__(self, workers: int, descriptors: tuple[int, int, int] | None = None) -> None:
+    def __init__(self, workers: int, descriptors: tuple[int, int] | None = None) -> None:
         self.workers = workers
         if descriptors is None:
-            descriptors = (_counter_file(workers * SLOTS.size), *os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK))
+            descriptors = (_shared_file(max(mmap.PAGESIZE, workers * SLOTS.size)), _shared_file(0))
         self.descriptors = descriptors
-        self._file, self._reading, self._writing = descriptors
+        self._file, self._tickets = descriptors
         self._memory = mmap.mmap(self._file, max(mmap.PAGESIZE, workers * SLOTS.size))
         self._cells = memoryview(self._memory).cast("Q")
 
@@ -64,15 +64,19 @@ class Shared:
         return sum(cells[0::3]), sum(cells[1::3]), sum(cells[2::3])
 
     def offer(self, tickets: int) -> None:
-        assert tickets <= MAX_TICKETS
-        os.write(self._writing, b"".join(number.to_bytes(TICKET, "little") for number in range(tickets)))
+        """Lay out tickets; those of the last time are all taken."""
+        # A file, whose place all processes that inherit it share, and no pipe: to a user with many of these the kernel
+        # gives small ones, and a ticket that did not fit in would be work that nobody does.
+        told = memoryview(b"".join(number.to_bytes(TICKET, "little") for number in range(tickets)))
+        os.ftruncate(self._tickets, 0)
+        done = 0
+        while done < len(told):
+            done += os.pwrite(self._tickets, told[done:], done)
+        os.lseek(self._tickets, 0, os.SEEK_SET)
 
     def take(self) -> int | None:
         """The number of a piece of work that is now the caller's; None where none is left."""
-        try:
-            ticket = os.read(self._reading, TICKET)
-        except BlockingIOError:
-            return None
+        ticket = os.read(self._tickets, TICKET)
         return int.from_bytes(ticket, "little") if ticket else None
 
     def close(self) -> None:
@@ -151,7 +155,7 @@ def _failure(kind: str, message: str) -> EnvhistError:
     return WorkerFailed(f"a worker process failed: {message or kind} ({kind})")
 
 
-def _counter_file(size: int) -> int:
+def _shared_file(size: int) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("git-envhist", os.MFD_CLOEXEC)
     else:
@@ -159,5 +163,5 @@ def _counter_file(size: int) -> int:
 
         descriptor, name = tempfile.mkstemp()
         os.unlink(name)
-    os.ftruncate(descriptor, max(mmap.PAGESIZE, size))
+    os.ftruncate(descriptor, size)
     return descriptor
