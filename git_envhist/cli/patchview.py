@@ -19,7 +19,7 @@ from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
 from git_envhist.history.textdiff import is_binary, unified_hunks
 from git_envhist.history.variables import VariableChange, compare_variables
-from git_envhist.model import Change, EntryKind, Side, StoredAs
+from git_envhist.model import Change, ChangeKind, EntryKind, Side, StoredAs
 from git_envhist.store.objects import CatFile
 from git_envhist.store.patches import PIECE, Patch, read_patches
 
@@ -124,6 +124,15 @@ def _head(change: Change, manner: Manner) -> Iterator[bytes]:
         yield b"deleted file mode %06o" % side_mode(change.before)
     else:
         yield from _mode_lines(change)
+        yield from _move_lines(change, manner)
+
+
+def _move_lines(change: Change, manner: Manner) -> Iterator[bytes]:
+    if change.kind is ChangeKind.RENAMED:
+        old, new = (quoted(path, quote_all=manner.quote_all) for _, path in _names(change))
+        yield b"similarity index %d%%" % (change.similarity or 0)
+        yield b"rename from " + old
+        yield b"rename to " + new
 
 
 def _mode_lines(change: Change) -> list[bytes]:

@@ -117,8 +117,9 @@ def test_the_raw_view_is_gits(plain: Views, nul: bool) -> None:
     assert plain.show("raw", Manner(ended_by_nul=nul)) == said
 
 
-def test_a_moved_file_is_shown_as_git_shows_it(repo: Repo, git: Git) -> None:
-    views = Views(repo, git, {b"src/old/app.py": file(TEXT)}, {b"src/new/app.py": file(TEXT + b"x\n")})
+@pytest.mark.parametrize(("added", "letter"), [(b"x\n", "R09"), (b"", "R100")])
+def test_a_moved_file_is_shown_as_git_shows_it(repo: Repo, git: Git, added: bytes, letter: str) -> None:
+    views = Views(repo, git, {b"src/old/app.py": file(TEXT)}, {b"src/new/app.py": file(TEXT + added)})
     found = subprocess.run(
         ["git", "diff", "-M50%", "--stat", "-p", "--full-index", views.before, views.after, "--", ":(exclude).envhist"],
         cwd=repo.path, capture_output=True, check=True, text=True,
@@ -126,7 +127,7 @@ def test_a_moved_file_is_shown_as_git_shows_it(repo: Repo, git: Git) -> None:
     stat, _, patch = found.partition("\n\n")
     assert views.show("stat", renames=50) == stat + "\n"
     assert views.show("patch", renames=50) == patch
-    assert views.show("name_status", renames=50).startswith("R09")
+    assert views.show("name_status", renames=50).startswith(letter)
     assert views.show("story", renames=50) == "files     → src/old/app.py → src/new/app.py\n"
 
 
