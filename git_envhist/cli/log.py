@@ -89,7 +89,7 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     if session.json:
         _print_json(session, shown)
         return
-    if not shown and history.timeline is None:
+    if not shown and not history.log(limit=1):
         complain("hint: nothing was captured here yet: git envlog capture")
     session.page()
     _print(session, shown, _texts(session, shown, listing, look, write), listing)

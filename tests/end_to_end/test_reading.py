@@ -210,6 +210,8 @@ def test_before_the_first_capture_the_list_is_empty(repo: Repo) -> None:
     done = repo.run("envlog")
     assert (done.status, done.out) == (0, "")
     assert done.err == "hint: nothing was captured here yet: git envlog capture\n"
+    repo.git("config", "envhist.timeline", "my/line")
+    assert repo.run("envlog").err == done.err
     assert json.loads(repo.run("envlog", "--json").out) == []
 
 
