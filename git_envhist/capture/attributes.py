@@ -39,9 +39,9 @@ def link_group(seen: os.stat_result, home_device: int) -> int:
     return (seen.st_ino + (seen.st_dev + 1) * SPREAD) % (1 << 64)
 
 
-def own_extras(extras: ExtrasFormat, own: os.stat_result) -> bytes:
-    """What the manifest line of the current directory itself says: its owner, its attributes."""
-    return extras(uid=own.st_uid, gid=own.st_gid, xattrs=read_xattrs(b"."))
+def own_extras(extras: ExtrasFormat, own: os.stat_result, *, entered: bool) -> bytes:
+    """What the manifest line of a directory itself says: its owner and, where it is the current one, its attributes."""
+    return extras(uid=own.st_uid, gid=own.st_gid, xattrs=read_xattrs(b".") if entered else ())
 
 
 def read_xattrs(what: int | bytes) -> list[tuple[bytes, bytes]]:

@@ -79,7 +79,6 @@ class Taker:
         self._budget = budget
         self._home_device = home_device
         self._scans: tuple[bytes, bool] = (b"", False)
-        self.unstable: list[tuple[bytes, str]] = []
 
     def take(self, visit: Visit, leaf: Leaf) -> bool:
         """Fill in a leaf's id and extras; False where the path is gone or cannot be had, and is no leaf any more."""
@@ -109,11 +108,11 @@ class Taker:
             with held_still(descriptor, database.name) as hold:
                 self._take_database(visit, database, path, descriptor)
                 if not sidecars and not hold.writer_at_work and os.path.lexists(database.name + JOURNAL):
-                    self.unstable.append((path, "a journal came while it was read"))
+                    visit.miss(database.name, WhyMissing.UNSTABLE, "a journal came while it was read")
                 return [leaf for leaf in sidecars if not self._take_sidecar(visit, leaf, hold)]
         except Restless as reason:
             self._take_database(visit, database, path, descriptor)
-            self.unstable.append((path, f"its database is in use: {reason}"))
+            visit.miss(database.name, WhyMissing.UNSTABLE, f"its database is in use: {reason}")
             return [leaf for leaf in sidecars if not self._take_sidecar(visit, leaf, None)]
 
     def _take_database(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
@@ -240,7 +239,7 @@ class Taker:
         leaf.row = COLUMNS(seen) if stable else (0, *COLUMNS(seen)[1:])
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(descriptor), stored, digest)
         if not stable:
-            self.unstable.append((join(visit.path, leaf.name), "it changed during every reading"))
+            visit.miss(leaf.name, WhyMissing.UNSTABLE, "it changed during every reading")
 
     def _is_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
         policy = self._policy

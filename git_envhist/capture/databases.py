@@ -131,7 +131,8 @@ def _patiently(lock: object, deadline: float) -> None:
             if time.monotonic() > deadline:
                 raise Restless("another program keeps it locked") from error
         time.sleep(wait)
-        wait = min(wait * 2, 0.05)
+        # A busy writer lets readers in for moments only: look often.
+        wait = min(wait * 2, 0.004)
 
 
 def _is_locked(descriptor: int, byte: int) -> bool:

@@ -18,7 +18,7 @@ from git_envhist.capture.descent import Descent, is_realm_top, join, realm_of, s
 from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
-from git_envhist.capture.records import MODE, SIZE, Record, decode_all
+from git_envhist.capture.records import COLUMNS, MODE, SIZE, Record, decode_all
 from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish, walk
 from git_envhist.capture.statcache import StatCache
 from git_envhist.capture.units import find_units, tell_running_cluster
@@ -251,37 +251,25 @@ class CaptureWorker:
         except OSError:
             return (None, b"", b"", b"", [])
         visit = Visit(directory, own)
-        leaf = Leaf(name, _row(seen), seen)
+        leaf = Leaf(name, COLUMNS(seen), seen)
         if not self._take(visit, leaf):
             return (None, b"", b"", b"", visit.missing)
-        # Whoever finishes the directory tells what was unstable in it.
-        path = join(directory, name)
-        visit.missing += [
-            (name, WhyMissing.UNSTABLE.value, why) for at, why in self._taker.unstable if at == path
-        ]
-        self._taker.unstable = [entry for entry in self._taker.unstable if entry[0] != path]
         return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)
 
     def _lost(self, visit: Visit, error: OSError) -> None:
         reason = unreadable(error)
-        for leaf in visit.unread:
+        for leaf in visit.pending:
             visit.leaves.remove(leaf)
             visit.miss(leaf.name, reason.why, reason.detail)
-        visit.unread = []
+        visit.unread, visit.units = [], []
 
     def _finish(self, path: bytes) -> Frame:
         visit = self._visits.pop(path)
-        own = (
-            own_extras(format_extras, visit.own)
-            if self._enter(path)
-            else format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid)
-        )
+        own = own_extras(format_extras, visit.own, entered=self._enter(path))
         record = finish(visit, self._started_ns, self._width, own)
         record.shard = self._writer.add(b"blob", shard_text(record))
         record.leaf_modes = leaf_modes(record)
-        unstable = [entry for entry in self._taker.unstable if entry[0].rpartition(b"/")[0] == path]
         missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
-        missing += [(name, WhyMissing.UNSTABLE.value, detail) for name, detail in unstable]
         missing = [(shown_path(name), why, detail) for name, why, detail in missing]
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
@@ -295,11 +283,3 @@ class CaptureWorker:
 
 def _home_device(job: dict[str, Any]) -> int:
     return os.stat(job["bases"][b""]).st_dev
-
-
-def _row(seen: os.stat_result) -> tuple[int, ...]:
-    return (seen.st_ctime_ns, seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)
-
-
-def _bare_extras(own: os.stat_result) -> bytes:
-    return b" u=%d g=%d" % (own.st_uid, own.st_gid)
