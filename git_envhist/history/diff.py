@@ -10,6 +10,7 @@ This is the one definition; a capture that counts from its scan and a comparison
   what is in it. It is modified where its mode, its owner or its extended attributes differ. The top is never added
   or removed.
 - The `.git` of a nested repository is one path, whatever differs in it.
+- What the later side says it could not capture, and all below it, is not removed: nothing is known of it.
 - What is kept beside the environment (facts, attachments, the staged tree) is no path.
 """
 

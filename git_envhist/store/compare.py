@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist.model import Change, EntryKind, EnvPath, ObjectId
 from git_envhist.store.git import Git
+from git_envhist.store.layout import MISSING, RESERVED
+from git_envhist.store.listings import read_missing
 from git_envhist.store.metadata import Both, read_differences
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import matching
@@ -39,7 +41,10 @@ def compare(
     rows = read_rows(git, old, after)
     with CatFile(git) as reader:
         known = _read_metadata(reader, rows, after) if metadata else {}
-        changes = join(rows.contents, rows.nested, known, TreeReader(reader, after, rows.id_length).look_up)
+        tree = TreeReader(reader, after, rows.id_length)
+        changes = join(rows.contents, rows.nested, known, tree.look_up)
+        if any(change.after is None for change in changes.values()):
+            changes = _without_unseen(changes, _read_missing(reader, tree))
     if pathspecs:
         changes = _limit(git, changes, pathspecs)
     if renames is not None:
@@ -82,6 +87,28 @@ class TreeReader:
 def _read_metadata(reader: CatFile, rows: Rows, after: str) -> Mapping[bytes, Both]:
     shards = [(row.before, row.after) for row in rows.shards]
     return read_differences(reader, shards, rows.contents, after)
+
+
+def _read_missing(reader: CatFile, tree: TreeReader) -> frozenset[bytes]:
+    """The paths that are not in the later snapshot because they could not be captured."""
+    oid = tree.look_up(RESERVED + b"/" + MISSING)
+    answer = reader.read(oid.hex()) if oid is not None else None
+    return frozenset(item.path for item in read_missing(answer[1])) if answer is not None else frozenset()
+
+
+def _without_unseen(changes: dict[EnvPath, Change], missing: frozenset[bytes]) -> dict[EnvPath, Change]:
+    # What could not be looked at is not gone: nothing is known of it.
+    if not missing:
+        return changes
+    return {path: change for path, change in changes.items() if change.after or not _lies_in(path, missing)}
+
+
+def _lies_in(path: bytes, places: frozenset[bytes]) -> bool:
+    while path not in places:
+        path, slash, _ = path.rpartition(b"/")
+        if not slash:
+            return path in places
+    return True
 
 
 def _limit(git: Git, changes: Mapping[EnvPath, Change], pathspecs: Sequence[bytes]) -> dict[EnvPath, Change]:
