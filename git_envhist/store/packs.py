@@ -27,8 +27,8 @@ from git_envhist.model import ObjectId
 from git_envhist.store.deflate import adler32, compress, crc32
 from git_envhist.store.durable import cannot_write, forget, read_exactly, sync, write_all
 from git_envhist.store.idx import encode_index
-from git_envhist.store.packfile import entry_header
 from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks
+from git_envhist.store.packfile import entry_header
 
 __all__ = ["KEEP_MARK", "Mark", "OwnPacks", "PackWriter", "StagedPack"]
 

@@ -351,7 +351,9 @@ def test_entries_of_a_small_pack_move_into_another(tmp_path: Path, object_format
     shared = few.add(b"blob", b"in both")
     alone = few.add(b"tree", b"")
     taken = few.take_out()
-    assert taken is not None and few.count == 0 and few.finish() is None
+    assert taken is not None
+    assert few.count == 0
+    assert few.finish() is None
 
     many = PackWriter(str(tmp_path), object_format)
     assert many.add(b"blob", b"in both") == shared
@@ -359,7 +361,8 @@ def test_entries_of_a_small_pack_move_into_another(tmp_path: Path, object_format
         many.put(oid, entry)
     pack = many.finish()
 
-    assert pack is not None and pack.objects == 2
+    assert pack is not None
+    assert pack.objects == 2
     for name in (shared, alone):
         shown = subprocess.run(
             ["git", "show-index", f"--object-format={object_format}"],
