@@ -18,7 +18,8 @@ from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull
 SLOTS = struct.Struct("<QQQ")
 DONE, FRAME, FAILED = 0, 1, 2
 TICKET = 4
-MAX_TICKETS = 8_000
+MAX_TICKETS = 1_000
+"""So many fit into the smallest pipe that a kernel gives, a page of 4,096 bytes, to a user who has many of them."""
 POLL_MS = 100
 
 Frame = tuple[object, ...]
@@ -46,12 +47,12 @@ TOLD: dict[str, type[EnvhistError]] = {kind.__name__: kind for kind in (Damaged,
 class Shared:
     """What all workers see at once: counters, a slot each, and the tickets for work that nobody owns."""
 
-    def __init__(self, workers: int, descriptors: tuple[int, int] | None = None) -> None:
+    def __init__(self, workers: int, descriptors: tuple[int, int, int] | None = None) -> None:
         self.workers = workers
         if descriptors is None:
-            descriptors = (_shared_file(max(mmap.PAGESIZE, workers * SLOTS.size)), _shared_file(0))
+            descriptors = (_counter_file(workers * SLOTS.size), *os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK))
         self.descriptors = descriptors
-        self._file, self._tickets = descriptors
+        self._file, self._reading, self._writing = descriptors
         self._memory = mmap.mmap(self._file, max(mmap.PAGESIZE, workers * SLOTS.size))
         self._cells = memoryview(self._memory).cast("Q")
 
@@ -65,18 +66,19 @@ class Shared:
 
     def offer(self, tickets: int) -> None:
         """Lay out tickets; those of the last time are all taken."""
-        # A file, whose place all processes that inherit it share, and no pipe: to a user with many of these the kernel
-        # gives small ones, and a ticket that did not fit in would be work that nobody does.
-        told = memoryview(b"".join(number.to_bytes(TICKET, "little") for number in range(tickets)))
-        os.ftruncate(self._tickets, 0)
-        done = 0
-        while done < len(told):
-            done += os.pwrite(self._tickets, told[done:], done)
-        os.lseek(self._tickets, 0, os.SEEK_SET)
+        # A pipe gives each byte once. A memory file does not: two processes that read it at the same moment can both
+        # be given the same place.
+        assert tickets <= MAX_TICKETS
+        told = b"".join(number.to_bytes(TICKET, "little") for number in range(tickets))
+        if os.write(self._writing, told) != len(told):
+            raise WorkerFailed("the work could not be shared out", hint="run the command again")
 
     def take(self) -> int | None:
         """The number of a piece of work that is now the caller's; None where none is left."""
-        ticket = os.read(self._tickets, TICKET)
+        try:
+            ticket = os.read(self._reading, TICKET)
+        except BlockingIOError:
+            return None
         return int.from_bytes(ticket, "little") if ticket else None
 
     def close(self) -> None:
@@ -155,7 +157,7 @@ def _failure(kind: str, message: str) -> EnvhistError:
     return WorkerFailed(f"a worker process failed: {message or kind} ({kind})")
 
 
-def _shared_file(size: int) -> int:
+def _counter_file(size: int) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("git-envhist", os.MFD_CLOEXEC)
     else:
@@ -163,5 +165,5 @@ def _shared_file(size: int) -> int:
 
         descriptor, name = tempfile.mkstemp()
         os.unlink(name)
-    os.ftruncate(descriptor, size)
+    os.ftruncate(descriptor, max(mmap.PAGESIZE, size))
     return descriptor

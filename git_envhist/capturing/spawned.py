@@ -12,8 +12,8 @@ from git_envhist.capturing.worker import CaptureWorker
 
 def main(arguments: list[str]) -> None:
     """Serve a host program that must not be forked: descriptors come as arguments, the job as the first frame."""
-    asking, answering, counters, tickets, workers, number = map(int, arguments)
-    shared = Shared(workers, (counters, tickets))
+    asking, answering, counters, reading, writing, workers, number = map(int, arguments)
+    shared = Shared(workers, (counters, reading, writing))
     job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
     serve(lambda: CaptureWorker(job, shared, number), asking, answering)
 

@@ -158,6 +158,30 @@ def small(ends: tuple[int, int]) -> tuple[int, int]:
     return ends
 
 
+def test_workers_at_the_same_moment_draw_different_tickets() -> None:
+    shared = Shared(3)
+    pool = Pool(shared, [])
+    for _ in range(3):
+        pool.lines.append(fork_line(lambda: Drawer(shared), pool.lines))
+    try:
+        for _ in range(20):
+            shared.offer(MAX_TICKETS)
+            drawn = [ticket for _, (tickets,) in pool.ask_each("draw") for ticket in tickets]  # type: ignore[attr-defined]
+            assert sorted(drawn) == list(range(MAX_TICKETS))
+    finally:
+        pool.close()
+
+
+class Drawer(Echo):
+    """A worker that takes as many tickets as it gets."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+
+    def call(self, method: str, arguments: tuple[object, ...]) -> Iterator[Frame]:
+        yield (list(iter(self.shared.take, None)),)
+
+
 def test_more_descriptors_than_select_can_take_are_no_obstacle(repo: Repo) -> None:
     import resource
 
