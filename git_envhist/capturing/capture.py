@@ -103,7 +103,7 @@ class Capturing:
         return Staging.create(self.repository.common_state, self.repository.pack_dir)
 
     def _taker(self, staging: Staging, key: Key | None) -> Taker:
-        extent = survey(self.repository, self.settings, key.id if key else None)
+        extent = survey(self.repository, self.settings, key.id if key else None, self.keys.backup.directory)
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(HEADS + timeline) if timeline else None
         return Taker(Tools(self.repository, self.settings, self.how), extent, staging, key, tip)

@@ -16,7 +16,7 @@ from git_envhist.store.repository import Repository
 
 MOUNTINFO = "/proc/self/mountinfo"
 BOUNDARY = "worktree"
-RULES_VERSION = 1
+RULES_VERSION = 2
 """Raised where the built-in rules of what is secret change: what was kept under others is looked at again."""
 
 
@@ -37,11 +37,11 @@ class Survey:
     warnings: tuple[str, ...] = ()
 
 
-def survey(repository: Repository, settings: Settings, key_id: str | None) -> Survey:
-    """Look around."""
+def survey(repository: Repository, settings: Settings, key_id: str | None, keys: str) -> Survey:
+    """Look around; `keys` is where the keys lie outside the git directory."""
     bases, warnings = _bases(repository, settings)
     mounts = read_mounts()
-    pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or ())
+    pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or (), keys)
     ignore, bad = usable(_read_ignore_file(repository.root))
     exclude, also_bad = usable(settings.exclude)
     fingerprint, bad_too = usable(settings.fingerprint)
@@ -103,7 +103,7 @@ def _bases(repository: Repository, settings: Settings) -> tuple[dict[bytes, byte
 
 
 def _prune(
-    repository: Repository, bases: Mapping[bytes, bytes], mounts: Iterable[bytes]
+    repository: Repository, bases: Mapping[bytes, bytes], mounts: Iterable[bytes], keys: str
 ) -> dict[bytes, str | None]:
     """What is not entered: ours, other working trees of the same repository, what is mounted inside."""
     pruned: dict[bytes, str | None] = {}
@@ -114,7 +114,8 @@ def _prune(
             _add(pruned, top, real, place, WhyMissing.MOUNT.value)
         for tree in _other_working_trees(repository):
             _add(pruned, top, real, tree, BOUNDARY)
-        for ours in {repository.git_dir, repository.common_dir}:
+        # A home may be a root, or stand in the working tree: what opens every sealed file is never a part of it.
+        for ours in {repository.git_dir, repository.common_dir, keys}:
             _add(pruned, top, real, os.path.realpath(os.fsencode(ours)), None)
     return pruned
 

@@ -66,6 +66,7 @@ EXAMPLES = {
     "figma": ("figd_", BODY + "-_ab"),
     "tailscale": ("tskey-auth-", BODY[:17] + "-" + BODY[:20]),
     "age": ("AGE-SECRET-KEY-1", "QPZRY9X8GF" * 5 + "QPZRY9X8"),
+    "envhist": ("envhist-key-1-0a1b2c3d4e5f-", BODY.lower() * 3),
     "onepassword": ("ops_eyJ", BODY * 8),
     "telegram": ("1234567890:AA", BODY[:33]),
     "azure": ("AccountKey=", BODY * 2 + BODY[:14] + "=="),

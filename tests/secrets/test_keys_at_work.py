@@ -211,3 +211,18 @@ def test_an_attachment_and_a_staged_file_are_no_files(repo: Repo) -> None:
     oid = repo.git("rev-parse", f"{snapshot}:.envhist/staged/content/{staged}")
     put_on_timeline(repo, message_of(repo, snapshot), tree_with(repo, snapshot, {".env": oid}))
     assert_refused(repo.run("envlog", "show", "@", "--", ".env"), "sealed as 'staged'")
+
+
+def test_the_keys_themselves_are_never_part_of_a_snapshot(repo: Repo) -> None:
+    repo.env["XDG_CONFIG_HOME"] = str(repo.path / "home/.config")
+    repo.write(".env", SECRET)
+    capture(repo, "a home in the working tree")
+    first = capture(repo, "its key is there now")
+    assert "git-envhist/keys" not in repo.git("ls-tree", "-rt", "--name-only", first)
+
+    exported = repo.run("envlog", "key", "export", check=True).stdout
+    repo.write("backup.txt", exported)
+    repo.write("copy", (key_places(repo)[0] / key_id(repo)).read_bytes())
+    second = capture(repo, "copies of it")
+    for path in ("backup.txt", "copy"):
+        assert blob(repo, second, path).startswith(b"envhist-sealed 1")
