@@ -132,7 +132,8 @@ class Scanner:
         names = sorted(os.listdir(b"."))
         visit = Visit(path, own)
         visit.young = not _is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
-        known = _Known(old)
+        # What is known of an entry says where its owner differs from the directory's: with another it says nothing.
+        known = _Known(old if old is not None and (old.uid, old.gid) == (own.st_uid, own.st_gid) else None)
         pruned = self._limits.pruned if path in self._parents else {}
         for name in names:
             self._look_at(visit, name, known, pruned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,3 +145,14 @@ def test_a_file_under_every_filter_of_git_is_stored_as_it_stands(repo: Repo) -> 
     repo.write("c.u16", "zwei".encode("utf-16"))
     assert_holds(repo, capture(repo))
     assert not (repo.path / "RAN").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
+def test_a_directory_that_was_given_away_does_not_take_its_files_along(repo: Repo) -> None:
+    repo.write("sub/file", "x")
+    capture(repo, "before")
+    time.sleep(0.05)
+    capture(repo, "settled")
+    os.chown(repo.path / "sub", 1000, 1000)
+
+    assert_holds(repo, capture(repo, "after"))
