@@ -48,6 +48,10 @@ ALWAYS = {
     b"GIT_OPTIONAL_LOCKS": b"0",
     b"GIT_NO_REPLACE_OBJECTS": b"1",
     b"GIT_TERMINAL_PROMPT": b"0",
+    # In a partial clone git would fetch what it misses, by commands that the configuration names. The first is for
+    # git 2.45 and newer, the other stops any transport of the older ones.
+    b"GIT_NO_LAZY_FETCH": b"1",
+    b"GIT_ALLOW_PROTOCOL": b"none",
     b"GIT_PAGER": b"cat",
     b"LC_ALL": b"C",
 }

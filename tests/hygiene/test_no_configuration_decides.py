@@ -244,3 +244,21 @@ def test_no_variable_decides_either(repo: Repo, tmp_path: Path) -> None:
     done = repo.run("envlog", "capture", "--porcelain", "-m", "two", env=variables, check=True)
     assert tree(repo, done.out.strip()) == wanted
     assert not canary.exists()
+
+
+def test_nothing_is_fetched_into_a_partial_clone(repo: Repo, tmp_path: Path) -> None:
+    repo.git("config", "uploadpack.allowFilter", "true")
+    repo.write("late", "x")
+    repo.commit("another")
+    clone = Repo(tmp_path / "clone", repo.env)
+    repo.git("clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{repo.path}", str(clone.path))
+    clone.git("read-tree", "HEAD")
+    clone.git("update-ref", "-d", "HEAD")
+    helper = tmp_path / "helper"
+    helper.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexec git-upload-pack \"$@\"\n")
+    helper.chmod(0o755)
+    clone.git("config", "remote.origin.uploadpack", str(helper))
+
+    capture(clone, "what is staged is not here")
+
+    assert not (tmp_path / "ran").exists()
