@@ -85,6 +85,8 @@ def _write_merged(common_state: str, pack_dir: str, object_format: str, paths: l
         if merged is None:
             return []
         staging.publish([merged])
+        # No commit speaks for the merged pack: found in a journal after a power cut, it would be taken back.
+        staging.settle()
     return replaced
 
 

@@ -114,6 +114,14 @@ class Staging:
             raise
         self._published.update(fresh)
 
+    def settle(self) -> None:
+        """Have what was published stay, for good, whatever becomes of the staging: no journal speaks of it any more."""
+        try:
+            forget(os.path.join(self.path, "journal"))
+            sync_directory(self.path)
+        except OSError as error:
+            raise cannot_write(error, self.path) from error
+
     def _record(self, lines: Iterable[str]) -> None:
         text = "".join(line + "\n" for line in (*self._pending, *lines)).encode("ascii")
         write_all(self._journal, text, self._written)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from git_envhist.api import EnvHistory
-from git_envhist.store.merging import MOST_PACKS
+from git_envhist.store.merging import MOST_PACKS, merge_packs
+from git_envhist.store.repository import Repository
 from tests.support.repository import Repo
 
 
@@ -19,3 +22,21 @@ def test_sixty_captures_leave_a_handful_of_packs(repo: Repo) -> None:
     timeline = f"refs/envhist/heads/{history.timeline}"
     for number, commit in enumerate(reversed(repo.git("rev-list", timeline).split())):
         assert repo.git("show", f"{commit}:counter").strip() == str(number)
+
+
+def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = EnvHistory.open(str(repo.path), workers="here")
+    monkeypatch.setattr("git_envhist.capturing.capture.tidy", lambda repository: None)
+    for number in range(MOST_PACKS):
+        repo.write("counter", b"%d\n" % number)
+        history.capture(f"capture {number}")
+    place = Repository.open(str(repo.path))
+    with monkeypatch.context() as patch:
+        patch.setattr("git_envhist.store.staging.remove_tree", lambda path: None)
+        assert merge_packs(place.common_state, place.pack_dir, place.object_format) > 1
+
+    history.capture("after the power cut")
+
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
