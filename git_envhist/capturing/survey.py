@@ -157,14 +157,19 @@ def _read_ignore_file(root: str) -> tuple[str, ...]:
 
 
 def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, ...]:
-    """Tracked files that a `filter` attribute encrypts: in the working tree they stand in the clear."""
+    """Files that a `filter` attribute encrypts, tracked or not yet: in the working tree they stand in the clear."""
     drivers = [name for name in settings.filters if name != "lfs"]
-    if not drivers:
-        return ()
-    tracked = repository.git.try_run("ls-files", "-z")
-    asked = repository.git.try_run("check-attr", "-z", "--stdin", "filter", stdin=tracked.out)
-    fields = asked.out.split(b"\0")
     wanted = {os.fsencode(name) for name in drivers if _encrypts(repository, settings, name)}
+    if not wanted:
+        return ()
+    git = repository.git
+    # Without the index: every file is another one then, and a damaged index may not open what is closed.
+    paths = git.run("ls-files", "-z", "--others", environment=git.no_index)
+    asked = git.try_run("check-attr", "-z", "--stdin", "filter", stdin=paths)
+    found = asked.out
+    if asked.status != 0:
+        found = git.run("check-attr", "-z", "--stdin", "filter", stdin=paths, environment=git.no_index)
+    fields = found.split(b"\0")
     rows = zip(fields[0::3], fields[2::3], strict=False)
     return tuple(sorted(path for path, value in rows if value in wanted))
 

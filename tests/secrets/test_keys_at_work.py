@@ -226,3 +226,17 @@ def test_the_keys_themselves_are_never_part_of_a_snapshot(repo: Repo) -> None:
     second = capture(repo, "copies of it")
     for path in ("backup.txt", "copy"):
         assert blob(repo, second, path).startswith(b"envhist-sealed 1")
+
+
+def test_what_a_filter_encrypts_is_sealed_also_where_git_does_not_track_it_or_is_damaged(repo: Repo) -> None:
+    repo.git("config", "filter.git-crypt.clean", "cat")
+    repo.write(".gitattributes", "vaults/** filter=git-crypt\n")
+    repo.write("vaults/tracked", "one")
+    repo.commit()
+    repo.write("vaults/new", "two")
+    first = capture(repo, "not added yet")
+    repo.write(".git/index", "garbage")
+    second = capture(repo, "a damaged index")
+    for snapshot in (first, second):
+        for path in ("vaults/tracked", "vaults/new"):
+            assert blob(repo, snapshot, path).startswith(b"envhist-sealed 1")
