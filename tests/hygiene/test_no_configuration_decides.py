@@ -255,7 +255,7 @@ def test_nothing_is_fetched_into_a_partial_clone(repo: Repo, tmp_path: Path) -> 
     clone.git("read-tree", "HEAD")
     clone.git("update-ref", "-d", "HEAD")
     helper = tmp_path / "helper"
-    helper.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexec git-upload-pack \"$@\"\n")
+    helper.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\nexec git-upload-pack "$@"\n')
     helper.chmod(0o755)
     clone.git("config", "remote.origin.uploadpack", str(helper))
 
