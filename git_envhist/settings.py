@@ -6,6 +6,7 @@ may cost a snapshot.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -124,6 +125,6 @@ def _is_filter(key: str) -> bool:
 
 def config_home(environ: Mapping[str, str]) -> str:
     """The directory of the user's configuration, as the XDG base directories have it."""
-    home = environ.get("HOME") or "/nonexistent"
+    home = environ.get("HOME") or os.path.expanduser("~")
     configured = environ.get("XDG_CONFIG_HOME", "")
     return configured if configured.startswith("/") else f"{home}/.config"

@@ -48,6 +48,25 @@ def ignore_rules(
     return ignored
 
 
+def path_filter(
+    lines: Sequence[str], everywhere: Sequence[str], fingerprinted: Sequence[str]
+) -> Callable[[bytes], bool]:
+    """A test of a whole path: whether it, or a directory it lies in, is left out or recorded by its hash only."""
+    ignored = ignore_rules(lines, everywhere)
+    hashed = path_matcher(fingerprinted)
+
+    def left_out(path: bytes) -> bool:
+        if hashed is not None and hashed(path):
+            return True
+        names = path.split(b"/")
+        return ignored is not None and any(
+            ignored(b"/".join(names[:depth]), name, depth + 1 < len(names))
+            for depth, name in enumerate(names)
+        )
+
+    return left_out
+
+
 def path_matcher(patterns: Sequence[str]) -> Matches | None:
     """A test of one path against patterns in gitignore's syntax; None where there are none."""
     wanted = [line for line in patterns if line.strip() and not line.startswith("#")]

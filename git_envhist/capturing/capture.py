@@ -148,8 +148,16 @@ class Capturing:
         first_draft = self._draft(request, timeline, view, taken, key, sealed_names)
 
         def describe(parent: str | None) -> Draft:
-            changed = taken.first_count() if parent is None else count(compare(git, parent, tree))
-            return replace(first_draft, changed=changed, story=describe_counts(changed, first=parent is None))
+            if parent is None:
+                changed = taken.first_count()
+                return replace(first_draft, changed=changed, story=describe_counts(changed, first=True))
+            try:
+                changed = count(compare(git, parent, tree))
+            except EnvhistError as error:
+                # The snapshot before is damaged; this one is not, and is not lost with it.
+                warnings.append(f"what changed could not be told: {error}")
+                return first_draft
+            return replace(first_draft, changed=changed, story=describe_counts(changed))
 
         letter = Letter(
             tree, signature(first_draft.actor, at), describe, _records(request, first_draft, at), key, at
@@ -205,7 +213,10 @@ class Capturing:
     @contextmanager
     def present(self) -> Iterator[tuple[str, str]]:
         """The live environment as a tree in a staging that goes away afterwards: (objects directory, tree)."""
+        common = os.path.join(state_directory(self.repository.common_state), COMMON_LOCK)
         with ExitStack() as stack:
+            # No pack that this relies on may be merged away under it.
+            stack.enter_context(locked(common, shared=True))
             key, _ = self._key()
             staging = stack.enter_context(self._staging())
             taking = stack.enter_context(closing(self._taker(staging, key)))

@@ -56,16 +56,22 @@ def publish(
     """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip."""
     ref = HEADS + timeline
     for _ in range(TRIES):
-        parent = repository.resolve_ref(ref)
+        tip = repository.resolve_ref(ref)
+        parent = tip if tip is not None and stands(repository.git, tip) else None
+        lost = (
+            []
+            if parent == tip
+            else [f"the history before this cannot be read: '{tip}' is gone; it begins anew"]
+        )
         draft = letter.describe(parent)
         commit, notes, small, warnings = _write_commit(repository, staging, timeline, parent, draft, letter)
         staging.journal_commit(commit)
         staging.publish([*packs, *small])
-        moved = _move(repository, ref, timeline, commit, parent, notes)
+        moved = _move(repository, ref, timeline, commit, tip, notes)
         if moved is None:
             continue
         stored = sum(pack.size for pack in (*packs, *small))
-        return Published(commit, parent, draft, stored, (*warnings, *moved))
+        return Published(commit, parent, draft, stored, (*lost, *warnings, *moved))
     raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
 
 
@@ -168,9 +174,17 @@ def annotate(
     raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
 
 
+def stands(git: Git, oid: str) -> bool:
+    """Whether an object is there; an error where git cannot tell."""
+    asked = git.try_run("cat-file", "-e", oid)
+    if asked.status not in (0, 1):
+        raise GitFailed(asked.complaint)
+    return asked.status == 0
+
+
 def is_published(git: Git, commit: str) -> bool:
     """Whether a ref of ours relies on a commit; an error where git cannot tell, because then nothing may go."""
-    if git.try_run("cat-file", "-e", commit).status != 0:
+    if not stands(git, commit):
         return False
     refs = git.run("for-each-ref", "--count=1", f"--contains={commit}", HEADS, NOTES, TRASH)
     return bool(refs.strip())

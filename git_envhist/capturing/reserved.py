@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from git_envhist.capture.ignore import path_matcher
+from git_envhist.capture.ignore import path_filter, path_matcher
 from git_envhist.capture.seal import keyed_hash, seal
 from git_envhist.capture.secrets import SecretRules, mask_tokens
 from git_envhist.capturing.take import Taken
@@ -49,8 +50,10 @@ def reserved_entries(
     for trees in (oids for oids in taken.pieces.values() if oids):
         entries.update(pieces_entries(trees))
     _put_lists(entries, sink, taken, view)
+    extent = taken.survey
+    left_out = path_filter(extent.ignore, extent.exclude, extent.fingerprint)
     try:
-        _put_staged(entries, sink, taking, view.staged, key)
+        _put_staged(entries, sink, taking, view.staged, key, left_out)
     except (EnvhistError, OSError) as error:
         warnings.append(f"the staged tree could not be kept, the snapshot is whole: {error}")
     names = _put_attachments(entries, sink, attach, key, warnings)
@@ -78,6 +81,7 @@ def _put_staged(
     taking: Taking,
     staged: tuple[StagedEntry, ...],
     key: Key | None,
+    left_out: Callable[[bytes], bool],
 ) -> None:
     if not staged:
         return
@@ -89,7 +93,8 @@ def _put_staged(
             content = found[1] if found is not None else b""
             secret = rules.by_name(entry.path) or rules.by_content(entry.path, content)
             lines.append(_staged_line(entry, key if secret else None, secret))
-            if entry.needs_content and found is not None and not (secret and key is None):
+            wanted = entry.needs_content and not left_out(entry.path)
+            if wanted and found is not None and not (secret and key is None):
                 data = seal(key, entry.path, b"staged", content) if secret and key else content
                 place = b"%b/content/%d-%b" % (
                     STAGED,

@@ -95,7 +95,9 @@ def _bases(repository: Repository, settings: Settings) -> tuple[dict[bytes, byte
     warnings = []
     for name, place in settings.roots:
         path = os.path.join(repository.root, os.path.expanduser(place))
-        if os.path.isdir(path):
+        if not name or "/" in name:
+            warnings.append(f"envhist.root.{name} is no name for a root: one word without a slash")
+        elif os.path.isdir(path):
             bases[os.fsencode(name)] = os.fsencode(path)
         else:
             warnings.append(f"envhist.root.{name} is not a directory: '{place}'")
