@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.programs import make_programs
 from tests.support.repository import Repo, make_repo
@@ -20,7 +20,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     print_blob=True,
 )
-settings.load_profile("default")
+# Shrinking an example may take minutes: CI prints what reproduces it, and it is shrunk where somebody looks.
+settings.register_profile(
+    "ci", settings.get_profile("default"), phases=set(Phase) - {Phase.shrink, Phase.explain}
+)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 GIT_CONFIG = """\
 [user]

@@ -208,7 +208,7 @@ def carry_out(edit: Edit) -> None:
             remove(path)
         case Append(path=path, content=content):
             if is_file(path):
-                with open(path, "ab") as file:
+                with writable(path), open(path, "ab") as file:
                     file.write(content)
         case Forge(path=path):
             forge(path)
@@ -226,11 +226,23 @@ def forge(path: bytes) -> None:
     if not is_file(path):
         return
     before = os.lstat(path)
-    with open(path, "r+b") as file:
+    with writable(path), open(path, "r+b") as file:
         turned = bytes(byte ^ 0xFF for byte in file.read())
         file.seek(0)
         file.write(turned)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@contextmanager
+def writable(path: bytes) -> Iterator[None]:
+    """Let an ordinary user write to a file whose mode forbids it, as an editor with a bang does."""
+    mode = stat.S_IMODE(os.lstat(path).st_mode)
+    if mode & 0o600 == 0o600:
+        yield
+        return
+    os.chmod(path, mode | 0o600)
+    yield
+    os.chmod(path, mode)
 
 
 def is_file(path: bytes) -> bool:
