@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from git_envhist.capture import reading
+from git_envhist.capture import content, reading
 from git_envhist.capture.descent import Descent
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, read_file, read_streamed
 from git_envhist.capture.records import COLUMNS, CTIME, WIDTH
 from git_envhist.capture.scan import Leaf, Visit, finish
 from git_envhist.model import WhyMissing
-from tests.capture.taking import snapshot, take
+from tests.capture.taking import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.repository import Repo
 from tests.support.snapshot import read_back
@@ -94,40 +96,66 @@ def test_a_file_that_never_stands_still_is_kept_and_said_to_be_unstable(
     assert time.monotonic() - started < 10
 
 
-def test_a_file_that_is_written_all_the_time_is_told_in_the_snapshot(repo: Repo) -> None:
-    repo.git("config", "envhist.workers", "2")
-    repo.write("large", bytes(2 << 20))
-    repo.write("small", b"1")
+@contextmanager
+def rewritten(path: Path, size: int) -> Iterator[None]:
+    """A file that is filled with one byte, then with another, and so on, in place, for as long as the context lasts."""
     done = threading.Event()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.pwrite(descriptor, bytes(size), 0)
 
     def write() -> None:
-        with open(repo.path / "large", "r+b") as large, open(repo.path / "small", "r+b") as small:
-            while not done.is_set():
-                for file in (large, small):
-                    file.seek(0)
-                    file.write(os.urandom(8))
-                    file.flush()
+        for turn in itertools.cycle(range(256)):
+            # In one go: between two of them the file may well stand still, and then it is what it is.
+            os.pwrite(descriptor, bytes([turn]) * size, 0)
+            if done.is_set():
+                return
 
     writer = threading.Thread(target=write)
     writer.start()
-    both = {(b"large", WhyMissing.UNSTABLE), (b"small", WhyMissing.UNSTABLE)}
     try:
-        # On a busy machine the writer itself may be kept waiting, and a file stand still for once.
-        for _ in range(8):
-            taken = take(repo, "spawn")
-            if {(one.path, one.why) for one in taken.missing} == both:
-                break
+        yield
     finally:
         done.set()
         writer.join()
-    assert {(one.path, one.why) for one in taken.missing} == both
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_file_that_is_written_all_the_time_is_whole_or_said_to_be_unstable(repo: Repo, how: str) -> None:
+    repo.git("config", "envhist.workers", "2")
+    with rewritten(repo.path / "small", 800), rewritten(repo.path / "large", 1 << 20):
+        for _ in range(3):
+            taken = take(repo, how)
+            assert taken.snapshot is not None
+            for name in ("small", "large"):
+                held = repo.run_git("show", f"{taken.snapshot.commit}:{name}").stdout
+                told = [one.why for one in taken.missing if one.path == name.encode()]
+                assert told == [WhyMissing.UNSTABLE] or len(set(held)) == 1
+    assert take(repo).missing == ()
+    assert_holds(repo, snapshot(repo).commit)
+
+
+@pytest.mark.parametrize("how", ["here", "fork"])
+def test_what_never_stood_still_is_told_by_whichever_worker(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    repo.git("config", "envhist.workers", "2")
+    names = [f"d{number}/{size}" for number in range(30) for size in ("small", "large")]
+    for name in names:
+        repo.write(name, b"1" if name.endswith("small") else bytes(2 << 20))
+    real = content.read_file
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            content, "read_file", lambda descriptor, **how: replace(real(descriptor, **how), stable=False)
+        )
+        taken = take(repo, how)
+    assert sorted(one.path.decode() for one in taken.missing) == sorted([*names, "app.py"])
+    assert {one.why for one in taken.missing} == {WhyMissing.UNSTABLE}
     assert taken.snapshot is not None
     assert not taken.snapshot.complete
-    assert {b"large", b"small"} <= set(read_back(repo, taken.snapshot.commit).listing)
-    after = take(repo)
-    assert after.missing == ()
-    assert after.snapshot is not None
-    assert_holds(repo, after.snapshot.commit)
+    assert {name.encode() for name in names} <= set(read_back(repo, taken.snapshot.commit).listing)
+    assert take(repo).missing == ()
+    assert_holds(repo, snapshot(repo).commit)
 
 
 def test_a_file_with_no_size_and_no_end_is_left_in_time() -> None:
@@ -205,8 +233,6 @@ def test_a_file_replaced_between_the_look_and_the_reading(
 ) -> None:
     path = repo.write("dir/victim", b"as it was")
     repo.write("dir/witness", b"beside")
-    from git_envhist.capture import content
-
     real = content.open_file
 
     def replaced(name: bytes) -> int:
