@@ -14,7 +14,10 @@ def main(arguments: list[str]) -> None:
     """Serve a host program that must not be forked: descriptors come as arguments, the job as the first frame."""
     asking, answering, counters, reading, writing, workers, number = map(int, arguments)
     shared = Shared(workers, (counters, reading, writing))
-    job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
+    try:
+        job = dict(cast(tuple[tuple[str, Any], ...], receive(asking)))
+    except EOFError:
+        return  # whoever asked was stopped before it could say what for
     serve(lambda: CaptureWorker(job, shared, number), asking, answering)
 
 
