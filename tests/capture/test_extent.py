@@ -96,6 +96,8 @@ def test_what_is_excluded_later_is_neither_read_nor_missed(repo: Repo, how: str)
     assert b"nobody's business" not in everything_stored(repo)
     (repo.path / ".envhistignore").unlink()
     (repo.path / "build/shut").chmod(0o755)
+    # An ordinary user could not read it now either.
+    (repo.path / "build/closed").chmod(0o600)
     assert_holds(repo, snapshot(repo).commit)
 
 
