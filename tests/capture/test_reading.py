@@ -96,6 +96,17 @@ def test_a_file_that_never_stands_still_is_kept_and_said_to_be_unstable(
     assert time.monotonic() - started < 10
 
 
+def test_equal_stats_of_a_file_that_is_young_at_every_look_prove_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Written so often that each look finds it younger than a tick of the clock: it may change and keep its stat.
+    (tmp_path / "file").write_bytes(b"1")
+    monkeypatch.setattr(reading, "_youth", lambda seen: 1)
+    with opened(tmp_path / "file") as descriptor:
+        assert not read_file(descriptor).stable
+        assert not read_streamed(descriptor, lambda blocks: [*blocks].clear())[1]
+
+
 @contextmanager
 def rewritten(path: Path, size: int) -> Iterator[None]:
     """A file that is filled with one byte, then with another, and so on, in place, for as long as the context lasts."""
