@@ -50,7 +50,9 @@ def test_other_days_carry_their_date_and_stay_in_the_column() -> None:
 
 
 def test_without_an_intent_the_line_says_so() -> None:
-    assert list_lines([moment("aaaaaaa")], LOOK, PLAIN, None) == ["aaaaaaa  10:18  · (no intent)  nothing changed"]
+    assert list_lines([moment("aaaaaaa")], LOOK, PLAIN, None) == [
+        "aaaaaaa  10:18  · (no intent)  nothing changed"
+    ]
 
 
 def test_names_stand_behind_the_intent() -> None:
