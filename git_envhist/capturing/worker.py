@@ -248,8 +248,11 @@ class CaptureWorker:
         try:
             own = self._descent.enter(directory)
             seen = os.lstat(name)
-        except OSError:
+        except FileNotFoundError:
             return (None, b"", b"", b"", [])
+        except OSError as error:
+            reason = unreadable(error)
+            return (None, b"", b"", b"", [(name, reason.why.value, reason.detail)])
         visit = Visit(directory, own)
         leaf = Leaf(name, COLUMNS(seen), seen)
         if not self._take(visit, leaf):
