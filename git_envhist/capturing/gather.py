@@ -178,7 +178,7 @@ class Gatherer:
         if deferred:
             # Over the budget the smallest come first, so that it is the largest that are left out.
             deferred.sort(key=lambda item: item[2], reverse=not over)
-            self._read_large([(directory, name) for directory, name, _ in deferred])
+            self._read_large([(directory, name) for directory, name, _ in deferred], one_by_one=over)
 
     def _largest_that_fit(self, budget: int) -> int:
         sizes = array("q")
@@ -191,12 +191,17 @@ class Gatherer:
                 return size
         return UNLIMITED
 
-    def _read_large(self, files: list[tuple[bytes, bytes]]) -> None:
+    def _read_large(self, files: list[tuple[bytes, bytes]], *, one_by_one: bool) -> None:
+        # Side by side, a file that will turn out not to fit would push out one that costs nothing.
+        takers = 1 if one_by_one else self._workers
         results: list[tuple[object, ...]] = []
         for start in range(0, len(files), MAX_TICKETS):
             batch = files[start : start + MAX_TICKETS]
             self._pool.shared.offer(len(batch))
-            for _, (_, index, *seen) in self._pool.ask_each("large", batch):
+            arguments: list[tuple[object, ...]] = [
+                (batch if number < takers else None,) for number in range(self._workers)
+            ]
+            for _, (_, index, *seen) in self._pool.ask_all("large", arguments):
                 results.append((*batch[cast(int, index)], *seen))
         for _, frame in self._pool.ask_each("settle", results):
             self._note_directory(frame)

@@ -129,9 +129,9 @@ class CaptureWorker:
             if not deferred:
                 yield self._finish(path)
 
-    def do_large(self, files: list[tuple[bytes, bytes]]) -> Iterator[Frame]:
+    def do_large(self, files: list[tuple[bytes, bytes]] | None) -> Iterator[Frame]:
         """Take deferred files, whoever found them: ("large", index, taken or not, what was seen)."""
-        while (ticket := self._shared.take()) is not None:
+        while files is not None and (ticket := self._shared.take()) is not None:
             directory, name = files[ticket]
             yield ("large", ticket, *self._take_alone(directory, name))
 

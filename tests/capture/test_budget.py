@@ -58,14 +58,16 @@ def test_what_was_left_out_is_taken_once_there_is_room(repo: Repo) -> None:
 @pytest.mark.parametrize("how", HOWS)
 def test_what_is_stored_already_is_free(repo: Repo, how: str) -> None:
     repo.git("config", "envhist.workers", "2")
-    fill(repo, a=2 * MIB, b=9 * MIB, c=20 * MIB)
+    fill(repo, a=2 * MIB, b=9 * MIB, c=12 * MIB, d=13 * MIB)
     take(repo)
     repo.git("config", "envhist.budget", "1m")
     forget_cache(repo)
-    fill(repo, new=12 * MIB)
+    # Between what is stored already, so that both workers have something in hand at the same time.
+    new = {"n1": 3 * MIB, "n2": 10 * MIB, "n3": 11 * MIB, "n4": 12 * MIB + 1}
+    fill(repo, **new)
     taken = take(repo, how)
-    assert [one.path for one in taken.missing] == [b"dir/new"]
-    assert held(repo, taken) == {"a", "b", "c"}
+    assert {one.path for one in taken.missing} == {b"dir/" + name.encode() for name in new}
+    assert held(repo, taken) == {"a", "b", "c", "d"}
 
 
 def test_a_file_that_compresses_counts_as_what_it_takes(repo: Repo) -> None:
