@@ -189,6 +189,17 @@ class Trigger(Enum):
         return self not in (Trigger.MANUAL, Trigger.API, Trigger.RUN)
 
 
+class RestorePart(Enum):
+    """What part a moment has in a restore; those that have one are no steps of undo and redo by themselves."""
+
+    BEFORE = "before"
+    """What was here, saved before anything was changed."""
+    TO = "to"
+    """Where a restore arrived."""
+    UNDO = "undo"
+    REDO = "redo"
+
+
 class IntentSource(Enum):
     """Where the words of an intent come from."""
 
@@ -276,6 +287,7 @@ class Snapshot:
     external_id: str | None = None
     attachments: tuple[str, ...] = ()
     restored_from: str | None = None
+    restore: RestorePart | None = None
     forked_from: str | None = None
     format: int = 1
     key: str | None = None

@@ -280,6 +280,7 @@ def _join(
         draft.external_id,
         draft.attachments,
         draft.restored_from,
+        draft.restore,
         draft.forked_from,
         message.format,
         draft.key,

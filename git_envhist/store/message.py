@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from git_envhist.errors import Damaged, Refused
-from git_envhist.model import Actor, ChangeCount, IntentSource, Trigger
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger
 from git_envhist.store.trailers import damaged_trailer, quote, read_actor, unquote, write_actor
 
 FORMAT = 1
@@ -31,33 +31,18 @@ MOST_TRAILERS = 20_000
 PICTURE_OF_NUL = "\u2400".encode()
 
 TRIGGERS = {trigger.value: trigger for trigger in Trigger}
+PARTS = {part.value: part for part in RestorePart}
 SOURCES = {source.value: source for source in IntentSource}
 
 MAC_LINE = re.compile(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
 HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 COUNTS = re.compile(r"\+([0-9]{1,18}) ~([0-9]{1,18}) -([0-9]{1,18})")
 KNOWN = frozenset(
-    (
-        *(
-            "Env-Format",
-            "Env-Timeline",
-            "Env-Head",
-            "Env-Branch",
-            "Env-Trigger",
-            "Env-Actor",
-            "Env-Intent-Source",
-        ),
-        *(
-            "Env-Complete",
-            "Env-Missing",
-            "Env-Content",
-            "Env-Changed",
-            "Env-Story",
-            "Env-External-Id",
-            "Env-Meta",
-        ),
-        *("Env-Attachment", "Env-Restored-From", "Env-Forked-From", "Env-Was", "Env-Key", "Env-Mac"),
-    )
+    "Env-" + name
+    for name in (
+        "Format Timeline Head Branch Trigger Actor Intent-Source Complete Missing Content Changed Story External-Id "
+        "Meta Attachment Restored-From Restore Forked-From Was Key Mac"
+    ).split()
 )
 UNCHANGED = ChangeCount()
 
@@ -81,6 +66,7 @@ class Draft:
     meta: tuple[tuple[str, str], ...] = ()
     attachments: tuple[str, ...] = ()
     restored_from: str | None = None
+    restore: RestorePart | None = None
     forked_from: str | None = None
     was: str | None = None
     """The snapshot's id, where this commit is not its first one."""
@@ -188,6 +174,7 @@ def _trailers(draft: Draft) -> Iterator[tuple[str, str]]:
     for name in draft.attachments:
         yield "Env-Attachment", quote(name)
     yield from _given("Env-Restored-From", _hash(draft.restored_from, "Env-Restored-From"))
+    yield from _given("Env-Restore", draft.restore.value if draft.restore else None)
     yield from _given("Env-Forked-From", _hash(draft.forked_from, "Env-Forked-From"))
     yield from _given("Env-Was", _hash(draft.was, "Env-Was"))
     yield from _given("Env-Key", draft.key)
@@ -246,6 +233,7 @@ def _read_draft(intent: bytes, actor: Actor, fields: dict[str, str], lines: list
         tuple(_read_meta(lines)) if "Env-Meta" in fields else (),
         tuple(_repeated(lines, "Env-Attachment")) if "Env-Attachment" in fields else (),
         _hash(get("Env-Restored-From"), "Env-Restored-From"),
+        PARTS.get(get("Env-Restore", "")),
         _hash(get("Env-Forked-From"), "Env-Forked-From"),
         _hash(get("Env-Was"), "Env-Was"),
         get("Env-Key"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, GitFailed
-from git_envhist.model import Actor, ChangeCount, IntentSource, Trigger, Verdict, VerdictStatus
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger, Verdict, VerdictStatus
 from git_envhist.store.chain import chain_length, encode_commit, read_chain, read_snapshot
 from git_envhist.store.commits import identity_line, moment_of, parse_commit
 from git_envhist.store.message import split_mac, with_mac, write_message
@@ -60,6 +60,7 @@ def test_a_snapshot_comes_back_as_it_was_written(repo: Repo) -> None:
         meta=(("a", "1"), ("b", "2=3")),
         attachments=("1-log.txt",),
         restored_from="3" * 40,
+        restore=RestorePart.UNDO,
         forked_from="4" * 40,
         was="5" * 40,
         key="abcdef012345",
@@ -76,7 +77,7 @@ def test_a_snapshot_comes_back_as_it_was_written(repo: Repo) -> None:
     assert (snapshot.complete, snapshot.missing_count, snapshot.mac) == (False, 2, MAC)
     for field in (
         *("timeline", "intent_source", "trigger", "actor", "head", "branch", "content", "changed", "story"),
-        *("external_id", "meta", "attachments", "restored_from", "forked_from", "key"),
+        *("external_id", "meta", "attachments", "restored_from", "restore", "forked_from", "key"),
     ):
         assert getattr(snapshot, field) == getattr(draft, field)
     with CatFile(git_of(repo)) as reader:

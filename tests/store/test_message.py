@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, Refused
-from git_envhist.model import Actor, ChangeCount, IntentSource, Trigger
+from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger
 from git_envhist.store.message import (
     Draft,
     NewerFormat,
@@ -43,6 +43,7 @@ DRAFTS = st.builds(
     meta=st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
     attachments=st.lists(TEXT, max_size=3).map(tuple),
     restored_from=HASHES,
+    restore=st.none() | st.sampled_from(RestorePart),
     forked_from=HASHES,
     was=HASHES,
     key=st.none() | TEXT,
