@@ -26,6 +26,7 @@ SECOND_NS = 1_000_000_000
 BLOCK = 1 << 20
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 NO_ATIME = getattr(os, "O_NOATIME", 0)
+SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
 
 
 class Unreadable(Exception):
@@ -173,7 +174,18 @@ def _past_the_grain(descriptor: int, seen: os.stat_result) -> tuple[os.stat_resu
     if wait:
         time.sleep(wait / SECOND_NS)
         seen = os.fstat(descriptor)
+    _let_writer_end(descriptor)
     return seen, not wait or not _youth(seen)
+
+
+def _let_writer_end(descriptor: int) -> None:
+    # A write shows in the time stamps when it begins, and a long one goes on for longer than any grain. To look for
+    # data takes the lock that a writer holds until its call ends (ext4, btrfs, f2fs, tmpfs); XFS reads take it anyway.
+    if SEEK_DATA is not None:
+        try:
+            os.lseek(descriptor, 0, SEEK_DATA)
+        except OSError:
+            pass  # no data: the lock was taken all the same
 
 
 def _youth(seen: os.stat_result) -> int:
