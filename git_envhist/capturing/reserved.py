@@ -14,8 +14,8 @@ from git_envhist.model import EnvPath, WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.gitview import GitView, StagedEntry
 from git_envhist.store.keys import Key
-from git_envhist.store.layout import ATTACHMENTS, GIT_CHANGED, MISSING, STAGED, UNSTABLE
-from git_envhist.store.listings import write_git_changes, write_missing
+from git_envhist.store.layout import ATTACHMENTS, GIT_CHANGED, MISSING, RULES, STAGED, UNSTABLE
+from git_envhist.store.listings import write_git_changes, write_missing, write_rules
 from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 from git_envhist.store.quoting import quote_path
@@ -71,6 +71,9 @@ def _put_lists(entries: Entries, sink: ObjectSink, taken: Taken, view: GitView) 
         _put(entries, sink, MISSING, write_missing(missing))
     if unstable:
         _put(entries, sink, UNSTABLE, write_missing(unstable))
+    rules = write_rules(taken.survey.ignore, taken.survey.exclude)
+    if rules:
+        _put(entries, sink, RULES, rules)
     if view.changed is not None:
         _put(entries, sink, GIT_CHANGED, write_git_changes(view.changed))
 

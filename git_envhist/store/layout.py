@@ -25,6 +25,7 @@ __all__ = [
     "PIECES",
     "RESERVED",
     "ROOTS",
+    "RULES",
     "STAGED",
     "UNSTABLE",
     "dotgit_directory",
@@ -45,6 +46,7 @@ ROOTS = b"roots"
 DOTGIT = b"dotgit"
 ATTACHMENTS = b"attachments"
 GIT_CHANGED = b"git-changed"
+RULES = b"rules"
 
 LONGEST_FLAT = 200
 _FLAT = re.compile(rb"(?!\.\.?\Z)[^/\\\0]+\Z")

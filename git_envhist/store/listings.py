@@ -10,7 +10,7 @@ name and `://` in front:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, GitChange, Missing, WhyMissing
@@ -50,6 +50,32 @@ def read_git_changes(data: bytes) -> tuple[GitChange, ...]:
     found = [_read_git_line(line) for line in _split(data)]
     _check_order([change.path for change in found])
     return tuple(found)
+
+
+def write_rules(ignore: Sequence[str], exclude: Sequence[str]) -> bytes:
+    """What was no part of the environment: patterns in gitignore's syntax, in their order, which has a meaning.
+
+    `ignore` held for the working tree alone, `exclude` for further roots as well.
+    """
+    told = [(b"ignore", line) for line in ignore] + [(b"exclude", line) for line in exclude]
+    return b"".join(
+        [
+            b"%b %b\n" % (word, quote(line.encode("utf-8", "surrogateescape")))
+            for word, line in told
+            if line.strip() and not line.startswith("#")
+        ]
+    )
+
+
+def read_rules(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read what was no part of the environment, (ignore, exclude); `Damaged` where it is no such list."""
+    found: dict[bytes, list[str]] = {b"ignore": [], b"exclude": []}
+    for line in _split(data):
+        word, _, pattern = line.partition(b" ")
+        if word not in found or not pattern:
+            raise _unreadable(line)
+        found[word].append(unquote(pattern).decode("utf-8", "surrogateescape"))
+    return tuple(found[b"ignore"]), tuple(found[b"exclude"])
 
 
 def _missing_line(item: Missing) -> bytes:

@@ -204,10 +204,15 @@ def test_envhistignore_and_exclude_name_what_is_no_part(repo: Repo) -> None:
     outside = ("x.cache", "only-top", "build/a", "sub/build/b", "y.tmp", "downloads/z")
     for path in inside + outside:
         repo.write(path, b"1")
-    found = read_back(repo, capture(repo)).listing
+    taken = capture(repo)
+    found = read_back(repo, taken).listing
     assert {os.fsencode(path) for path in inside} <= set(found)
     assert not {os.fsencode(path) for path in outside} & set(found)
     assert b".envhistignore" in found
+    # The snapshot says what it left out, so that nobody takes it for absent.
+    told = repo.git("show", f"{taken}:.envhist/rules").splitlines()
+    assert told[:4] == ["ignore *.cache", "ignore /only-top", "ignore build/", "ignore !keep.cache"]
+    assert told[4:] == ["exclude *.tmp", "exclude /downloads/"]
 
 
 def test_a_fingerprinted_file_is_recorded_without_its_bytes(repo: Repo) -> None:

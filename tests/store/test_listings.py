@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, GitChange, Missing, ObjectId, WhyMissing
-from git_envhist.store.listings import read_git_changes, read_missing, write_git_changes, write_missing
+from git_envhist.store.listings import (
+    read_git_changes,
+    read_missing,
+    read_rules,
+    write_git_changes,
+    write_missing,
+    write_rules,
+)
 from git_envhist.store.pointers import PiecesPointer, pieces_path, read_pointer, write_pointer
 
 parts = st.binary(min_size=1, max_size=6).filter(
@@ -38,6 +45,15 @@ def test_what_git_saw_comes_back_sorted(items: list[GitChange]) -> None:
     read = read_git_changes(write_git_changes(items))
     assert set(read) == set(items)
     assert write_git_changes(reversed(read)) == write_git_changes(items)
+
+
+patterns = st.text(min_size=1, max_size=8).filter(lambda text: text.strip() and not text.startswith("#"))
+
+
+@given(st.lists(patterns, max_size=4), st.lists(patterns, max_size=4))
+def test_rules_come_back_in_their_order(ignore: list[str], exclude: list[str]) -> None:
+    told = write_rules(["# a comment", "", *ignore], exclude)
+    assert read_rules(told) == (tuple(ignore), tuple(exclude))
 
 
 def test_the_lists_read_as_the_format_says() -> None:
