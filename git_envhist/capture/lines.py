@@ -1,12 +1,14 @@
 """The lines to workers: one in this process, in a forked child, or in an interpreter of its own.
 
 Questions and frames cross a pipe in `marshal`'s format, each with its length in front; both ends of our own pipe may
-trust it.
+trust it. Frames travel together: every write wakes the parent, and in a first capture there is one for each of ten
+thousand directories. Nobody waits for a single one, since how far the work has come stands in shared memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import marshal
 import os
 import signal
@@ -17,6 +19,11 @@ from collections.abc import Callable, Iterator
 from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shared, Worker, WorkerFailed
 
 LENGTH = struct.Struct("<I")
+
+BATCH = 1 << 16
+"""So many bytes of frames are written at once."""
+WIDE = 1 << 20
+"""A pipe of this size lets a worker go on while its parent does something else."""
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Held back while a worker is made: what its parent does at a signal is not for it to do."""
@@ -35,10 +42,10 @@ class HereLine:
     def ask(self, method: str, arguments: tuple[object, ...]) -> None:
         self._frames = self._worker.call(method, arguments)
 
-    def receive(self) -> Frame:
+    def receive(self) -> list[Frame]:
         for frame in self._frames:
-            return (FRAME, *frame)
-        return (DONE,)
+            return [(FRAME, *frame)]
+        return [(DONE,)]
 
     def close(self) -> None:
         self._worker.close()
@@ -54,6 +61,7 @@ class ChildLine:
         self._child = child
         self._asking = asking
         self._answering = answering
+        self._inbox = Inbox(answering)
 
     @property
     def descriptor(self) -> int:
@@ -65,9 +73,9 @@ class ChildLine:
         except BrokenPipeError as gone:
             raise _died() from gone
 
-    def receive(self) -> Frame:
+    def receive(self) -> list[Frame]:
         try:
-            return receive(self._answering)
+            return self._inbox.receive()
         except EOFError as gone:
             raise _died() from gone
 
@@ -90,7 +98,7 @@ def _died() -> WorkerFailed:
 
 def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
     """A worker in a forked child; `others` are the lines that the child must not hold open."""
-    asking, answering = os.pipe(), os.pipe()
+    asking, answering = os.pipe(), _wide_pipe()
     with _signals_held_back():
         child = os.fork()
         if child == 0:
@@ -118,7 +126,7 @@ def _signals_held_back() -> Iterator[None]:
 
 def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
     """A worker in a fresh interpreter, for callers that must not be forked; it is given its job as a first frame."""
-    asking, answering = os.pipe(), os.pipe()
+    asking, answering = os.pipe(), _wide_pipe()
     kept = [asking[0], answering[1], *shared.descriptors]
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
@@ -150,6 +158,7 @@ def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     worker = make()
+    outbox = Outbox(answering)
     while True:
         try:
             method, arguments = receive(asking)
@@ -157,22 +166,90 @@ def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
             return
         try:
             for frame in worker.call(str(method), arguments):  # type: ignore[arg-type]
-                send(answering, (FRAME, *frame))
-            send(answering, (DONE,))
+                outbox.put((FRAME, *frame))
+            outbox.put((DONE,))
+            outbox.flush()
         except BrokenPipeError:
             return
         except Exception as error:
-            send(answering, (FAILED, type(error).__name__, str(error)))
+            outbox.put((FAILED, type(error).__name__, str(error)))
+            outbox.flush()
+
+
+class Outbox:
+    """Frames on their way out, many at a time."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._held = bytearray()
+
+    def put(self, frame: Frame) -> None:
+        self._held += _packed(frame)
+        if len(self._held) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        _write(self._descriptor, self._held)
+        self._held = bytearray()
+
+
+class Inbox:
+    """Frames as they come in, many at a time."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._held = bytearray()
+
+    def receive(self) -> list[Frame]:
+        """All the frames that are there, one at least; EOFError where none will come."""
+        while not (frames := self._whole()):
+            block = os.read(self._descriptor, WIDE)
+            if not block:
+                raise EOFError
+            self._held += block
+        return frames
+
+    def _whole(self) -> list[Frame]:
+        frames: list[Frame] = []
+        at, last = 0, len(self._held) - LENGTH.size
+        with memoryview(self._held) as view:
+            while at <= last:
+                (length,) = LENGTH.unpack_from(view, at)
+                end = at + LENGTH.size + length
+                if end > len(view):
+                    break
+                frames.append(marshal.loads(view[at + LENGTH.size : end]))
+                at = end
+        del self._held[:at]
+        return frames
 
 
 def send(descriptor: int, frame: Frame) -> None:
+    """Write one frame by itself."""
+    _write(descriptor, _packed(frame))
+
+
+def _packed(frame: Frame) -> bytes:
     body = marshal.dumps(frame)  # type: ignore[arg-type]
-    view = memoryview(LENGTH.pack(len(body)) + body)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    return LENGTH.pack(len(body)) + body
+
+
+def _write(descriptor: int, data: bytes | bytearray) -> None:
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):
+            done += os.write(descriptor, view[done:])
+
+
+def _wide_pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    with contextlib.suppress(AttributeError, OSError):  # not on every system, and not without limit
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, WIDE)
+    return ends
 
 
 def receive(descriptor: int) -> Frame:
+    """Read one frame, and not a byte beyond it."""
     (length,) = LENGTH.unpack(_exactly(descriptor, LENGTH.size))
     frame = marshal.loads(_exactly(descriptor, length))
     assert isinstance(frame, tuple)

@@ -101,41 +101,58 @@ class Pool:
         for line, words in zip(self.lines, arguments, strict=True):
             line.ask(method, words)
         waiting = dict(enumerate(self.lines))
+        watch = _Watch(waiting, self._tick)
         while waiting:
-            for number in self._ready(waiting):
-                kind, *frame = waiting[number].receive()
-                if kind == FRAME:
-                    yield number, tuple(frame)
-                elif kind == DONE:
-                    del waiting[number]
-                else:
-                    raise _failure(str(frame[0]), str(frame[1]))
+            for number in watch.ready():
+                for kind, *frame in waiting[number].receive():
+                    if kind == FRAME:
+                        yield number, tuple(frame)
+                    elif kind == DONE:
+                        watch.forget(number)
+                    else:
+                        raise _failure(str(frame[0]), str(frame[1]))
 
     def ask_each(self, method: str, *arguments: object) -> Iterator[tuple[int, Frame]]:
         """Ask all workers the same."""
         return self.ask_all(method, [arguments] * len(self.lines))
-
-    def _ready(self, waiting: dict[int, Line]) -> list[int]:
-        descriptors = {
-            line.descriptor: number for number, line in waiting.items() if line.descriptor is not None
-        }
-        if not descriptors:
-            return list(waiting)[:1]
-        ready: list[int] = []
-        poll = select.poll()  # not select(): a host program may have more descriptors than that can take
-        for descriptor in descriptors:
-            poll.register(descriptor, select.POLLIN)
-        while not ready:
-            ready = [descriptors[fd] for fd, _ in poll.poll(POLL_MS)]
-            if self._tick is not None:
-                self._tick()
-        return ready
 
     def close(self) -> None:
         """End the workers, whatever they are doing."""
         for line in self.lines:
             line.close()
         self.shared.close()
+
+
+class _Watch:
+    """Tells which of the lines that are waited for have something to say."""
+
+    def __init__(self, waiting: dict[int, Line], tick: Callable[[], None] | None) -> None:
+        self._waiting = waiting
+        self._tick = tick
+        self._numbers = {
+            line.descriptor: number for number, line in waiting.items() if line.descriptor is not None
+        }
+        # Not select(): a host program may have more descriptors than that can take.
+        self._poll = select.poll()
+        for descriptor in self._numbers:
+            self._poll.register(descriptor, select.POLLIN)
+
+    def ready(self) -> list[int]:
+        if not self._numbers:
+            return list(self._waiting)[:1]
+        while True:
+            found = [self._numbers[descriptor] for descriptor, _ in self._poll.poll(POLL_MS)]
+            if self._tick is not None:
+                self._tick()
+            if found:
+                return found
+
+    def forget(self, number: int) -> None:
+        """The line has said all that it was asked for."""
+        descriptor = self._waiting.pop(number).descriptor
+        if descriptor is not None:
+            del self._numbers[descriptor]
+            self._poll.unregister(descriptor)
 
 
 class Line(Protocol):
@@ -146,7 +163,9 @@ class Line(Protocol):
 
     def ask(self, method: str, arguments: tuple[object, ...]) -> None: ...
 
-    def receive(self) -> Frame: ...
+    def receive(self) -> list[Frame]:
+        """Frames that have come, one at least."""
+        ...
 
     def close(self) -> None: ...
 

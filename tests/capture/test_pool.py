@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.lines import HereLine, fork_line, receive, send
+from git_envhist.capture.lines import HereLine, Inbox, Outbox, fork_line, receive, send
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared, WorkerFailed
 from git_envhist.capturing.worker import CaptureWorker
 from git_envhist.errors import Damaged, EnvhistError, StorageFull
@@ -82,6 +82,32 @@ def test_frames_of_any_size_cross(size: int) -> None:
         assert [frame for _, frame in pool.ask_each("echo", *words)] == [words, words]
     finally:
         pool.close()
+
+
+def test_small_frames_travel_together_and_in_their_order() -> None:
+    reading, writing = os.pipe()
+    outbox = Outbox(writing)
+    for number in range(1000):
+        outbox.put((number,))
+    outbox.flush()
+    os.close(writing)
+    pieces: list[bytes] = []
+    while block := os.read(reading, 65_536):
+        pieces.append(block)
+    os.close(reading)
+    assert len(pieces) < 5
+    # Cut elsewhere than they were sent: in the middle of a length, and of a frame.
+    stream = b"".join(pieces)
+    reading, writing = os.pipe()
+    inbox, frames = Inbox(reading), []
+    for at in range(0, len(stream), 1001):
+        os.write(writing, stream[at : at + 1001])
+        frames += inbox.receive()
+    os.close(writing)
+    assert frames == [(number,) for number in range(1000)]
+    with pytest.raises(EOFError):
+        inbox.receive()
+    os.close(reading)
 
 
 def test_frames_are_read_whole_however_they_come() -> None:
