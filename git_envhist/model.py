@@ -8,10 +8,11 @@ statement about a snapshot, and a *story* the facts and files that differ betwee
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import NewType
+
+from git_envhist.values import dataclass, field
 
 EnvPath = NewType("EnvPath", bytes)
 """A path below the top of the environment, as the kernel spells it: ``b"src/app.py"``; the top itself is ``b""``."""

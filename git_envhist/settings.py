@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from git_envhist.values import dataclass
 
 GIB = 1 << 30
 BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20

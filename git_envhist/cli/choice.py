@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from git_envhist.errors import UsageError
 from git_envhist.history.times import read_moment
 from git_envhist.model import Snapshot
+from git_envhist.values import dataclass
 
 NO_VERDICT = "none"
 

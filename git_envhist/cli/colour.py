@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from git_envhist.store.git import spawn
+from git_envhist.values import dataclass
 
 RESET = "\x1b[m"
 DEFAULTS = {

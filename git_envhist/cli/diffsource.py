@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from git_envhist.cli.colour import PLAIN, Palette
 from git_envhist.errors import Damaged
@@ -12,6 +11,7 @@ from git_envhist.history.variables import is_variables
 from git_envhist.model import Change, EnvPath, Side, StoredAs
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
+from git_envhist.values import dataclass
 
 Opener = Callable[[EnvPath, bytes], bytes]
 """(path, sealed bytes) -> what was sealed; `SealingError` where the key is not here."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from git_envhist.cli.colour import Palette
 from git_envhist.cli.diffsource import Contents, Manner, Source, is_in_pieces, is_sealed
@@ -13,6 +12,7 @@ from git_envhist.history.diff import has_other_bytes
 from git_envhist.model import Change, ChangeKind, EntryKind, ObjectId, Side
 from git_envhist.store.objects import CatFile
 from git_envhist.store.patches import read_line_counts, read_sizes
+from git_envhist.values import dataclass
 
 DEFAULT_COLUMNS = 80
 NAME_DIRECTORY = {EntryKind.DIRECTORY: b"/"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +20,7 @@ from git_envhist.history.revisions import Live
 from git_envhist.model import Change, Snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.rows import empty_tree
+from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from git_envhist.cli.dates import format_date
@@ -19,6 +18,7 @@ from git_envhist.errors import UsageError
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.history.times import printed_time
 from git_envhist.model import Snapshot
+from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

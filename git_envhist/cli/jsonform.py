@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 from git_envhist.cli.terminal import escape_invalid
@@ -21,6 +20,7 @@ from git_envhist.model import (
     Snapshot,
     Verdict,
 )
+from git_envhist.values import dataclass
 
 SCHEMA = 1
 PATHS_IN_LISTS = 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
 from git_envhist.errors import UsageError
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
+from git_envhist.values import dataclass
 
 Write = Callable[[Snapshot, Look], str]
 VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)

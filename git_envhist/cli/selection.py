@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.choice import Choice, choose
@@ -11,6 +10,7 @@ from git_envhist.cli.entry import is_slip, unknown_subcommand
 from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.history.timeline import Timeline
 from git_envhist.model import Snapshot
+from git_envhist.values import dataclass
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory

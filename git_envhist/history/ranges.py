@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound, UsageError
@@ -11,6 +10,7 @@ from git_envhist.history.resolve import End, find_end, resolve_end, why_nothing
 from git_envhist.history.revisions import Cut, Live, range_cuts
 from git_envhist.history.timeline import Spot, Timeline, World
 from git_envhist.model import Snapshot
+from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

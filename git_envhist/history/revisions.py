@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from git_envhist.errors import UsageError
 from git_envhist.model import VerdictStatus
+from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

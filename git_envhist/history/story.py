@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from git_envhist.history.diff import count
 from git_envhist.model import TOP, Change, ChangeCount, ChangeKind, EnvPath
+from git_envhist.values import dataclass
 
 MARKS = {
     ChangeKind.ADDED: "+",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from git_envhist.history.times import Moment, Unit, exact_time
 from git_envhist.model import Snapshot, Verdict, VerdictStatus
+from git_envhist.values import dataclass, replace
 
 SHORTEST_ID = 4
 """So many hex digits name a snapshot, as git has it for objects."""

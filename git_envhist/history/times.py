@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from enum import Enum
 
 from git_envhist.errors import UsageError
+from git_envhist.values import dataclass
 
 SPELLINGS = "10:27, '2026-11-18 10:27', 2026-11-18, 'yesterday 10:27', monday, '2 hours ago', 10m, now"
 

@@ -11,7 +11,6 @@ measures it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from git_envhist.errors import Damaged, GitFailed
@@ -21,6 +20,7 @@ from git_envhist.store.commits import encode_commit, parse_commit
 from git_envhist.store.git import Git
 from git_envhist.store.message import LARGEST_MESSAGE, Message, read_message
 from git_envhist.store.records import names_of, read_note, remarks_of, verdicts_of
+from git_envhist.values import dataclass
 
 __all__ = ["chain_length", "encode_commit", "read_chain", "read_snapshot"]
 

@@ -10,12 +10,12 @@ import re
 from binascii import Error as NotBase64
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EntryKind, StoredAs
 from git_envhist.store.devices import join_device
 from git_envhist.store.quoting import show, unquote
+from git_envhist.values import dataclass, field
 
 LARGEST_ID = 2**32 - 1
 LONGEST_ATTRIBUTE_NAME = 255

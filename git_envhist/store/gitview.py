@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, GitChange
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry, parse_index
 from git_envhist.store.judge import GITLINK, TREE, Conversions, Judge
+from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

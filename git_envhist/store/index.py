@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from git_envhist.errors import Damaged
+from git_envhist.values import dataclass
 
 HEAD = struct.Struct(">4sII")
 STATS = struct.Struct(">10I")

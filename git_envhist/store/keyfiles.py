@@ -12,7 +12,8 @@ import os
 import re
 import stat
 import time
-from dataclasses import dataclass
+
+from git_envhist.values import dataclass
 
 KEY_NAME = re.compile(r"[0-9a-f]{12}")
 NEW = ".new-"

@@ -18,7 +18,6 @@ import hashlib
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
@@ -27,6 +26,7 @@ from git_envhist.store.extras import read_extras
 from git_envhist.store.layout import split_realm
 from git_envhist.store.names import is_name
 from git_envhist.store.quoting import UNSAFE, quote, quote_path, show, unquote, unquote_path
+from git_envhist.values import dataclass
 
 __all__ = [
     "BUDGET",

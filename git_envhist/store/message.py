@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from git_envhist.errors import Damaged, Refused
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger
 from git_envhist.store.trailers import damaged_trailer, quote, read_actor, unquote, write_actor
+from git_envhist.values import dataclass
 
 FORMAT = 1
 NO_INTENT = b"(no intent)"

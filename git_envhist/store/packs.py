@@ -17,7 +17,6 @@ import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -29,6 +28,7 @@ from git_envhist.store.durable import cannot_write, forget, read_exactly, sync, 
 from git_envhist.store.idx import encode_index
 from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks
 from git_envhist.store.packfile import entry_header
+from git_envhist.values import dataclass
 
 __all__ = ["KEEP_MARK", "Mark", "OwnPacks", "PackWriter", "StagedPack"]
 

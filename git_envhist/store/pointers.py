@@ -10,10 +10,10 @@ The tree with that id stands below `.envhist/pieces`; its blobs, in the order of
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from git_envhist.errors import Damaged
 from git_envhist.model import ObjectId
+from git_envhist.values import dataclass
 
 HEADER = b"envhist-pieces "
 LARGEST_SIZE = 2**63 - 1

@@ -7,12 +7,12 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, Completed, Git, clean_environment, spawn
 from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
+from git_envhist.values import dataclass
 
 HEADS = "refs/envhist/heads/"
 NOTES = "refs/notes/envhist/"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 from git_envhist.model import Snapshot
 from git_envhist.store.message import mac_input, split_mac
+from git_envhist.values import replace
 
 
 class SigningKey(Protocol):

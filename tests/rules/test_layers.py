@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "_version"}
+VOCABULARY = {"model", "errors", "values", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "capturing", "lookup"}
@@ -18,7 +18,8 @@ WIRING = {"api", "capturing", "lookup"}
 MAY_KNOW = {
     "": VOCABULARY | {"api"},
     "_version": set(),
-    "model": set(),
+    "model": {"values"},
+    "values": set(),
     "errors": set(),
     "settings": VOCABULARY,
     "capture": VOCABULARY,
