@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -30,7 +31,6 @@ from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.records import name_record, remark_record
 from git_envhist.store.repository import HEADS, Repository
-from git_envhist.values import dataclass
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
@@ -193,8 +193,8 @@ class EnvHistory:
     @contextmanager
     def present(self) -> Iterator[Present]:
         """The live environment, captured into a staging that is thrown away."""
-        with self._capturing.present() as (objects, tree):
-            yield Present(self.repository.git.with_objects(objects), tree)
+        with self._capturing.present() as held:
+            yield Present(self.repository.git.with_objects(held.staging.path), held.finish().tree)
 
     def name(self, name: str, revision: str | Snapshot = "@", *, remove: bool = False) -> Snapshot:
         """Give a moment a name, or take it away."""

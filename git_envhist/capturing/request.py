@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from git_envhist.model import Actor, IntentSource, Progress, Trigger
+from git_envhist.model import Actor, IntentSource, Progress, RestorePart, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +24,7 @@ class Request:
     actor: Actor | None = None
     dry_run: bool = False
     force: bool = False
+    restore: RestorePart | None = None
+    restored_from: str | None = None
     progress: Callable[[Progress], None] | None = None
     waiting: Callable[[], None] | None = None

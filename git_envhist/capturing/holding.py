@@ -1,0 +1,179 @@
+"""The environment as it was taken: its trees stand in a staging, and become a snapshot when they are published."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.identity import moment, signature, who_am_i
+from git_envhist.capturing.publish import Letter, Published, publish
+from git_envhist.capturing.request import Request
+from git_envhist.capturing.reserved import reserved_entries
+from git_envhist.capturing.take import Taken, Taker
+from git_envhist.capturing.timelines import ensure_timeline
+from git_envhist.errors import EnvhistError
+from git_envhist.history.diff import count
+from git_envhist.history.story import describe_counts
+from git_envhist.model import Captured, ChangeCount, IntentSource, Record
+from git_envhist.settings import Settings
+from git_envhist.store.chain import read_chain
+from git_envhist.store.compare import compare
+from git_envhist.store.gitview import GitView
+from git_envhist.store.keys import Key, KeyRing
+from git_envhist.store.message import Draft
+from git_envhist.store.packs import StagedPack
+from git_envhist.store.records import name_record
+from git_envhist.store.repository import Repository
+from git_envhist.store.snapshots import whole_tree
+from git_envhist.store.staging import Staging
+
+
+class Context(NamedTuple):
+    """Whose environment it is."""
+
+    repository: Repository
+    settings: Settings
+    keys: KeyRing
+    environ: Mapping[str, str]
+
+
+class Finished(NamedTuple):
+    """What was taken, as one tree."""
+
+    tree: str
+    packs: list[StagedPack]
+    attachments: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Held:
+    """What was taken, and all that a snapshot of it needs."""
+
+    context: Context
+    staging: Staging
+    taking: Taker
+    taken: Taken
+    view: GitView
+    key: Key | None
+    warnings: list[str]
+    started: float
+    _finished: Finished | None = None
+
+    @property
+    def content(self) -> str:
+        """What `Env-Content` is of it."""
+        return self.taken.assembled.content
+
+    def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> Finished:
+        """Complete its tree and packs; the first call says what is attached."""
+        if self._finished is None:
+            sink, assembled = self.taking.writer, self.taken.assembled
+            reserved, names = reserved_entries(
+                self.taking, self.taken, self.view, attach, self.key, self.warnings
+            )
+            tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
+            self._finished = Finished(tree, self.taking.finish(self.taken), names)
+        return self._finished
+
+    def leave(self) -> Captured:
+        """Publish nothing; what was seen is remembered all the same."""
+        self.taking.remember_unpublished(self.taken)
+        seconds = time.monotonic() - self.started
+        return Captured(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
+
+    def publish(self, request: Request) -> Captured:
+        """Make it a snapshot, as it was asked for."""
+        repository = self.context.repository
+        timeline = ensure_timeline(repository, self.context.settings)
+        at = moment(repository.git, self.context.environ)
+        finished = self.finish(request.attach)
+        draft = self._draft(request, timeline, finished.attachments)
+        letter = Letter(
+            finished.tree,
+            signature(draft.actor, at),
+            lambda parent: self._describe(draft, parent, finished.tree),
+            _records(request, draft, at),
+            self.key,
+            at,
+        )
+        done = publish(repository, self.staging, timeline, finished.packs, letter)
+        self.taking.remember(self.taken, done.commit)
+        return self._captured(done)
+
+    def _draft(self, request: Request, timeline: str, attachments: tuple[str, ...]) -> Draft:
+        intent, source = _intent(request, self.view)
+        mask = _mask_text
+        return Draft(
+            mask_tokens(intent),
+            source,
+            timeline,
+            request.trigger,
+            request.actor or who_am_i(self.context.settings, self.context.environ),
+            head=self.view.head,
+            branch=self.view.branch,
+            missing_count=len(self.taken.gathered.missing),
+            content=self.content,
+            changed=ChangeCount(),
+            external_id=mask(request.external_id) if request.external_id else None,
+            meta=tuple((mask(key), mask(value)) for key, value in request.meta),
+            attachments=attachments,
+            restored_from=request.restored_from,
+            restore=request.restore,
+            key=self.key.id if self.key else None,
+        )
+
+    def _describe(self, draft: Draft, parent: str | None, tree: str) -> Draft:
+        if parent is None:
+            changed = self.taken.first_count()
+            return replace(draft, changed=changed, story=describe_counts(changed, first=True))
+        git = self.context.repository.git.with_objects(self.staging.path)
+        try:
+            changed = count(compare(git, parent, tree))
+        except EnvhistError as error:
+            # The snapshot before is damaged; this one is not, and is not lost with it.
+            self.warnings.append(f"what changed could not be told: {error}")
+            return draft
+        return replace(draft, changed=changed, story=describe_counts(changed))
+
+    def _captured(self, done: Published) -> Captured:
+        taken = self.taken
+        git = self.context.repository.git
+        return Captured(
+            next(iter(read_chain(git, done.commit, limit=1, notes=False)), None),
+            files=taken.files,
+            new_files=taken.gathered.files,
+            new_bytes=taken.gathered.bytes,
+            stored_bytes=done.stored_bytes,
+            seconds=time.monotonic() - self.started,
+            missing=tuple(taken.gathered.missing),
+            warnings=(*self.warnings, *done.warnings),
+            directories=taken.largest() if done.parent is None else (),
+            first=done.parent is None,
+            sealed_first=taken.seals_now() and self.context.keys.first_use(),
+        )
+
+
+def _intent(request: Request, view: GitView) -> tuple[bytes, IntentSource]:
+    if request.intent is not None and request.intent.strip():
+        return request.intent, request.intent_source or IntentSource.GIVEN
+    if view.subject:
+        return view.subject, IntentSource.COMMIT
+    return b"", IntentSource.NONE
+
+
+def _records(request: Request, draft: Draft, at: datetime) -> tuple[Record, ...]:
+    text = draft.intent.decode("utf-8", "replace")
+    fields: dict[str, object] = {"text": text, "source": draft.intent_source.value}
+    records = [Record("intent", at, fields)]
+    if request.name is not None:
+        records.append(name_record(request.name, at))
+    return tuple(records)
+
+
+def _mask_text(text: str) -> str:
+    return os.fsdecode(mask_tokens(os.fsencode(text)))
