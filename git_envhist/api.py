@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -31,6 +30,7 @@ from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.records import name_record, remark_record
 from git_envhist.store.repository import HEADS, Repository
+from git_envhist.values import dataclass
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
