@@ -1,0 +1,37 @@
+"""The moments that somebody who wants to go back most probably means (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from git_envhist.history.timeline import own_verdict
+from git_envhist.model import Snapshot, VerdictStatus
+
+MOST = 5
+
+
+def likeliest(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot, ...]:
+    """At most five moments that differ from what is here now, the likeliest first.
+
+    The newest that passed its check; the newest that was named; then, from the newest on, those with words of a
+    person, and the rest. Of moments with equal content the one that says most stands for all.
+    """
+    moments = [snapshot for snapshot in newest_first if snapshot.content != content]
+    chosen: dict[str, Snapshot] = {}
+    for snapshot in _by_promise(moments):
+        chosen.setdefault(snapshot.content or snapshot.id, snapshot)
+        if len(chosen) == MOST:
+            break
+    return tuple(chosen.values())
+
+
+def _by_promise(moments: list[Snapshot]) -> Iterator[Snapshot]:
+    yield from [snapshot for snapshot in moments if _passed(snapshot)][:1]
+    yield from [snapshot for snapshot in moments if snapshot.names][:1]
+    yield from [snapshot for snapshot in moments if not snapshot.trigger.automatic]
+    yield from moments
+
+
+def _passed(snapshot: Snapshot) -> bool:
+    verdict = own_verdict(snapshot)
+    return verdict is not None and verdict.status is VerdictStatus.PASS

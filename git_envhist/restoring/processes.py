@@ -1,0 +1,106 @@
+"""Who else uses the environment: processes that hold its files open, and those that run on in it.
+
+Read from `/proc`, as far as it may be read; where there is none, nothing is known and nothing is said.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+PROC = b"/proc"
+GONE = b" (deleted)"
+LONGEST_COMMAND = 60
+
+
+class Process(NamedTuple):
+    """A process, as one would tell somebody of it."""
+
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"'{self.command}' ({self.pid})"
+
+
+def holders(paths: Collection[bytes]) -> dict[bytes, Process]:
+    """For each of these real paths that a process other than this one has open, one such process."""
+    wanted = frozenset(paths)
+    found: dict[bytes, Process] = {}
+    if wanted:
+        for pid in _others():
+            for path in wanted.intersection(_open_files(pid)):
+                found.setdefault(path, _describe(pid))
+    return found
+
+
+def at_work_in(root: bytes) -> list[Process]:
+    """Processes that were started in a directory, or from a program in it, and are not how we were called."""
+    callers = set(_callers())
+    inside = root.rstrip(b"/") + b"/"
+    return [
+        _describe(pid)
+        for pid in _others()
+        if pid not in callers and any(place == root or place.startswith(inside) for place in _places(pid))
+    ]
+
+
+def _others() -> Iterator[int]:
+    try:
+        names = os.listdir(PROC)
+    except OSError:
+        return
+    here = os.getpid()
+    yield from (int(name) for name in names if name.isdigit() and int(name) != here)
+
+
+def _open_files(pid: int) -> Iterator[bytes]:
+    directory = b"%b/%d/fd" % (PROC, pid)
+    try:
+        numbers = os.listdir(directory)
+    except OSError:
+        return  # gone, or somebody else's
+    for number in numbers:
+        yield _target(b"%b/%b" % (directory, number))
+
+
+def _places(pid: int) -> Iterator[bytes]:
+    for link in (b"cwd", b"exe"):
+        yield _target(b"%b/%d/%b" % (PROC, pid, link))
+
+
+def _target(link: bytes) -> bytes:
+    try:
+        return os.readlink(link).removesuffix(GONE)
+    except OSError:
+        return b""
+
+
+def _callers() -> Iterator[int]:
+    """This process, and those that wait for it: the shell, git."""
+    pid = os.getpid()
+    while pid > 1:
+        yield pid
+        pid = _parent(pid)
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(b"%b/%d/stat" % (PROC, pid), "rb") as file:
+            # The name stands in parentheses and may hold anything.
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _describe(pid: int) -> Process:
+    try:
+        with open(b"%b/%d/cmdline" % (PROC, pid), "rb") as file:
+            words = file.read(4096).rstrip(b"\0").split(b"\0")
+    except OSError:
+        words = []
+    command = " ".join(word.decode("utf-8", "replace") for word in words) or "a process"
+    if len(command) > LONGEST_COMMAND:
+        command = command[: LONGEST_COMMAND - 1] + "…"
+    return Process(pid, command)

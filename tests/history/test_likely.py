@@ -1,0 +1,37 @@
+"""What somebody who gives no revision is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from git_envhist.history.likely import likeliest
+from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
+from tests.history.moments import at, snapshot
+
+PASSED = Verdict(VerdictStatus.PASS, "make test", at("10:00"), exit_code=0)
+
+
+def moment(intent: str, content: str, **other: object) -> Snapshot:
+    return replace(snapshot(intent), content=content, **other)  # type: ignore[arg-type]
+
+
+def intents(moments: tuple[Snapshot, ...]) -> list[str]:
+    return [one.intent for one in moments]
+
+
+def test_what_passed_and_what_was_named_comes_first_and_what_is_here_not_at_all() -> None:
+    line = [
+        moment("here", "h"),
+        moment("by hook", "a", trigger=Trigger.COMMIT),
+        moment("by hand", "b"),
+        moment("named", "c", names=("release",)),
+        moment("passed", "d", verdicts=(PASSED,)),
+        moment("passed before", "e", verdicts=(PASSED,)),
+    ]
+    assert intents(likeliest(line, "h")) == ["passed", "named", "by hand", "passed before", "by hook"]
+
+
+def test_of_equal_moments_one_is_shown_and_five_are_enough() -> None:
+    line = [moment(f"m{number}", str(number // 2)) for number in range(20)]
+    assert intents(likeliest(line, "none of these")) == ["m0", "m2", "m4", "m6", "m8"]
+    assert likeliest([], "x") == ()
