@@ -1,0 +1,123 @@
+"""Which paths a restore may touch, and why it leaves the others alone.
+
+What the snapshot did not capture is not what was absent then: it stays. What is no part of the environment now could
+not be saved before it is replaced: it stays as well. Whether a path is left out is asked of the rules of both moments,
+which the snapshots tell; what git ignores plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from git_envhist.capture.descent import REALM_MARK, join
+from git_envhist.capture.ignore import ignore_rules, usable
+from git_envhist.history.classes import class_of
+from git_envhist.model import EnvPath, Missing, WhyMissing
+from git_envhist.store.layout import MISSING, RESERVED, RULES
+from git_envhist.store.listings import ROOT_MARK, read_missing, read_rules
+from git_envhist.store.objects import CatFile
+
+Ignored = Callable[[bytes, bytes, bool], bool]
+
+NOT_CAPTURED = "the snapshot does not hold it"
+LEFT_OUT_THEN = "it was left out of the snapshot"
+LEFT_OUT_NOW = "it is no part of the environment now"
+MOUNTED = "it is mounted from elsewhere"
+NO_ROOT = "its root is not configured here"
+CODE = "HEAD tracks it"
+NOT_CHOSEN = ""
+"""Not asked for: nothing that anybody needs to be told."""
+
+
+class Extent(NamedTuple):
+    """What one of two moments did not look at."""
+
+    ignored: Ignored | None
+    missing: dict[EnvPath, WhyMissing]
+
+    @classmethod
+    def of(cls, ignore: Sequence[str], exclude: Sequence[str], missing: Iterable[Missing]) -> Extent:
+        rules = ignore_rules(usable(ignore)[0], usable(exclude)[0])
+        return cls(rules, {item.path: item.why for item in missing})
+
+    def leaves_out(self, path: bytes, *, directory: bool) -> bool:
+        """Whether the rules name a path, or a directory that it lies in."""
+        if self.ignored is None:
+            return False
+        realm, mark, below = path.partition(ROOT_MARK)
+        top, names = (REALM_MARK + realm, below.split(b"/")) if mark else (b"", path.split(b"/"))
+        above = top
+        for depth, name in enumerate(names):
+            if name and self.ignored(above, name, directory or depth + 1 < len(names)):
+                return True
+            above = join(above, name)
+        return False
+
+    def lacks(self, path: bytes) -> WhyMissing | None:
+        """Why a path, or a directory that it lies in, could not be captured; None where it could."""
+        if not self.missing:
+            return None
+        while path:
+            if (why := self.missing.get(EnvPath(path))) is not None:
+                return why
+            path = path.rpartition(b"/")[0]
+        return self.missing.get(EnvPath(b""))
+
+
+def extent_of(reader: CatFile, tree: str) -> Extent:
+    """What a snapshot did not look at, as it tells itself."""
+
+    def told(name: bytes) -> bytes:
+        found = reader.read(f"{tree}:{(RESERVED + b'/' + name).decode()}")
+        return found.data if found is not None else b""
+
+    return Extent.of(*read_rules(told(RULES)), read_missing(told(MISSING)))
+
+
+class Scope:
+    """What a restore may touch."""
+
+    def __init__(
+        self,
+        then: Extent,
+        now: Extent,
+        *,
+        roots: Collection[bytes] = (),
+        chosen: Collection[bytes] | None = None,
+        classes: Collection[str] | None = None,
+        code: Collection[bytes] = (),
+    ) -> None:
+        self._then = then
+        self._now = now
+        self._roots = roots
+        self._chosen = chosen
+        self._classes = classes
+        self._code = code
+
+    def keep(self, path: EnvPath, *, directory: bool = False) -> str | None:
+        """Why a path must stay as it is; None where it may be touched."""
+        if self._is_not_chosen(path):
+            return NOT_CHOSEN
+        if path in self._code:
+            return CODE
+        root, mark, _ = path.partition(ROOT_MARK)
+        if mark and root not in self._roots:
+            return NO_ROOT
+        return self._unseen_then(path, directory) or self._unseen_now(path, directory)
+
+    def _is_not_chosen(self, path: EnvPath) -> bool:
+        if self._chosen is not None and path not in self._chosen:
+            return True
+        return self._classes is not None and class_of(path) not in self._classes
+
+    def _unseen_then(self, path: EnvPath, directory: bool) -> str | None:
+        why = self._then.lacks(path)
+        if why is not None:
+            return MOUNTED if why is WhyMissing.MOUNT else f"{NOT_CAPTURED} ({why.value})"
+        return LEFT_OUT_THEN if self._then.leaves_out(path, directory=directory) else None
+
+    def _unseen_now(self, path: EnvPath, directory: bool) -> str | None:
+        if self._now.lacks(path) is WhyMissing.MOUNT:
+            return MOUNTED
+        return LEFT_OUT_NOW if self._now.leaves_out(path, directory=directory) else None

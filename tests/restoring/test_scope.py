@@ -1,0 +1,65 @@
+"""What a restore leaves alone, and what it says of it."""
+
+from __future__ import annotations
+
+from git_envhist.model import EnvPath, Missing, WhyMissing
+from git_envhist.restoring.scope import (
+    CODE,
+    LEFT_OUT_NOW,
+    LEFT_OUT_THEN,
+    MOUNTED,
+    NO_ROOT,
+    NOT_CHOSEN,
+    Extent,
+    Scope,
+)
+
+NOTHING = Extent.of((), (), ())
+
+
+def missing(path: bytes, why: WhyMissing) -> Missing:
+    return Missing(EnvPath(path), why)
+
+
+def keep(scope: Scope, path: bytes, *, directory: bool = False) -> str | None:
+    return scope.keep(EnvPath(path), directory=directory)
+
+
+def test_what_either_moment_left_out_stays_with_all_that_is_in_it() -> None:
+    scope = Scope(Extent.of(("cache/", "*.log"), (), ()), Extent.of((), ("/build",), ()))
+    assert keep(scope, b"a/cache/b/c") == LEFT_OUT_THEN
+    assert keep(scope, b"a/cache", directory=True) == LEFT_OUT_THEN
+    assert keep(scope, b"a/cache") is None  # a file of that name was in it
+    assert keep(scope, b"x.log") == LEFT_OUT_THEN
+    assert keep(scope, b"build/out") == LEFT_OUT_NOW
+    assert keep(scope, b"src/build/out") is None
+
+
+def test_a_pattern_of_the_working_tree_names_nothing_in_a_further_root() -> None:
+    scope = Scope(Extent.of(("*.log",), ("*.tmp",), ()), NOTHING, roots=(b"nginx",))
+    assert keep(scope, b"nginx://conf.d/x.log") is None
+    assert keep(scope, b"nginx://conf.d/x.tmp") == LEFT_OUT_THEN
+    assert keep(scope, b"apache://x") == NO_ROOT
+
+
+def test_what_the_snapshot_could_not_hold_stays_and_the_reason_is_told() -> None:
+    then = Extent.of((), (), [missing(b"secret", WhyMissing.UNREADABLE), missing(b"mnt", WhyMissing.MOUNT)])
+    scope = Scope(then, Extent.of((), (), [missing(b"usb", WhyMissing.MOUNT)]))
+    assert "unreadable" in (keep(scope, b"secret/deep/file") or "")
+    assert keep(scope, b"secrets") is None
+    assert keep(scope, b"mnt/a") == keep(scope, b"usb/b") == MOUNTED
+
+
+def test_what_cannot_be_read_now_is_not_passed_over_in_silence() -> None:
+    # Whether it can be saved is for a guard to say, and to refuse.
+    now = Extent.of((), (), [missing(b"closed", WhyMissing.UNREADABLE)])
+    assert keep(Scope(NOTHING, now), b"closed/file") is None
+
+
+def test_choices_are_no_news_and_code_is_told() -> None:
+    chosen = Scope(NOTHING, NOTHING, chosen={b"a"}, code={b"a"})
+    assert keep(chosen, b"b") == NOT_CHOSEN
+    assert keep(chosen, b"a") == CODE
+    packages = Scope(NOTHING, NOTHING, classes={"packages"})
+    assert keep(packages, b"node_modules/x") is None
+    assert keep(packages, b"src/x") == NOT_CHOSEN
