@@ -1,0 +1,90 @@
+"""Moves HEAD to the code commit of a snapshot, where git itself would allow that checkout; no branch is ever moved."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from git_envhist.errors import Refused
+from git_envhist.model import Snapshot
+from git_envhist.store.gitview import GitView
+from git_envhist.store.repository import Repository
+
+UNDER_WAY = {
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "BISECT_LOG": "a bisection",
+}
+REASON = "git envrestore --head"
+
+
+class Move(NamedTuple):
+    """Where HEAD goes; `branch` None: to the commit alone."""
+
+    commit: str
+    branch: str | None
+
+    def __str__(self) -> str:
+        if self.branch is not None:
+            return f"HEAD is on {self.branch.removeprefix('refs/heads/')}, at {self.commit[:7]}"
+        return f"HEAD is at {self.commit[:7]}, on no branch"
+
+
+def plan_move(repository: Repository, snapshot: Snapshot, view: GitView, *, force: bool) -> Move:
+    """Where HEAD has to go; `Refused` where git would not let it."""
+    commit = snapshot.head
+    if commit is None:
+        raise Refused("no code commit was checked out at that moment", hint="leave --head out")
+    _refuse_under_way(repository.git_dir)
+    if repository.git.try_run("cat-file", "-e", f"{commit}^{{commit}}").status != 0:
+        raise Refused(
+            f"the code commit of that moment is gone: '{commit[:10]}'",
+            hint="'git fetch' may bring it back; without --head the files are restored all the same",
+        )
+    if view.staged and not force:
+        raise Refused(
+            f"{len(view.staged)} staged changes would be lost from the index",
+            hint="commit or unstage them; with --force only the saved snapshot has them",
+        )
+    return Move(commit, snapshot.branch if _can_be_on(repository, snapshot.branch, commit) else None)
+
+
+def carry_out(repository: Repository, move: Move) -> None:
+    """Set the index and HEAD; the files are not looked at."""
+    git = repository.git
+    git.run("read-tree", move.commit)
+    if move.branch is not None:
+        git.run("symbolic-ref", "-m", REASON, "HEAD", move.branch)
+    else:
+        git.run("update-ref", "--no-deref", "-m", REASON, "HEAD", move.commit)
+
+
+def _refuse_under_way(git_dir: str) -> None:
+    for name, what in UNDER_WAY.items():
+        if os.path.lexists(os.path.join(git_dir, name)):
+            raise Refused(
+                f"{what} is under way",
+                hint="finish or abort it first; without --head the files can be restored",
+            )
+    if os.path.lexists(os.path.join(git_dir, "index.lock")):
+        raise Refused("the index is locked: another git is at work", hint="wait until it is done")
+
+
+def _can_be_on(repository: Repository, branch: str | None, commit: str) -> bool:
+    """Whether a branch still stands at a commit, and no other working tree has it checked out."""
+    if branch is None or not branch.startswith("refs/heads/"):
+        return False
+    if repository.resolve_ref(branch) != commit:
+        return False
+    listed = repository.git.run("worktree", "list", "--porcelain", "-z").split(b"\0\0")
+    own = os.path.realpath(os.fsencode(repository.root))
+    return not any(
+        b"branch " + os.fsencode(branch) in tree.split(b"\0") and _place_of(tree) != own for tree in listed
+    )
+
+
+def _place_of(tree: bytes) -> bytes:
+    return os.path.realpath(tree.split(b"\0")[0].removeprefix(b"worktree "))

@@ -1,0 +1,101 @@
+"""HEAD goes where git itself would let it, and takes no branch along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.errors import Refused
+from git_envhist.model import Snapshot
+from git_envhist.restoring.head import Move, carry_out, plan_move
+from git_envhist.store.gitview import read_view
+from tests.support.repository import Repo
+
+
+def captured(repo: Repo) -> tuple[EnvHistory, Snapshot]:
+    history = EnvHistory.open(str(repo.path))
+    taken = history.capture("then").snapshot
+    assert taken is not None
+    return history, taken
+
+
+def plan(history: EnvHistory, snapshot: Snapshot, *, force: bool = False) -> Move:
+    own = history.repository
+    view = read_view(own.git, own.root, own.git_dir, own.object_format)
+    return plan_move(own, snapshot, view, force=force)
+
+
+def commit(repo: Repo, name: str) -> str:
+    repo.write(name, name.encode())
+    repo.git("add", name)
+    repo.git("commit", "-q", "-m", name)
+    return repo.git("rev-parse", "HEAD")
+
+
+def test_head_returns_to_its_branch_where_that_still_stands_there(repo: Repo) -> None:
+    first = commit(repo, "one")
+    history, snapshot = captured(repo)
+    branch = repo.git("symbolic-ref", "HEAD")
+    repo.git("checkout", "-q", "-b", "other")
+    commit(repo, "two")
+    move = plan(history, snapshot)
+    assert move == Move(first, branch)
+    carry_out(history.repository, move)
+    assert repo.git("symbolic-ref", "HEAD") == branch
+    assert repo.git("diff", "--cached", "--name-only") == ""
+    assert (repo.path / "two").exists()
+
+
+def test_a_branch_that_moved_on_stays_where_it_is(repo: Repo) -> None:
+    first = commit(repo, "one")
+    history, snapshot = captured(repo)
+    branch = repo.git("symbolic-ref", "HEAD")
+    second = commit(repo, "two")
+    move = plan(history, snapshot)
+    assert move == Move(first, None)
+    carry_out(history.repository, move)
+    assert repo.git("rev-parse", "HEAD", branch).split() == [first, second]
+
+
+def test_a_branch_that_another_working_tree_has_is_not_taken(repo: Repo, tmp_path: Path) -> None:
+    commit(repo, "one")
+    history, snapshot = captured(repo)
+    branch = repo.git("symbolic-ref", "--short", "HEAD")
+    repo.git("checkout", "-q", "--detach")
+    repo.git("worktree", "add", "-q", str(tmp_path / "there"), branch)
+    assert plan(history, snapshot).branch is None
+
+
+@pytest.mark.parametrize("name", ["MERGE_HEAD", "rebase-merge", "CHERRY_PICK_HEAD", "index.lock"])
+def test_what_is_under_way_is_not_disturbed(repo: Repo, name: str) -> None:
+    commit(repo, "one")
+    history, snapshot = captured(repo)
+    (repo.path / ".git" / name).write_text("")
+    with pytest.raises(Refused):
+        plan(history, snapshot, force=True)
+
+
+def test_what_is_staged_is_not_thrown_away_unasked(repo: Repo) -> None:
+    commit(repo, "one")
+    history, snapshot = captured(repo)
+    repo.write("new", b"staged")
+    repo.git("add", "new")
+    with pytest.raises(Refused, match="1 staged"):
+        plan(history, snapshot)
+    assert plan(history, snapshot, force=True).commit == snapshot.head
+
+
+def test_a_commit_that_is_gone_and_one_that_never_was(repo: Repo) -> None:
+    lost = commit(repo, "one")
+    history, snapshot = captured(repo)
+    branch = repo.git("symbolic-ref", "HEAD")
+    repo.git("update-ref", "-d", branch)
+    (repo.path / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    with pytest.raises(Refused, match="gone"):
+        plan(history, snapshot, force=True)
+    unborn = history.capture("before any commit").snapshot
+    assert unborn is not None
+    with pytest.raises(Refused, match="no code commit"):
+        plan(history, unborn, force=True)
