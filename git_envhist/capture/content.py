@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from git_envhist.capture.attributes import ExtrasFormat, link_group, read_xattrs
-from git_envhist.capture.databases import JOURNAL, Hold, Restless, held_still, is_database
+from git_envhist.capture.databases import is_database
 from git_envhist.capture.descent import join
+from git_envhist.capture.holding import Unit
 from git_envhist.capture.reading import (
     OtherKind,
     Unreadable,
@@ -99,35 +100,16 @@ class Taker:
         return False
 
     def take_unit(self, visit: Visit, database: Leaf, sidecars: list[Leaf], descriptor: int) -> list[Leaf]:
-        """Take an open database, and what belongs to it, as they are at one moment; those that are no leaves any more.
+        """Take an open database and its sidecars as they are at one moment; those that are no leaves any more."""
+        return Unit(self, visit, database, sidecars, descriptor).take()
 
-        Until the end nothing else may open the database here: closing it would let go of our locks.
-        """
-        path = join(visit.path, database.name)
-        try:
-            with held_still(descriptor, database.name) as hold:
-                self._take_database(visit, database, path, descriptor)
-                if not sidecars and not hold.writer_at_work and os.path.lexists(database.name + JOURNAL):
-                    visit.miss(database.name, WhyMissing.UNSTABLE, "a journal came while it was read")
-                return [leaf for leaf in sidecars if not self._take_sidecar(visit, leaf, hold)]
-        except Restless as reason:
-            self._take_database(visit, database, path, descriptor)
-            visit.miss(database.name, WhyMissing.UNSTABLE, f"its database is in use: {reason}")
-            return [leaf for leaf in sidecars if not self._take_sidecar(visit, leaf, None)]
+    def take_open(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+        """Take an open file."""
+        self._take_open(visit, leaf, join(visit.path, leaf.name), descriptor)
 
-    def _take_database(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
-        if leaf.stat is None:
-            seen = os.fstat(descriptor)
-            if COLUMNS(seen) == leaf.row:
-                return  # as it was at the last capture
-            leaf.stat, leaf.row = seen, COLUMNS(seen)
-        self._take_open(visit, leaf, path, descriptor)
-
-    def _take_sidecar(self, visit: Visit, leaf: Leaf, hold: Hold | None) -> bool:
-        if hold is not None and hold.writer_at_work and leaf.name.endswith(JOURNAL):
-            return False
-        leaf.grows = leaf.grows and hold is not None
-        return _look_again(leaf) and self.take(visit, leaf)
+    def forget(self) -> Callable[[], None]:
+        """What undoes all that is taken from here on."""
+        return self._store.forget()
 
     def _take(self, visit: Visit, leaf: Leaf) -> None:
         assert leaf.stat is not None
@@ -158,12 +140,24 @@ class Taker:
         path = join(visit.path, leaf.name)
         descriptor = open_file(leaf.name)
         try:
-            if self._policy.holds_databases and is_database(descriptor, leaf.row[SIZE]):
-                self.take_unit(visit, leaf, [], descriptor)
-            else:
-                self._take_open(visit, leaf, path, descriptor)
+            size = leaf.row[SIZE]
+            if self._is_held(descriptor, size):
+                self._take_lone_database(visit, leaf, descriptor)
+                return
+            self._take_open(visit, leaf, path, descriptor)
+            if leaf.row[SIZE] != size and self._is_held(descriptor, leaf.row[SIZE]):
+                raise OtherKind  # it is a database by now
         finally:
             os.close(descriptor)
+
+    def _is_held(self, descriptor: int, size: int) -> bool:
+        return self._policy.holds_databases and is_database(descriptor, size)
+
+    def _take_lone_database(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+        gone = self.take_unit(visit, leaf, [], descriptor)
+        visit.leaves = [other for other in visit.leaves if other is leaf or other not in gone]
+        if leaf in gone:
+            raise Vanished
 
     def _take_open(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
         if self._policy.fingerprinted is not None and self._policy.fingerprinted(path):

@@ -10,6 +10,8 @@ the database through SQLite instead would write into the user's files (even a re
 - In WAL mode the database changes only while somebody checkpoints, and the log is only appended to unless somebody
   starts it over. Both need locks in the `-shm` that a shared one on the same bytes keeps from them. Writers go on
   writing; what was committed before we looked is in what we read, and a torn tail is what recovery drops.
+- What is not there cannot be locked: a database without a log may be opened, and get one, while we read. So it is
+  asked afterwards whether everything still is what it was.
 
 The `-shm` holds no data and is never part of a snapshot. Locks belong to a process and go when it closes any
 descriptor of the file: this must run in a worker of our own, never inside a program that uses the database itself.
@@ -30,17 +32,23 @@ MAGIC = b"SQLite format 3\0"
 SMALLEST_PAGE = 512
 LOG, JOURNAL, SHARED_MEMORY = b"-wal", b"-journal", b"-shm"
 SIDECARS = (LOG, JOURNAL, SHARED_MEMORY)
+LOG_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
 PENDING_BYTE = 0x40000000
 RESERVED_BYTE = PENDING_BYTE + 1
 SHARED_FIRST, SHARED_SIZE = PENDING_BYTE + 2, 510
 CHECKPOINT_BYTE = 121
-READER_BYTES, READERS = 124, 4
-"""The locks of readers that use the log; they keep it from being started over."""
+READER_BYTE = 127
+"""The lock of one reader of the log. It keeps the log from being started over, for which all of them are needed; the
+others are left to readers, who wait for us where they find none."""
 
 PATIENCE_SECONDS = 5.0
 FLOCK = struct.Struct("hhqqi4x")
 BUSY = (errno.EAGAIN, errno.EACCES)
+
+
+Identity = tuple[int, int]
 
 
 class Restless(Exception):
@@ -51,8 +59,19 @@ class Restless(Exception):
 class Hold:
     """A database that stands still."""
 
-    writer_at_work: bool
-    """Somebody is writing a transaction right now; its rollback journal is of no use to anybody else."""
+    is_hot: bool
+    """A journal is there that a crash has left. One that comes later, or that somebody is writing, belongs to a
+    transaction that has changed nothing yet, and is of no use to anybody else."""
+    memory: Identity | None
+    """The shared memory whose locks are held."""
+
+
+def is_sidecar(descriptor: int, name: bytes) -> bool:
+    """Whether an open file is the log or the journal of a database, by its first bytes: those of an encrypted
+    database, which cannot be told by its own, stand in the clear."""
+    if name.endswith(LOG):
+        return os.pread(descriptor, 4, 0) in LOG_MAGIC
+    return name.endswith(JOURNAL) and os.pread(descriptor, len(JOURNAL_MAGIC), 0) == JOURNAL_MAGIC
 
 
 def is_database(descriptor: int, size: int) -> bool:
@@ -81,12 +100,35 @@ def held_still(descriptor: int, name: bytes) -> Iterator[Hold]:
         memory = _open_memory(name)
         if memory >= 0:
             _patiently(lambda: _share_log(memory), deadline)
-        yield Hold(_is_locked(descriptor, RESERVED_BYTE))
+        # In this order: a journal that is there although nobody writes was there before we came.
+        has_journal = os.path.lexists(name + JOURNAL)
+        is_hot = has_journal and not is_locked(descriptor, RESERVED_BYTE)
+        yield Hold(is_hot, _identity(os.fstat(memory)) if memory >= 0 else None)
     finally:
         if memory >= 0:
             os.close(memory)
         with suppress(OSError):
             fcntl.lockf(descriptor, fcntl.LOCK_UN, SHARED_SIZE, SHARED_FIRST)
+
+
+def what_moved(descriptor: int, name: bytes, hold: Hold) -> str | None:
+    """What has happened, to be asked at the end of the hold, that the locks could not keep away."""
+    if _identity_of(name) != _identity(os.fstat(descriptor)):
+        return "another one took its place"
+    if _identity_of(name + SHARED_MEMORY) != hold.memory:
+        return "somebody opened it"
+    return None
+
+
+def _identity_of(name: bytes) -> Identity | None:
+    try:
+        return _identity(os.lstat(name))
+    except OSError:
+        return None
+
+
+def _identity(seen: os.stat_result) -> Identity:
+    return seen.st_dev, seen.st_ino
 
 
 def _share_database(descriptor: int) -> None:
@@ -101,7 +143,7 @@ def _share_database(descriptor: int) -> None:
 def _share_log(memory: int) -> None:
     fcntl.lockf(memory, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, CHECKPOINT_BYTE)
     try:
-        fcntl.lockf(memory, fcntl.LOCK_SH | fcntl.LOCK_NB, READERS, READER_BYTES)
+        fcntl.lockf(memory, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, READER_BYTE)
     except OSError:
         fcntl.lockf(memory, fcntl.LOCK_UN, 1, CHECKPOINT_BYTE)
         raise
@@ -135,9 +177,9 @@ def _patiently(lock: object, deadline: float) -> None:
         wait = min(wait * 2, 0.004)
 
 
-def _is_locked(descriptor: int, byte: int) -> bool:
-    """Whether another process holds a lock on a byte that would keep us from writing it."""
-    asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+def is_locked(descriptor: int, byte: int, length: int = 1) -> bool:
+    """Whether another process has a lock on some bytes that would keep us from writing them; 0: all from there on."""
+    asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, length, 0)
     try:
         kind, *_ = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     except OSError:

@@ -182,7 +182,7 @@ def _let_writer_end(descriptor: int) -> None:
     # A write shows in the time stamps when it begins, and a long one goes on for longer than any grain. To look for
     # data takes the lock that a writer holds until its call ends (ext4, btrfs, f2fs, tmpfs); XFS reads take it anyway.
     if SEEK_DATA is not None:
-        try:
+        try:  # noqa: SIM105 -- once for each file: a context manager costs more than the call
             os.lseek(descriptor, 0, SEEK_DATA)
         except OSError:
             pass  # no data: the lock was taken all the same

@@ -1,18 +1,16 @@
-"""Files that are only worth something together: a SQLite database with its log or journal, a PostgreSQL cluster."""
+"""Files that are only worth something together: a SQLite database with its log or journal."""
 
 from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Callable
+from typing import Any
 
-from git_envhist.capture.databases import LOG, SHARED_MEMORY, base_of, is_database
+from git_envhist.capture.databases import LOG, SHARED_MEMORY, base_of, is_database, is_sidecar
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file
 from git_envhist.capture.records import MODE, SIZE
 from git_envhist.capture.scan import Leaf, Visit
-from git_envhist.model import WhyMissing
-
-CLUSTER_MARK, CLUSTER_LOCK = b"PG_VERSION", b"postmaster.pid"
 
 
 def find_units(visit: Visit) -> None:
@@ -25,9 +23,10 @@ def find_units(visit: Visit) -> None:
         return
     by_name = {leaf.name: leaf for leaf in visit.leaves}
     units: dict[bytes, list[Leaf]] = {}
+    bases = _databases(by_name, sidecars)
     for leaf in sidecars:
         base = by_name.get(base_of(leaf.name) or b"")
-        if base is None or not _is_database(base):
+        if base is None or base.name not in bases:
             continue
         if leaf.name.endswith(SHARED_MEMORY):
             visit.leaves.remove(leaf)
@@ -40,20 +39,6 @@ def find_units(visit: Visit) -> None:
         _set_apart(visit, by_name[name], belonging)
 
 
-def tell_running_cluster(visit: Visit) -> None:
-    """Say so where a PostgreSQL server runs on the files: read one by one they are no state of its databases."""
-    names = {leaf.name for leaf in visit.leaves}
-    if CLUSTER_MARK not in names or CLUSTER_LOCK not in names:
-        return
-    with suppress(OSError, ValueError):
-        with open(CLUSTER_LOCK, "rb") as file:
-            server = int(file.readline())
-        os.kill(server, 0)
-        visit.miss(
-            b"", WhyMissing.UNSTABLE, f"PostgreSQL runs on it (process {server}): a dump holds its state"
-        )
-
-
 def _set_apart(visit: Visit, database: Leaf, sidecars: list[Leaf]) -> None:
     members = [database, *sidecars]
     # Whatever is still to be read brings the others along: they are true for one moment only together.
@@ -63,14 +48,25 @@ def _set_apart(visit: Visit, database: Leaf, sidecars: list[Leaf]) -> None:
     visit.units.append((database, sidecars))
 
 
-def _is_database(leaf: Leaf) -> bool:
-    if not stat.S_ISREG(leaf.row[MODE]):
-        return False
+def _databases(by_name: dict[bytes, Leaf], sidecars: list[Leaf]) -> set[bytes]:
+    """The names of the databases that sidecars belong to; an encrypted one is known by these alone."""
+    found: set[bytes] = set()
+    for leaf in sidecars:
+        base = by_name.get(base_of(leaf.name) or b"")
+        if base is None or base.name in found or not stat.S_ISREG(base.row[MODE]):
+            continue
+        if _answers(base, is_database, base.row[SIZE]) or _answers(leaf, is_sidecar, leaf.name):
+            found.add(base.name)
+    return found
+
+
+def _answers(leaf: Leaf, question: Callable[[int, Any], bool], hint: object) -> bool:
+    """What is to be said of an open file; no, where it cannot be opened."""
     try:
         descriptor = open_file(leaf.name)
     except (Vanished, Unreadable, OtherKind):
         return False
     try:
-        return is_database(descriptor, leaf.row[SIZE])
+        return question(descriptor, hint)
     finally:
         os.close(descriptor)

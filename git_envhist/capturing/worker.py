@@ -20,8 +20,9 @@ from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
 from git_envhist.capture.records import COLUMNS, MODE, SIZE, Record, decode_all
 from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish, walk
+from git_envhist.capture.servers import tell_servers
 from git_envhist.capture.statcache import StatCache
-from git_envhist.capture.units import find_units, tell_running_cluster
+from git_envhist.capture.units import find_units
 from git_envhist.capturing.blobs import Blobs
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_text
@@ -175,7 +176,7 @@ class CaptureWorker:
             visit = closed
         else:
             find_units(visit)
-            tell_running_cluster(visit)
+            tell_servers(visit)
         self._visits[path] = visit
         return visit
 

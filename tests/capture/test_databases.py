@@ -61,7 +61,7 @@ COPIER = """
     name = os.path.basename(source)
     descriptor = os.open(name, os.O_RDONLY)
     with held_still(descriptor, name) as hold:
-        for suffix in (b"", b"-wal", *([] if hold.writer_at_work else [b"-journal"])):
+        for suffix in (b"", b"-wal", *([b"-journal"] if hold.is_hot else [])):
             try:
                 data = open(name + suffix, "rb").read() if suffix else os.pread(descriptor, 1 << 30, 0)
             except FileNotFoundError:

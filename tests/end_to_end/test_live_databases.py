@@ -92,18 +92,3 @@ def test_a_database_nobody_touched_is_not_read_again_when_its_log_grows(repo: Re
     assert captured.new_bytes < 100_000
     assert newest_row(give_back(repo, history, captured.snapshot, tmp_path / "copy")) == 1000
     keeper.close()
-
-
-def test_a_server_at_work_on_a_cluster_is_told(repo: Repo) -> None:
-    repo.write("pg/PG_VERSION", b"15\n")
-    repo.write("pg/base/1/1234", b"page")
-    repo.write("pg/postmaster.pid", b"%d\n/somewhere\n" % os.getpid())
-    history = EnvHistory.open(str(repo.path), workers="fork")
-
-    running = history.capture("running")
-    os.unlink(repo.path / "pg/postmaster.pid")
-    stopped = history.capture("stopped")
-
-    assert [(entry.path, entry.why.value) for entry in running.missing] == [(b"pg", "unstable")]
-    assert "PostgreSQL" in running.missing[0].detail
-    assert stopped.missing == ()

@@ -46,6 +46,19 @@ def read_back(repo: Repo, commit: str) -> ReadBack:
     return found
 
 
+def contents(repo: Repo, commit: str) -> dict[bytes, bytes]:
+    """The bytes of every plain file and link of a snapshot, by their true paths; big files joined."""
+    tree = _read_tree(repo, commit)
+    blobs = _read_blobs(repo, {oid for _, oid in tree.values()})
+    found = {}
+    for path, (_, oid) in tree.items():
+        if not path.startswith(b".envhist/"):
+            data = blobs[oid]
+            name = b"/".join(map(_true_name, path.split(b"/")))
+            found[name] = _join_pieces(repo, data) if data.startswith(PIECES) else data
+    return found
+
+
 def _read_tree(repo: Repo, commit: str) -> dict[bytes, tuple[str, str]]:
     out = repo.run_git("ls-tree", "-r", "-z", "--full-tree", commit).stdout
     tree = {}

@@ -1,0 +1,135 @@
+"""Takes a database and what belongs to it as they are at one moment, while it is held still."""
+
+from __future__ import annotations
+
+import os
+from bisect import insort
+from collections.abc import Callable
+from typing import Protocol
+
+from git_envhist.capture.databases import JOURNAL, LOG, Hold, Restless, held_still, what_moved
+from git_envhist.capture.reading import Unreadable
+from git_envhist.capture.records import COLUMNS
+from git_envhist.capture.scan import Leaf, Visit
+from git_envhist.model import WhyMissing
+
+HOLD_TRIES = 3
+
+
+class Keeper(Protocol):
+    """What takes content into the store."""
+
+    def take(self, visit: Visit, leaf: Leaf) -> bool:
+        """Take what stands under a name; False where it is no leaf any more."""
+        ...
+
+    def take_open(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
+        """Take an open file."""
+        ...
+
+    def forget(self) -> Callable[[], None]:
+        """What undoes all that is taken from here on."""
+        ...
+
+
+class Unit:
+    """An open database with its sidecars.
+
+    Until it is taken nothing else may open the database here: closing it would let go of our locks.
+    """
+
+    def __init__(
+        self, keeper: Keeper, visit: Visit, database: Leaf, sidecars: list[Leaf], descriptor: int
+    ) -> None:
+        self._keeper = keeper
+        self._visit = visit
+        self._database = database
+        self._sidecars = list(sidecars)
+        self._descriptor = descriptor
+        self._belated: list[Leaf] = []
+
+    def take(self) -> list[Leaf]:
+        """Take all of it; those that are no leaves any more."""
+        try:
+            return self._take()
+        except Unreadable as reason:
+            self._visit.miss(self._database.name, reason.why, reason.detail)
+            return [self._database, *self._sidecars]
+        except Exception:
+            self._visit.leaves = [leaf for leaf in self._visit.leaves if leaf not in self._belated]
+            raise
+
+    def _take(self) -> list[Leaf]:
+        noted, undo = len(self._visit.missing), self._keeper.forget()
+        moved: str | None = None
+        gone: list[Leaf] = []
+        for attempt in range(HOLD_TRIES):
+            if attempt:
+                del self._visit.missing[noted:]
+                undo()
+            try:
+                with held_still(self._descriptor, self._database.name) as hold:
+                    gone = self._take_held(hold)
+                    moved = what_moved(self._descriptor, self._database.name, hold)
+            except Restless as reason:
+                gone = self._take_held(None)
+                moved = str(reason)
+                break
+            if moved is None and not self._lacks_a_place(gone):
+                return gone
+        self._tell(moved or "somebody opened it while it was read")
+        return [leaf for leaf in gone if leaf in self._visit.leaves]
+
+    def _take_held(self, hold: Hold | None) -> list[Leaf]:
+        if hold is not None:
+            self._find_belated(hold)
+        self._take_database()
+        return [leaf for leaf in self._sidecars if not self._take_sidecar(leaf, hold)]
+
+    def _find_belated(self, hold: Hold) -> None:
+        """What belongs to the database by now, and did not when the directory was looked at."""
+        known = {leaf.name for leaf in self._sidecars}
+        for suffix in (LOG, JOURNAL) if hold.is_hot else (LOG,):
+            name = self._database.name + suffix
+            if name not in known and os.path.lexists(name):
+                self._sidecars.append(self._leaf_of(name))
+
+    def _leaf_of(self, name: bytes) -> Leaf:
+        visit = self._visit
+        leaf = next((leaf for leaf in visit.leaves if leaf.name == name), None)
+        if leaf is None:
+            leaf = Leaf(name, ())
+            self._belated.append(leaf)
+            # A file that is taken alone has no directory here that the others could be put in.
+            if self._database in visit.leaves:
+                insort(visit.leaves, leaf, key=lambda other: other.name)
+        elif leaf in visit.unread:
+            visit.unread.remove(leaf)
+        leaf.grows = name.endswith(LOG)
+        return leaf
+
+    def _lacks_a_place(self, gone: list[Leaf]) -> bool:
+        return self._database not in self._visit.leaves and any(leaf not in gone for leaf in self._belated)
+
+    def _take_database(self) -> None:
+        leaf = self._database
+        if leaf.stat is None:
+            seen = os.fstat(self._descriptor)
+            if COLUMNS(seen) == leaf.row:
+                return  # as it was at the last capture
+            leaf.stat, leaf.row = seen, COLUMNS(seen)
+        self._keeper.take_open(self._visit, leaf, self._descriptor)
+
+    def _take_sidecar(self, leaf: Leaf, hold: Hold | None) -> bool:
+        if hold is not None and not hold.is_hot and leaf.name.endswith(JOURNAL):
+            return False
+        leaf.grows = leaf.grows and hold is not None
+        try:
+            leaf.stat = os.lstat(leaf.name)
+        except OSError:
+            return False
+        leaf.row = COLUMNS(leaf.stat)
+        return self._keeper.take(self._visit, leaf)
+
+    def _tell(self, what: str) -> None:
+        self._visit.miss(self._database.name, WhyMissing.UNSTABLE, f"its database is in use: {what}")
