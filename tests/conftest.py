@@ -97,6 +97,8 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 def sealed_environment(home: Path) -> dict[str, str]:
     """The variables that every test sees; the git configuration is written where they say."""
     (home / "gitconfig").write_text(GIT_CONFIG)
+    # Before 2.32 git knew this place alone.
+    (home / ".gitconfig").symlink_to("gitconfig")
     return {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / "config"),

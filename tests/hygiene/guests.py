@@ -41,7 +41,7 @@ def belongings(repo: Repo) -> Belongings:
     # `git status` would refresh the index itself.
     asking = {"GIT_OPTIONAL_LOCKS": "0"}
     answers = tuple(repo.execute("git", *words, env=asking).out for words in QUESTIONS)
-    git_dir = repo.git("rev-parse", "--path-format=absolute", "--git-common-dir")
+    git_dir = repo.path / repo.git("rev-parse", "--git-common-dir")
     return Belongings(listing(repo.path, top=True), _foreign(listing(git_dir)), answers)
 
 

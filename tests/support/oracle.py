@@ -152,6 +152,6 @@ def git_fsck(repository: str | os.PathLike[str]) -> str:
     ]
     done = subprocess.run(words, capture_output=True, check=False)
     lines = (done.stdout + done.stderr).decode("utf-8", "backslashreplace").splitlines()
-    # That a branch has no commit yet is no complaint.
-    complaint = "\n".join(line for line in lines if not line.startswith("notice: "))
+    # That a branch has no commit yet is no complaint, nor is advice.
+    complaint = "\n".join(line for line in lines if not line.startswith(("notice: ", "hint: ")))
     return complaint or ("" if done.returncode == 0 else f"git fsck ended with status {done.returncode}")

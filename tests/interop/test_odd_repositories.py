@@ -1,0 +1,291 @@
+"""Repositories that are not one directory with a `.git` in it: each serves, and holds all of its history itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.captures import assert_holds, capture
+from tests.interop.serving import SPOKEN, assert_reads, assert_serves, linked
+from tests.support.oracle import git_fsck, listing
+from tests.support.repository import Repo, make_repo
+
+
+def git_changed(repo: Repo) -> list[tuple[str, str]]:
+    """What git saw at the newest moment."""
+    card = json.loads(repo.run("envlog", "show", "--json", check=True).out)
+    return [(change["status"], change["path"]) for change in card["git_changed"]]
+
+
+def clone(repo: Repo, *words: str) -> Repo:
+    place = repo.path.with_name("clone")
+    repo.git("config", "uploadpack.allowFilter", "true")
+    repo.git("clone", "-q", *words, str(place))
+    return Repo(place, dict(repo.env))
+
+
+@pytest.fixture
+def grown(repo: Repo) -> Repo:
+    """Several commits, several directories."""
+    for number in range(4):
+        for directory in ("in", "out", "out/deep"):
+            repo.write(f"{directory}/file{number}", f"{directory} {number}\n" * 20)
+        repo.write("app.py", f"print({number})\n")
+        repo.commit(f"commit {number}")
+    return repo
+
+
+def test_a_git_directory_that_stands_apart(repo: Repo, tmp_path: Path) -> None:
+    repo.git("init", "-q", f"--separate-git-dir={tmp_path / 'apart.git'}")
+    assert_serves(repo)
+
+
+def test_a_git_directory_inside_the_working_tree_under_another_name(repo: Repo) -> None:
+    repo.git("init", "-q", f"--separate-git-dir={repo.path / 'meta data'}")
+    repo.write(".git", b"gitdir: meta data\n")
+    first = capture(repo, "first")
+    assert_holds(repo, first, listing(repo.path, top=True, without=(b".git", b"meta data")))
+    assert "meta data" not in repo.git("ls-tree", "-r", "--name-only", first)
+
+
+def test_a_bare_repository_with_a_working_tree_named_beside_it(tmp_path: Path) -> None:
+    bare = make_repo(tmp_path / "dotfiles.git", bare=True)
+    (tmp_path / "files").mkdir()
+    places = {"GIT_DIR": str(bare.path), "GIT_WORK_TREE": str(tmp_path / "files")}
+    repo = Repo(tmp_path / "files", {**bare.env, **places})
+    repo.write("profile", b"x\n")
+    repo.git("add", "profile")
+    repo.git("commit", "-q", "-m", "dotfiles")
+    assert_serves(repo, bare.path)
+    told = bare.run("envlog")
+    assert (told.status, told.err.splitlines()[0]) == (
+        128,
+        f"error: '{bare.path}' is a bare repository: there is no environment to capture",
+    )
+
+
+def test_a_working_tree_that_the_configuration_names(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "here")
+    (tmp_path / "there").mkdir()
+    repo.git("config", "core.worktree", "../../there")
+    there = Repo(tmp_path / "there", {**repo.env, "GIT_DIR": str(repo.path / ".git")})
+    there.write("app.py", b"elsewhere\n")
+    assert_serves(there, repo.path)
+    assert ("M", "app.py") in git_changed(there)
+    # Asked from beside the repository, git speaks of the tree that is configured, and so do we.
+    snapshot = capture(Repo(repo.path, repo.env), "from beside it")
+    assert_holds(there, snapshot)
+
+
+def test_a_shallow_clone(grown: Repo) -> None:
+    shallow = clone(grown, "--depth=2", f"file://{grown.path}")
+    assert_serves(shallow)
+    # What was a boundary may be filled in: the history is no part of what is shallow.
+    shallow.git("fetch", "-q", "--unshallow")
+    assert len(shallow.run("envlog", "--oneline", check=True).out.splitlines()) == 2
+    assert git_fsck(shallow.path) == ""
+
+
+def test_a_partial_clone_of_which_a_part_is_here(grown: Repo) -> None:
+    partial = clone(grown, "--filter=blob:none", "--sparse", f"file://{grown.path}")
+    partial.git("sparse-checkout", "set", "in")
+    missing = partial.git("rev-list", "--objects", "--all", "--missing=print").count("\n?")
+    assert missing > 0
+    first, second = assert_serves(partial)
+    assert git_changed(partial) == []
+    assert partial.git("rev-list", "--objects", "--all", "--missing=print").count("\n?") == missing
+    # Of our own nothing is promised by anybody: it is all here.
+    shutil.rmtree(grown.path)
+    for moment in (first, second):
+        assert "?" not in partial.git("rev-list", "--objects", "--missing=print", moment)
+    partial.write("in/file0", b"changed\n")
+    capture(partial, "the origin is gone")
+    assert git_changed(partial) == [("M", "in/file0")]
+    assert partial.run("envlog", "show", first, "--", "in/file0", check=True).out == "in 0\n" * 20
+
+
+@pytest.mark.parametrize("shape", ["cone", "patterns"])
+def test_a_sparse_checkout_is_no_deletion(grown: Repo, shape: str) -> None:
+    if shape == "cone":
+        grown.git("sparse-checkout", "init", "--cone")
+        # In the index itself a directory stands for all below it, where git can do that.
+        grown.git("config", "index.sparse", "true")
+        grown.git("sparse-checkout", "set", "in")
+    else:
+        grown.git("config", "core.sparseCheckout", "true")
+        grown.write(".git/info/sparse-checkout", b"/in/\n")
+        grown.git("read-tree", "-m", "-u", "HEAD")
+    assert not (grown.path / "out").exists()
+    assert_serves(grown)
+    assert git_changed(grown) == []
+    (grown.path / "in/file1").unlink()
+    # What stands there although it is not to be checked out is as much of the environment as anything.
+    grown.write("out/file2", b"by hand\n")
+    assert_holds(grown, capture(grown, "a real deletion"))
+    assert ("D", "in/file1") in git_changed(grown)
+    assert not [path for status, path in git_changed(grown) if status == "D" and path != "in/file1"]
+
+
+@pytest.mark.parametrize("how", ["--shared", "--reference"])
+def test_nothing_is_borrowed_from_a_repository_that_may_go(grown: Repo, tmp_path: Path, how: str) -> None:
+    words = [how] if how == "--shared" else [f"--reference={grown.path}", "--no-local"]
+    borrower = clone(grown, *words, str(grown.path))
+    assert (borrower.path / ".git/objects/info/alternates").exists()
+    first, second = assert_serves(borrower)
+    shutil.rmtree(grown.path)
+    (borrower.path / ".git/objects/info/alternates").unlink()
+    assert "missing" not in borrower.git("rev-list", "--objects", "--quiet", second)
+    assert_holds(borrower, second)
+    assert_reads(borrower, first, second)
+    # The user's own commits went with the other repository; a snapshot of the files is taken all the same.
+    done = borrower.run("envlog", "capture", "--porcelain", "-m", "all alone")
+    assert done.status == 0, done.err
+    assert_holds(borrower, done.out.strip())
+
+
+def test_a_repository_that_others_borrow_from(grown: Repo) -> None:
+    borrower = clone(grown, "--shared", str(grown.path))
+    assert_serves(grown)
+    assert git_fsck(borrower.path) == ""
+    assert "envhist" not in borrower.git("for-each-ref")
+
+
+@pytest.fixture
+def parent(repo: Repo, tmp_path: Path) -> Repo:
+    """A repository with a submodule `lib`."""
+    library = make_repo(tmp_path / "library")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "lib")
+    repo.commit("with a submodule")
+    return repo
+
+
+def test_a_repository_with_a_submodule(parent: Repo) -> None:
+    assert_serves(parent)
+    assert git_changed(parent) == []
+    parent.write("lib/app.py", b"changed inside\n")
+    snapshot = capture(parent, "work in the submodule")
+    assert_holds(parent, snapshot)
+    assert parent.git("show", f"{snapshot}:lib/app.py") == "changed inside"
+    entries = parent.git("ls-tree", "-r", snapshot).splitlines()
+    assert not [line for line in entries if line.startswith("160000")], "a link is no content"
+
+
+def test_a_submodule_as_a_repository_of_its_own(parent: Repo) -> None:
+    outside = capture(parent, "in the parent")
+    inside = Repo(parent.path / "lib", parent.env)
+    first, second = assert_serves(inside)
+    assert inside.run("envlog", "--format=%H", check=True).out.split() == [second, first]
+    assert parent.run("envlog", "--format=%H", check=True).out.split() == [outside]
+    # The timeline of the one knows nothing of the refs of the other.
+    assert first not in parent.git("for-each-ref", "--format=%(objectname)")
+
+
+def test_a_submodule_that_was_not_fetched_is_an_empty_directory(parent: Repo) -> None:
+    plain = clone(parent, str(parent.path))
+    assert_serves(plain)
+    assert git_changed(plain) == []
+    assert list((plain.path / "lib").iterdir()) == []
+
+
+@contextmanager
+def elsewhere(near: Path) -> Iterator[Path]:
+    """A directory on another file system; skips the test where there is none to be had."""
+    for place in ("/dev/shm", f"/run/user/{os.geteuid()}", "/var/tmp"):
+        if os.path.isdir(place) and os.access(place, os.W_OK) and os.stat(place).st_dev != near.stat().st_dev:
+            with tempfile.TemporaryDirectory(dir=place) as made:
+                yield Path(made)
+            return
+    pytest.skip("there is no second file system here that can be written")
+
+
+def test_a_git_directory_on_another_file_system(repo: Repo) -> None:
+    with elsewhere(repo.path) as place:
+        assert_serves(clone(repo, f"--separate-git-dir={place / 'apart.git'}", str(repo.path)))
+
+
+def test_a_linked_worktree_on_another_file_system(repo: Repo) -> None:
+    with elsewhere(repo.path) as place:
+        assert_serves(linked(repo, place / "linked", "-b", "other"))
+
+
+MOUNTED = """\
+mount --make-rprivate / && mount -t tmpfs tmpfs .git && tar -xf ../git.tar && exec "$@"
+"""
+WHOLE_STORY = """\
+set -e
+first=$(git-envlog capture --porcelain -m first); echo 2 > file
+second=$(git-envlog capture --porcelain -m second)
+test "$(git-envlog --format=%H | tr '\\n' ' ')" = "$second $first "
+test "$(git-envdiff --name-status "$first" "$second")" = "$(printf 'M\\tfile')"
+test "$(git-envlog show "$first" -- file)" = 1
+test -z "$(git fsck --strict --full --no-dangling --no-progress 2>&1)"
+git show "$second:file"
+"""
+
+
+def test_a_git_directory_that_is_a_mount(repo: Repo) -> None:
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare here")
+    repo.write("file", b"1\n")
+    repo.execute("tar", "-cf", "../git.tar", ".git")
+    before = listing(repo.path)
+    script = ["sh", "-c", MOUNTED, "sh", "sh", "-c", WHOLE_STORY]
+    done = repo.execute("unshare", "--mount", "--map-root-user", *script, check=False)
+    if "unshare" in done.err or "mount:" in done.err:
+        pytest.skip(f"cannot mount here: {done.err}")
+    assert (done.status, done.out) == (0, "2\n"), done.err
+    repo.write("file", b"1\n")
+    assert listing(repo.path).keys() == before.keys()
+
+
+def test_another_owner_is_distrusted_in_gits_own_words_until_the_user_trusts_it(repo: Repo) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a directory away")
+    subprocess.run(["chown", "-R", "12345", repo.path], check=True)
+    of_git = repo.execute("git", "status", check=False)
+    for words in (("envlog", "capture"), ("envlog",), ("envdiff",)):
+        done = repo.run(*words)
+        assert (done.status, of_git.status, done.out) == (128, 128, "")
+        assert "error: detected dubious ownership in repository at" in done.err
+        assert f"git config --global --add safe.directory {repo.path}" in done.err
+    assert repo.git("config", "--global", "--get-all", "safe.directory", check=False) == ""
+    repo.git("config", "--global", "--add", "safe.directory", str(repo.path))
+    assert_serves(repo, None)
+
+
+# Each within the one before: a path of all that a shell, a list of paths or a terminal may stumble over.
+ODD_PATHS = {
+    "words": [
+        "-n",
+        "trailing space ",
+        "$HOME `id` ;&|",
+        "colon:and\"quote'",
+        "tab\tand\\\\slash",
+        "*?[a]!",
+        "#%41",
+        "a.git",
+    ],
+    "letters": ["\u00e4\u4e2d \U0001f40d", os.fsdecode(b"latin-\xe9"), "\x1b[2J\x07"],
+    "lines": ["new\nline", "two\nlines\n"],
+}
+
+
+@pytest.mark.parametrize("kind", ODD_PATHS)
+def test_a_repository_in_directories_with_odd_names(tmp_path: Path, kind: str) -> None:
+    repo = make_repo(tmp_path.joinpath(*ODD_PATHS[kind]))
+    assert_serves(repo)
+    newest = repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
+    below = SPOKEN.split("/")[0]
+    assert repo.run("envlog", "--format=%H", "-1", cwd=below, check=True).out.strip() == newest
+    assert repo.run("envlog", "show", "--", "spoken", cwd=below, check=True).stdout == b"2\r\n"
+    (repo.path / below / "inner").mkdir()
+    linked_there = linked(repo, repo.path.with_name("linked\nthere"), "-b", "other")
+    assert_holds(linked_there, capture(linked_there, "beside it"))

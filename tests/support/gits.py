@@ -1,0 +1,56 @@
+"""The gits that tests can be run with: the system's, and those that `.ci/gits` has put into a directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+# Read at once: the tests themselves see nothing of what was set outside.
+PLACE = os.environ.get("ENVHIST_TEST_GITS", "")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGit:
+    """One git: where it stands (None: on the PATH), and its version."""
+
+    directory: Path | None
+    version: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self.version))
+
+    @property
+    def has_reftable(self) -> bool:
+        return self.version >= (2, 45)
+
+    def put_first(self, patch: pytest.MonkeyPatch) -> None:
+        """Let it be the git that the test and all it runs find."""
+        if self.directory is not None:
+            patch.setenv("PATH", f"{self.directory}{os.pathsep}{os.environ['PATH']}")
+
+
+@cache
+def gits() -> tuple[OtherGit, ...]:
+    """Every git there is, the system's own first."""
+    others = sorted(Path(PLACE).glob("*/bin/git")) if PLACE else []
+    found = [OtherGit(None, _version("git")), *(OtherGit(one.parent, _version(str(one))) for one in others)]
+    unique = {git.version: git for git in reversed(found)}
+    return tuple(sorted(unique.values(), key=lambda git: (git.directory is not None, git.version)))
+
+
+def _version(program: str) -> tuple[int, ...]:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(word) for word in said.split()[2].split(".")[:3] if word.isdecimal())
+
+
+def git_with_reftable() -> OtherGit:
+    """The newest git that knows reftable; skips the test where there is none."""
+    found = [git for git in gits() if git.has_reftable]
+    if not found:
+        pytest.skip("no git here knows reftable (2.45 and newer): .ci/gits fetches one")
+    return max(found, key=lambda git: git.version)
