@@ -23,4 +23,5 @@ for program in git git-envdiff
     complete -c $program -n __git_envdiff_using -l no-color -d 'no colour'
     complete -c $program -n __git_envdiff_using -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n __git_envdiff_using -l help -d 'the man page'
+    complete -c $program -n __git_envdiff_using -l version -d 'the version of this program'
 end

@@ -8,11 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.naming import refuse_name
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, seconds, size
 from git_envhist.errors import UsageError
@@ -25,8 +24,8 @@ LARGEST = 5
 
 
 @command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]")
-@click.argument("intent", required=False)
-@click.option(
+@argument("intent")
+@option(
     "-m",
     "--message",
     "messages",
@@ -34,19 +33,15 @@ LARGEST = 5
     multiple=True,
     help="why this moment is taken; repeatable",
 )
-@click.option("--name", metavar="<name>", help="give the moment a name")
-@click.option(
-    "--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable"
-)
-@click.option(
-    "--meta", "meta", metavar="<key>=<value>", multiple=True, help="keep a value with it; repeatable"
-)
-@click.option("--external-id", metavar="<id>", help="the id that another program knows it by")
-@click.option("--if-changed", is_flag=True, help="only if something changed since the newest snapshot")
-@click.option("--strict", is_flag=True, help="refuse if any path cannot be captured")
-@click.option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
-@click.option("-n", "--dry-run", is_flag=True, help="say what would be stored, by directory; store nothing")
-@click.option("--porcelain", is_flag=True, help="print the full id and nothing else")
+@option("--name", metavar="<name>", help="give the moment a name")
+@option("--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable")
+@option("--meta", "meta", metavar="<key>=<value>", multiple=True, help="keep a value with it; repeatable")
+@option("--external-id", metavar="<id>", help="the id that another program knows it by")
+@option("--if-changed", is_flag=True, help="only if something changed since the newest snapshot")
+@option("--strict", is_flag=True, help="refuse if any path cannot be captured")
+@option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
+@option("-n", "--dry-run", is_flag=True, help="say what would be stored, by directory; store nothing")
+@option("--porcelain", is_flag=True, help="print the full id and nothing else")
 def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> None:
     """Takes a snapshot of the whole environment: every file, tracked, untracked and ignored, less .envhistignore."""
     session.no_paths()

@@ -6,13 +6,11 @@ A command is a function from a `Session` and its own options to an exit status (
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from git_envhist.cli.argv import BARE
+from git_envhist.cli.options import Argument, Option, declared, make_option, read_plainly
 from git_envhist.cli.output import Output
 from git_envhist.errors import EnvhistError, UsageError
 
@@ -98,88 +96,81 @@ class Session:
             raise UsageError(f"no paths are expected here: '{self.paths[0]}'")
 
 
-class EnvhistCommand(click.Command):
-    """A click command that knows how its short help is to look, and which of its options take a value."""
+class Command:
+    """A command: what it is called, what words it takes, and the function that does it."""
 
-    usage: str = ""
-    counts: bool = False
-    """Whether `-5` stands for `--max-count=5`."""
+    def __init__(self, name: str, usage: str, run: Run, *, counts: bool, json_lines: bool) -> None:
+        self.name = name
+        self.usage = usage
+        self.help = run.__doc__ or ""
+        self.counts = counts
+        """Whether `-5` stands for `--max-count=5`."""
+        own = declared(run)
+        self.arguments = [each for each in own if isinstance(each, Argument)]
+        self.options = [*(each for each in own if isinstance(each, Option)), *common_options(json_lines)]
+        self._run = run
 
     @property
     def valued(self) -> frozenset[str]:
         """The spellings of the options whose value is the next word."""
         return frozenset(
-            spelling
-            for param in self.params
-            if isinstance(param, click.Option) and not param.is_flag and not param.count
-            for spelling in param.opts
-            # The value of these may be left out, so it is given with `=` only.
-            if spelling not in BARE
+            spelling for option in self.options if option.takes_next for spelling in option.spellings
         )
+
+    def invoke(
+        self, words: Sequence[str], program: str, paths: tuple[str, ...] | None, output: Output
+    ) -> int:
+        """Do it, as the words say, and return the status to end with."""
+        values = read_plainly(words, self.options, self.arguments)
+        if values is None:
+            from git_envhist.cli.clicking import read_by_click  # loaded late: keeps envlog fast
+
+            values = read_by_click(self, words, program, output)
+        return 0 if values is None else self._enter(values, program, paths, output)
+
+    def _enter(
+        self, values: dict[str, Any], program: str, paths: tuple[str, ...] | None, output: Output
+    ) -> int:
+        for directory in values.pop("directories"):
+            enter_directory(directory)
+        session = Session(
+            program,
+            paths,
+            output,
+            paging=not values.pop("no_pager"),
+            colour=values.pop("colour"),
+            json=values.pop("json_style"),
+        )
+        return self._run(session, **values) or 0
 
 
 def command(
     name: str, usage: str, *, counts: bool = False, json_lines: bool = False
-) -> Callable[[Run], EnvhistCommand]:
+) -> Callable[[Run], Command]:
     """Make a function a command: it is called with the session and its options by name."""
-
-    def wrap(run: Run) -> EnvhistCommand:
-        @click.pass_context
-        def enter(context: click.Context, /, **values: Any) -> int:
-            return run(_session(context, values), **values) or 0
-
-        params = list(reversed(getattr(run, "__click_params__", [])))
-        made = EnvhistCommand(
-            name,
-            callback=enter,
-            params=[*params, *_common_options(json_lines)],
-            help=run.__doc__,
-            add_help_option=False,
-        )
-        made.usage, made.counts = usage, counts
-        return made
-
-    return wrap
+    return lambda run: Command(name, usage, run, counts=counts, json_lines=json_lines)
 
 
-def _common_options(json_lines: bool) -> list[click.Option]:
+def common_options(json_lines: bool) -> list[Option]:
+    """The options that every command has."""
     styles = ("array", "lines") if json_lines else ("array",)
     return [
-        click.Option(
-            ["--json", "json_style"], metavar="[=lines]" if json_lines else "", type=click.Choice(styles),
+        make_option(
+            "--json", "json_style", metavar="[=lines]" if json_lines else "", choices=styles,
             help="the answer as JSON" + (", one object a line with =lines" if json_lines else ""),
         ),
-        click.Option(
-            ["--color", "colour"], metavar="[=<when>]", type=click.Choice(COLOUR_WORDS),
+        make_option(
+            "--color", "colour", metavar="[=<when>]", choices=COLOUR_WORDS,
             help="colour: always, never or auto (--no-color: never)",
         ),
-        click.Option(["-P", "--no-pager", "no_pager"], is_flag=True, help="do not use the pager"),
-        click.Option(
-            ["-C", "directories"], metavar="<directory>", multiple=True, help="run as if started there; repeatable"
+        make_option("-P", "--no-pager", is_flag=True, help="do not use the pager"),
+        make_option(
+            "-C", "directories", metavar="<directory>", multiple=True, help="run as if started there; repeatable"
         ),
-        click.Option(
-            ["-h", "short_help"], is_flag=True, is_eager=True, expose_value=False, callback=_print_help,
-            help="this short help",
-        ),
-        click.Option(
-            ["--help", "long_help"], is_flag=True, is_eager=True, expose_value=False, callback=_open_page,
-            help="the man page",
-        ),
+        make_option("-h", "short_help", is_flag=True, tells=True, help="this short help"),
+        make_option("--help", "long_help", is_flag=True, tells=True, help="the man page"),
+        make_option("--version", is_flag=True, tells=True, help="the version of this program"),
     ]  # fmt: skip
-
-
-def _session(context: click.Context, values: dict[str, Any]) -> Session:
-    program, paths, output = context.obj
-    for directory in values.pop("directories"):
-        enter_directory(directory)
-    return Session(
-        program,
-        paths,
-        output,
-        paging=not values.pop("no_pager"),
-        colour=values.pop("colour"),
-        json=values.pop("json_style"),
-    )
 
 
 def enter_directory(directory: str) -> None:
@@ -188,34 +179,3 @@ def enter_directory(directory: str) -> None:
         os.chdir(directory or ".")
     except OSError as failure:
         raise CannotEnter(f"cannot change to '{directory}': {failure.strerror}") from failure
-
-
-def _print_help(context: click.Context, option: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from git_envhist.cli.helptext import short_help  # loaded late: only -h needs it
-
-        program, _, output = context.obj
-        output.write(short_help(context.command, program))
-        context.exit(0)
-
-
-def _open_page(context: click.Context, option: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from git_envhist.cli.helptext import short_help, show_page  # loaded late: only --help needs it
-
-        program, _, output = context.obj
-        if not show_page(program, output):
-            output.write(short_help(context.command, program))
-        context.exit(0)
-
-
-def usage_error(failure: click.UsageError) -> UsageError:
-    """click's complaint in the words of this project."""
-    if isinstance(failure, click.NoSuchOption):
-        near = ", ".join(f"'{option}'" for option in failure.possibilities or ())
-        return UsageError(
-            f"no such option '{failure.option_name}'",
-            hint=f"did you mean {near}?" if near else "-h lists the options",
-        )
-    message = failure.format_message().strip().rstrip(".")
-    return UsageError(message[:1].lower() + message[1:], hint="-h lists the options")

@@ -20,7 +20,7 @@ from git_envhist.cli.subcommands import MEANT, NOT_BUILT, PROGRAMS, SUBCOMMANDS,
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:
-    from git_envhist.cli.command import EnvhistCommand
+    from git_envhist.cli.command import Command
 
 # As a shell tells of a program that a signal ended.
 INTERRUPTED = 128 + signal.SIGINT
@@ -84,10 +84,10 @@ def _run(program: str, words: list[str], output: Output) -> int:
     _follow_prefix()
     command, words = choose_command(program, words)
     options, paths = split_words(words, command.valued, counts=command.counts)
-    return _invoke(command, options, (program, paths, output))
+    return command.invoke(options, program, paths, output)
 
 
-def choose_command(program: str, words: list[str]) -> tuple[EnvhistCommand, list[str]]:
+def choose_command(program: str, words: list[str]) -> tuple[Command, list[str]]:
     """The command that the words ask for, and the words that are left for it."""
     if program == "git-envhist":
         return _subcommand_of_envhist(words)
@@ -102,11 +102,12 @@ def choose_command(program: str, words: list[str]) -> tuple[EnvhistCommand, list
     return _load(SUBCOMMANDS[words[at]].place), words[:at] + words[at + 1 :]
 
 
-def _subcommand_of_envhist(words: list[str]) -> tuple[EnvhistCommand, list[str]]:
+def _subcommand_of_envhist(words: list[str]) -> tuple[Command, list[str]]:
     at = first_operand(words, ("-C",))
     if at is None:
         # Without a subcommand there is only help to give.
-        return _load(SUBCOMMANDS["help"].place), ["--help"] if "--help" in words else ["envhist"]
+        told: list[str] = [word for word in ("--help", "--version") if word in words]
+        return _load(SUBCOMMANDS["help"].place), told[:1] or ["envhist"]
     word = words[at]
     if word not in SUBCOMMANDS:
         raise unknown_subcommand(word)
@@ -129,22 +130,6 @@ def is_slip(word: str) -> bool:
     return word in NOT_BUILT or word in MEANT or did_you_mean(word) is not None
 
 
-def _invoke(command: EnvhistCommand, options: list[str], obj: object) -> int:
-    import click  # loaded late: with the command itself, not before
-
-    from git_envhist.cli.command import usage_error  # loaded late: likewise
-
-    try:
-        # Not by click's own main(), which has words of its own for Ctrl-C.
-        with command.make_context(command.name, options, obj=obj) as context:
-            status = command.invoke(context)
-    except click.UsageError as failure:
-        raise usage_error(failure) from failure
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    return status if isinstance(status, int) else 0
-
-
 def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:
     try:
         status = tell(error, output, as_json=wants_json(words))
@@ -162,8 +147,8 @@ def _leave_pager(output: Output) -> None:
         output.close()
 
 
-def _load(place: str) -> EnvhistCommand:
-    return cast("EnvhistCommand", load(place))
+def _load(place: str) -> Command:
+    return cast("Command", load(place))
 
 
 def _follow_prefix() -> None:

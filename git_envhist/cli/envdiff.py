@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import anchored_paths, diff_manner
 from git_envhist.cli.diffview import FORMS, Source, diff_texts
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.storyview import split_by_class, variable_facts
 from git_envhist.errors import UsageError
 from git_envhist.history.ranges import resolve_range
@@ -48,20 +47,20 @@ class Wanted:
 
 
 @command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]")
-@click.argument("revisions", nargs=-1)
-@click.option("--stat", is_flag=True, help="lines and bytes by file")
-@click.option("--name-only", is_flag=True, help="the paths")
-@click.option("--name-status", is_flag=True, help="the paths, and how each changed")
-@click.option("--raw", is_flag=True, help="modes, ids, status and paths, as git diff --raw")
-@click.option("-p", "-u", "--patch", is_flag=True, help="a patch")
-@click.option("-z", "ended_by_nul", is_flag=True, help="end paths with NUL, quote none")
-@click.option(
+@argument("revisions", many=True)
+@option("--stat", is_flag=True, help="lines and bytes by file")
+@option("--name-only", is_flag=True, help="the paths")
+@option("--name-status", is_flag=True, help="the paths, and how each changed")
+@option("--raw", is_flag=True, help="modes, ids, status and paths, as git diff --raw")
+@option("-p", "-u", "--patch", is_flag=True, help="a patch")
+@option("-z", "ended_by_nul", is_flag=True, help="end paths with NUL, quote none")
+@option(
     "-M", "--find-renames", "renames", metavar="[=<n>]", help="tell a moved file as one, if so much is alike"
 )
-@click.option("--exit-code", "exit_code", is_flag=True, help="end with 1 if anything differs")
-@click.option("-q", "--quiet", is_flag=True, help="print nothing; implies --exit-code")
-@click.option("--only", metavar="<class>,…", multiple=True, help="only these: files, env")
-@click.option("--reveal", is_flag=True, help="show the values in sealed files, if their key is here")
+@option("--exit-code", "exit_code", is_flag=True, help="end with 1 if anything differs")
+@option("-q", "--quiet", is_flag=True, help="print nothing; implies --exit-code")
+@option("--only", metavar="<class>,…", multiple=True, help="only these: files, env")
+@option("--reveal", is_flag=True, help="show the values in sealed files, if their key is here")
 def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
     """Shows what differs between two moments; one alone is compared with what is here now, as is the newest if none."""
     wanted = _read_options(options)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-import click
-
-from git_envhist.cli.command import EnvhistCommand, Session, command
+from git_envhist.cli.command import Command, Session, command
+from git_envhist.cli.options import Option, argument
 from git_envhist.cli.output import Output
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from git_envhist.errors import UsageError
@@ -15,10 +14,9 @@ from git_envhist.errors import UsageError
 INDENT = 28
 
 
-def short_help(shown: click.Command, program: str) -> str:
+def short_help(shown: Command, program: str) -> str:
     """How a command is written, what it does, and its options."""
-    usage = getattr(shown, "usage", "")
-    lines = [f"usage: {usage}", "", (shown.help or "").strip(), ""]
+    lines = [f"usage: {shown.usage}", "", shown.help.strip(), ""]
     if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
         lines += ["subcommands:", *subcommand_lines(), ""]
     lines += ["options:", *option_lines(shown), ""]
@@ -36,18 +34,17 @@ def subcommand_lines() -> list[str]:
     return [_entry(name, subcommand.summary) for name, subcommand in SUBCOMMANDS.items()]
 
 
-def option_lines(shown: click.Command) -> list[str]:
+def option_lines(shown: Command) -> list[str]:
     """One line an option, in the order in which they were declared."""
-    options = [param for param in shown.params if isinstance(param, click.Option) and not param.hidden]
-    return [_entry(spelling(option), option.help or "") for option in options]
+    return [_entry(spelling(each), each.help) for each in shown.options]
 
 
-def spelling(option: click.Option) -> str:
+def spelling(shown: Option) -> str:
     """`-n, --max-count <n>`, as help and man page have it."""
-    names = ", ".join([*option.opts, *option.secondary_opts])
-    if option.is_flag or option.count or not option.metavar:
+    names = ", ".join(shown.spellings)
+    if shown.is_flag or not shown.metavar:
         return names
-    return names + option.metavar if option.metavar.startswith("[") else f"{names} {option.metavar}"
+    return names + shown.metavar if shown.metavar.startswith("[") else f"{names} {shown.metavar}"
 
 
 def _entry(head: str, text: str) -> str:
@@ -77,7 +74,7 @@ def find_page(program: str) -> str | None:
 
 
 @command("help", "git envlog help [<subcommand>]")
-@click.argument("topic", required=False)
+@argument("topic")
 def help_command(session: Session, topic: str | None) -> int:
     """Print the short help of a subcommand, or of git envlog."""
     name = (topic or "envlog").removeprefix("git-")
@@ -93,6 +90,6 @@ def help_command(session: Session, topic: str | None) -> int:
             f"no help for '{name}'", hint="one of: envlog, envdiff, envrestore, " + ", ".join(SUBCOMMANDS)
         )
     shown = load(place)
-    assert isinstance(shown, EnvhistCommand)
+    assert isinstance(shown, Command)
     session.output.write(short_help(shown, program))
     return 0

@@ -6,10 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import EnvhistError, SealingError, UsageError
 
@@ -27,9 +26,9 @@ class CannotRead(EnvhistError):
 
 
 @command("key", USAGE)
-@click.argument("action", required=False, default="show", metavar="show|export|import")
-@click.argument("subject", required=False, metavar="[<id> | <file>]")
-@click.option("--use", is_flag=True, help="import: seal new files with this key from now on")
+@argument("action", default="show", metavar="show|export|import")
+@argument("subject", metavar="[<id> | <file>]")
+@option("--use", is_flag=True, help="import: seal new files with this key from now on")
 def key(session: Session, action: str, subject: str | None, use: bool) -> None:
     """Shows, exports or imports the keys that seal secret files."""
     session.no_paths()

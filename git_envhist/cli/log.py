@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import click
-
 from git_envhist.cli.choice import NO_VERDICT, Choice
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.formats import Look, read_format
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
 from git_envhist.errors import UsageError
@@ -40,43 +39,39 @@ class Listing:
 
 
 @command("envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True)
-@click.argument("revisions", nargs=-1)
-@click.option("-n", "--max-count", "limit", metavar="<n>", type=click.INT, help="at most so many; also -<n>")
-@click.option("--since", "--after", metavar="<time>", help="taken then or later")
-@click.option("--until", "--before", metavar="<time>", help="taken then or before")
-@click.option(
-    "--grep", metavar="<pattern>", multiple=True, help="whose intent, name or note matches; repeatable"
-)
-@click.option("-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep regardless of case")
-@click.option(
+@argument("revisions", many=True)
+@option("-n", "--max-count", "limit", metavar="<n>", number=True, help="at most so many; also -<n>")
+@option("--since", "--after", metavar="<time>", help="taken then or later")
+@option("--until", "--before", metavar="<time>", help="taken then or before")
+@option("--grep", metavar="<pattern>", multiple=True, help="whose intent, name or note matches; repeatable")
+@option("-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep regardless of case")
+@option(
     "--verdict",
     "verdicts",
     multiple=True,
     metavar="<v>",
-    type=click.Choice(VERDICTS),
+    choices=VERDICTS,
     help="with that outcome: pass, fail, error or none; repeatable",
 )
-@click.option(
+@option(
     "--trigger",
     "triggers",
     multiple=True,
     metavar="<kind>",
-    type=click.Choice(TRIGGERS),
+    choices=TRIGGERS,
     help="caused by that: manual, commit, agent, …; repeatable",
 )
-@click.option("--all", "every", is_flag=True, help="those of every timeline")
-@click.option("--reverse", is_flag=True, help="oldest first")
-@click.option("--oneline", "one_line", is_flag=True, help="id and intent only")
-@click.option("--full", is_flag=True, help="the whole card of each")
-@click.option("--format", "--pretty", "template", metavar="<template>", help="by a template: '%h %(time) %s'")
-@click.option(
-    "--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log"
-)
-@click.option("--stat", is_flag=True, help="with what each changed: lines and bytes by file")
-@click.option("--name-status", is_flag=True, help="with the paths each changed, and how")
-@click.option("--name-only", is_flag=True, help="with the paths each changed")
-@click.option("-p", "-u", "--patch", is_flag=True, help="with what each changed, as a patch")
-@click.option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, quote no path")
+@option("--all", "every", is_flag=True, help="those of every timeline")
+@option("--reverse", is_flag=True, help="oldest first")
+@option("--oneline", "one_line", is_flag=True, help="id and intent only")
+@option("--full", is_flag=True, help="the whole card of each")
+@option("--format", "--pretty", "template", metavar="<template>", help="by a template: '%h %(time) %s'")
+@option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
+@option("--stat", is_flag=True, help="with what each changed: lines and bytes by file")
+@option("--name-status", is_flag=True, help="with the paths each changed, and how")
+@option("--name-only", is_flag=True, help="with the paths each changed")
+@option("-p", "-u", "--patch", is_flag=True, help="with what each changed, as a patch")
+@option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, quote no path")
 def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     """Lists the snapshots of this working tree's timeline, newest first. A pathspec keeps those that changed it."""
     listing = _listing(options)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import click
-
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.naming import refuse_name
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 
 
 @command("name", "git envlog name <name> [<rev>] | -d <name>")
-@click.argument("name", required=False)
-@click.argument("revision", required=False)
-@click.option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")
+@argument("name")
+@argument("revision")
+@option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")
 def name(session: Session, name: str | None, revision: str | None, removed: str | None) -> None:
     """Gives a snapshot (the newest by default) a name, or takes a name away."""
     session.no_paths()

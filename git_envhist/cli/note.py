@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import click
-
 from git_envhist.cli.command import Session, command
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 
 
 @command("note", "git envlog note [<rev>] -m <text>")
-@click.argument("revision", required=False)
-@click.option(
-    "-m", "--message", "texts", metavar="<text>", multiple=True, help="what is to be added; repeatable"
-)
+@argument("revision")
+@option("-m", "--message", "texts", metavar="<text>", multiple=True, help="what is to be added; repeatable")
 def note(session: Session, revision: str | None, texts: tuple[str, ...]) -> None:
     """Adds a note to a snapshot (the newest by default); 'git envlog show' tells it."""
     session.no_paths()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from shlex import quote
 
-import click
-
 from git_envhist.cli.command import Session, command
+from git_envhist.cli.options import argument
 from git_envhist.errors import EnvhistError
 
 
@@ -17,7 +16,7 @@ class CannotRestore(EnvhistError):
 
 
 @command("envrestore", "git envrestore [<rev>] [-- <pathspec>…]")
-@click.argument("revision", required=False)
+@argument("revision")
 def restore(session: Session, revision: str | None) -> int:
     """Say how to get files back: this version cannot restore a snapshot yet."""
     raise CannotRestore(

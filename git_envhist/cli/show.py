@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 
-import click
-
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import missing_of, read_details
 from git_envhist.cli.formats import Look
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath
@@ -17,10 +16,8 @@ NOW = "now"
 
 
 @command("show", "git envlog show [<rev>] [-- <path>]")
-@click.argument("revision", required=False)
-@click.option(
-    "--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log"
-)
+@argument("revision")
+@option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
 def show(session: Session, revision: str | None, date: str | None) -> None:
     """Shows the card of a snapshot (the newest by default), or with a path that file's bytes as they were."""
     if session.paths and session.json:

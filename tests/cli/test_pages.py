@@ -6,9 +6,9 @@ import re
 import runpy
 from pathlib import Path
 
-import click
 import pytest
 
+from git_envhist.cli.command import Command
 from git_envhist.cli.helptext import short_help
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 
@@ -38,9 +38,8 @@ def sections(page: str) -> dict[str, str]:
 
 def options_of(place: str) -> set[str]:
     command = load(place)
-    assert isinstance(command, click.Command)
-    shown = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
-    return {name for option in shown for name in (*option.opts, *option.secondary_opts)}
+    assert isinstance(command, Command)
+    return {spelling for option in command.options for spelling in option.spellings}
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -55,10 +54,10 @@ def test_the_man_page_has_every_option_and_no_other(place: str) -> None:
 @pytest.mark.parametrize("place", PLACES)
 def test_every_option_is_explained_in_the_short_help(place: str) -> None:
     command = load(place)
-    assert isinstance(command, click.Command)
+    assert isinstance(command, Command)
     shown = short_help(command, "git-envlog")
     assert all(option in shown for option in options_of(place))
-    assert all(param.help for param in command.params if isinstance(param, click.Option))
+    assert all(option.help for option in command.options)
     assert shown.startswith("usage: git env")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist import __version__
 from tests.support.repository import Repo
 
 ONE_LINE_AND_HINT = 2
@@ -35,6 +36,15 @@ def test_a_subcommand_has_its_own_short_help(repo: Repo, words: tuple[str, ...])
 
 def test_the_long_help_without_a_terminal_is_the_bundled_text(repo: Repo) -> None:
     assert repo.run("git-envlog", "--help", check=True).out == repo.run("envlog", "-h", check=True).out
+
+
+@pytest.mark.parametrize("program", ["envlog", "envdiff", "envrestore", "envhist"])
+def test_every_program_and_subcommand_tells_its_version(repo: Repo, tmp_path: Path, program: str) -> None:
+    expected = f"git-envhist {__version__}\n"
+    assert repo.run(program, "--version", check=True, cwd=tmp_path).out == expected
+    if program == "envlog":
+        assert repo.run(program, "capture", "-m", "x", "--version", check=True).out == expected
+        assert repo.git("for-each-ref", "refs/envhist") == ""
 
 
 def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:

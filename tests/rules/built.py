@@ -5,47 +5,37 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
-
-import click
 
 from git_envhist import errors
 from git_envhist.api import EnvHistory
+from git_envhist.cli.command import Command
+from git_envhist.cli.options import Option
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from tests.rules.source import sources
 
 CONFIG_KEY = re.compile(r"envhist\.[a-zA-Z][a-zA-Z.]*")
 
 
-def commands() -> dict[str, click.Command]:
-    """Every command by the words that call it: `envlog`, `envlog capture`, `envlog key export`."""
-    found: dict[str, click.Command] = {}
+def commands() -> dict[str, Command]:
+    """Every command by the words that call it: `envlog`, `envlog capture`."""
+    found: dict[str, Command] = {}
     for program, place in PROGRAMS.items():
         found[program.removeprefix("git-")] = load(place)
     for word, subcommand in SUBCOMMANDS.items():
-        found.update(_with_subcommands(f"envlog {word}", load(subcommand.place)))
+        found[f"envlog {word}"] = load(subcommand.place)
     return found
-
-
-def _with_subcommands(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    yield words, command
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _with_subcommands(f"{words} {name}", inner)
 
 
 def options() -> set[str]:
     """Every option as it stands in the map; one that all commands have stands there once: `every --json`."""
-    by_command = {
-        words: {_spelling(param) for param in command.params if isinstance(param, click.Option)}
-        for words, command in commands().items()
-    }
+    by_command = {words: set(map(_spelling, command.options)) for words, command in commands().items()}
     common = set.intersection(*by_command.values())
     own = {f"{words} {option}" for words, found in by_command.items() for option in found - common}
     return own | {f"every {option}" for option in common}
 
 
-def _spelling(option: click.Option) -> str:
-    return next((one for one in option.opts if one.startswith("--")), option.opts[0])
+def _spelling(option: Option) -> str:
+    return next((one for one in option.spellings if one.startswith("--")), option.spellings[0])
 
 
 def config_keys() -> set[str]:

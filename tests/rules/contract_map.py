@@ -703,6 +703,11 @@ EVERY = (
         ),
     ),
     Line(
+        "every --version",
+        "the version of this program",
+        ("cli/test_programs.py::test_every_program_and_subcommand_tells_its_version",),
+    ),
+    Line(
         "every --help",
         "the man page",
         (

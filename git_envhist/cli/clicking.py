@@ -1,0 +1,107 @@
+"""Where a command line is not plainly right, click reads it: its checks, its complaints in our words, and the help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from git_envhist._version import __version__
+from git_envhist.cli.command import Command
+from git_envhist.cli.helptext import short_help, show_page
+from git_envhist.cli.options import Argument, Option
+from git_envhist.cli.output import Output
+from git_envhist.errors import UsageError
+
+Tell = Callable[[Command, str, Output], None]
+
+
+def read_by_click(
+    command: Command, words: Sequence[str], program: str, output: Output
+) -> dict[str, Any] | None:
+    """The values of the options by their names; None where all that was asked for has been told."""
+    reader = click.Command(
+        command.name,
+        params=[
+            *map(click_argument, command.arguments),
+            *(click_option(option, command, program, output) for option in command.options),
+        ],
+        add_help_option=False,
+    )
+    try:
+        # Not by click's own main(), which has words of its own for Ctrl-C.
+        with reader.make_context(command.name, list(words)) as context:
+            return context.params
+    except click.UsageError as failure:
+        raise usage_error(failure) from failure
+    except click.exceptions.Exit:
+        return None
+
+
+def click_argument(argument: Argument) -> click.Argument:
+    """The same for click."""
+    if argument.many:
+        return click.Argument([argument.name], nargs=-1)
+    return click.Argument([argument.name], required=False, default=argument.default, metavar=argument.metavar)
+
+
+def click_option(option: Option, command: Command, program: str, output: Output) -> click.Option:
+    """The same for click."""
+    words = [*option.spellings, option.name]
+    if option.tells:
+        return click.Option(
+            words,
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_teller(TELLERS[option.name], command, program, output),
+        )
+    kind = click.Choice(option.choices) if option.choices else click.INT if option.number else None
+    return click.Option(
+        words,
+        metavar=option.metavar or None,
+        # Not False: click takes that for a flag which may have a value, too.
+        is_flag=option.is_flag or None,
+        multiple=option.multiple,
+        type=click.BOOL if option.is_flag else kind,
+    )
+
+
+def _teller(
+    tell: Tell, command: Command, program: str, output: Output
+) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def callback(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            tell(command, program, output)
+            context.exit(0)
+
+    return callback
+
+
+def _tell_help(command: Command, program: str, output: Output) -> None:
+    output.write(short_help(command, program))
+
+
+def _tell_all(command: Command, program: str, output: Output) -> None:
+    if not show_page(program, output):
+        _tell_help(command, program, output)
+
+
+def _tell_version(command: Command, program: str, output: Output) -> None:
+    output.line(f"git-envhist {__version__}")
+
+
+TELLERS: dict[str, Tell] = {"short_help": _tell_help, "long_help": _tell_all, "version": _tell_version}
+
+
+def usage_error(failure: click.UsageError) -> UsageError:
+    """click's complaint in the words of this project."""
+    if isinstance(failure, click.NoSuchOption):
+        near = ", ".join(f"'{option}'" for option in failure.possibilities or ())
+        return UsageError(
+            f"no such option '{failure.option_name}'",
+            hint=f"did you mean {near}?" if near else "-h lists the options",
+        )
+    message = failure.format_message().strip().rstrip(".")
+    return UsageError(message[:1].lower() + message[1:], hint="-h lists the options")

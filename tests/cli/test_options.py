@@ -1,0 +1,80 @@
+"""Words that are read without click mean what click takes them for; all others are left to it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.cli.argv import split_words
+from git_envhist.cli.clicking import read_by_click
+from git_envhist.cli.command import Command
+from git_envhist.cli.options import read_plainly
+from git_envhist.cli.output import Output
+from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
+from git_envhist.errors import UsageError
+
+PLACES = [*PROGRAMS.values(), *(subcommand.place for subcommand in SUBCOMMANDS.values())]
+VALUES = ("", "a", "-", "20", "-5", "0x1", " 7", "pass", "manual", "--json", "-z", "ü", "a=b", "\udcff")
+TOLD = "what was told"
+
+
+def loaded(place: str) -> Command:
+    command = load(place)
+    assert isinstance(command, Command)
+    return command
+
+
+def by_click(command: Command, words: list[str]) -> object:
+    """What click makes of them; None where that is a complaint, or help."""
+    output = Output()
+    try:
+        values = read_by_click(command, words, "git-envlog", output)
+    except UsageError:
+        return None
+    return TOLD if values is None else values
+
+
+def lines(command: Command) -> st.SearchStrategy[list[str]]:
+    spellings = [spelling for option in command.options for spelling in option.spellings]
+    word = st.sampled_from([*spellings, *VALUES])
+    joined = st.builds(lambda spelling, value: spelling + value, st.sampled_from(spellings), word)
+    given_value = st.builds(lambda spelling, value: f"{spelling}={value}", st.sampled_from(spellings), word)
+    return st.lists(st.one_of(word, joined, given_value), max_size=6)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@given(st.data())
+def test_what_is_read_without_click_is_what_click_reads(place: str, data: st.DataObject) -> None:
+    command = loaded(place)
+    words = split_words(data.draw(lines(command)), command.valued, counts=command.counts).options
+    plain = read_plainly(words, command.options, command.arguments)
+    if plain is not None:
+        assert plain == by_click(command, words)
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("git_envhist.cli.log:log", ""),
+        ("git_envhist.cli.log:log", "-n20"),
+        ("git_envhist.cli.log:log", "-n 20 --oneline @~3.. --json=lines"),
+        ("git_envhist.cli.log:log", "--since=monday --until now -z --verdict pass --verdict fail"),
+        ("git_envhist.cli.envdiff:envdiff", "--name-status a b -M50% -C x -C y"),
+        ("git_envhist.cli.capture:capture", "-m one -m two --if-changed --meta a=b"),
+        ("git_envhist.cli.key:key", ""),
+    ],
+)
+def test_what_people_type_needs_no_click(place: str, line: str) -> None:
+    command = loaded(place)
+    plain = read_plainly(line.split(), command.options, command.arguments)
+    assert plain is not None
+    assert plain == by_click(command, line.split())
+
+
+@pytest.mark.parametrize(
+    "line", ["-h", "--help", "--version", "--bogus", "-n", "-n x", "--oneline=x", "-zp", "--verdict=x"]
+)
+def test_what_is_not_plain_is_left_to_click(line: str) -> None:
+    command = loaded("git_envhist.cli.log:log")
+    assert read_plainly(line.split(), command.options, command.arguments) is None
