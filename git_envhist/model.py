@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from git_envhist.values import dataclass, field
 
@@ -368,3 +368,93 @@ class Progress:
     bytes: int
     total_files: int
     total_bytes: int
+
+
+class Listing(NamedTuple):
+    """One directory of a snapshot: what it is, and its entries by their true names, with owners and ids filled in."""
+
+    own: Entry
+    entries: dict[bytes, Entry]
+
+
+class Pair(NamedTuple):
+    """One directory on the two sides of a restore; None where it is no directory there."""
+
+    realm: bytes
+    """Empty: the working tree, the `.git` of nested repositories included; else the name of a further root."""
+    path: EnvPath
+    before: Listing | None
+    after: Listing | None
+
+
+class PlanAction(Enum):
+    """What a restore does at one path."""
+
+    WRITE = "write"
+    REPLACE = "replace"
+    REMOVE = "remove"
+    ADJUST = "adjust"
+    """The bytes stay where they are: only mode, time, owner or attributes differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One path that a restore changes; a new directory comes with all that is in it."""
+
+    realm: bytes
+    path: EnvPath
+    action: PlanAction
+    before: Entry | None
+    after: Entry | None
+    below: tuple[Entry, ...] = ()
+    """What a new directory holds, each directory before its entries."""
+    unit: int | None = None
+    """Steps with the same number are all done or none: a database and what belongs to it."""
+
+    @property
+    def shown(self) -> EnvPath:
+        """The path as people see it: one of a further root has the root's name in front."""
+        return shown_path(self.realm, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDirectory:
+    """A directory whose own line is set at the end, because it differs or because its entries change."""
+
+    realm: bytes
+    path: EnvPath
+    before: Entry | None
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A path that differs from the moment and stays as it is, with all that lies below it; and why."""
+
+    path: EnvPath
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a restore is going to do, in this order."""
+
+    steps: tuple[PlanStep, ...]
+    directories: tuple[PlannedDirectory, ...]
+    unchanged: int
+    """Paths that were compared and are the same on both sides."""
+    left_alone: tuple[LeftAlone, ...] = ()
+
+    @property
+    def counts(self) -> dict[PlanAction, int]:
+        """How many paths each action touches, those in new directories included."""
+        counts = dict.fromkeys(PlanAction, 0)
+        for step in self.steps:
+            counts[step.action] += 1
+            counts[PlanAction.WRITE] += len(step.below)
+        return counts
+
+
+def shown_path(realm: bytes, path: EnvPath) -> EnvPath:
+    """A path as people see it: one of a further root has the root's name and `://` in front."""
+    return EnvPath(realm + b"://" + path) if realm else path

@@ -1,0 +1,268 @@
+"""What a restore is going to do (pure): two sides of every directory that differs become steps.
+
+A directory that stands on both sides is never replaced, its entries are. One that comes is a single step with all that
+is in it; one that goes is emptied first. What the target never captured, and what the side before does not hold byte
+for byte, is left alone, and so is everything above it that would have to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from git_envhist.model import (
+    TOP,
+    Entry,
+    EntryKind,
+    EnvPath,
+    LeftAlone,
+    Listing,
+    Pair,
+    Plan,
+    PlanAction,
+    PlannedDirectory,
+    PlanStep,
+    StoredAs,
+    shown_path,
+)
+from git_envhist.restore.links import Key, Leaf, links_to_renew, same, same_content
+from git_envhist.restore.units import split_units
+from git_envhist.values import dataclass
+
+PRIVATE = b".envhist-restore"
+"""Where a restore works, at the top of an environment: never a part of it."""
+WITH_BYTES = (EntryKind.FILE, EntryKind.LINK)
+
+OURS = "ours"
+OTHER_TREE = "another working tree"
+NEW = "new, and kept"
+NOT_CAPTURED = "not captured then"
+NOT_SAVED = "its bytes are not saved"
+HOLDS_KEPT = "holds what is left alone"
+
+
+def _nothing_is_kept(path: EnvPath) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What must be left alone, beside what the plan sees by itself."""
+
+    keep: Callable[[EnvPath], str | None] = _nothing_is_kept
+    """A path as people see it -> why it stays as it is, with all below it; None where it may be changed."""
+    keep_new: bool = False
+    """What came after the moment stays."""
+
+
+def make_plan(pairs: Iterable[Pair], rules: Rules | None = None) -> Plan:
+    """The steps from the side before to the side after."""
+    planner = _Planner(pairs, rules or Rules())
+    planner.look_at_entries()
+    planner.look_at_directories_that_go()
+    return planner.plan()
+
+
+class _Planner:
+    def __init__(self, pairs: Iterable[Pair], rules: Rules) -> None:
+        listed = sorted(pairs, key=lambda pair: (pair.realm, pair.path.split(b"/")))
+        self._pairs: dict[Key, Pair] = {(pair.realm, pair.path): pair for pair in listed}
+        self._rules = rules
+        self._renewed = links_to_renew(dict(_linked(listed)))
+        self._kept: set[Key] = set()
+        self._holding: set[Key] = set()
+        self._going: dict[Key, Entry | None] = {}
+        self._touched: set[Key] = set()
+        self._removals: list[PlanStep] = []
+        self._arrivals: list[PlanStep] = []
+        self._left: list[LeftAlone] = []
+        self._unchanged = 0
+
+    def look_at_entries(self) -> None:
+        """Decide about all that is no directory, from the top down."""
+        for key, pair in self._pairs.items():
+            if key in self._kept or (key[1] and (key[0], _parent(key[1])) in self._kept):
+                self._kept.add(key)
+            elif not self._is_kept(key, pair) and (pair.before is not None or not pair.path):
+                self._look_into(key, pair)
+
+    def look_at_directories_that_go(self) -> None:
+        """Decide about directories that are none in the target, the deepest first."""
+        for key in sorted(self._going, key=_depth, reverse=True):
+            realm, path = key
+            own, after = self._before(key).own, self._going[key]
+            if key not in self._kept and key not in self._holding:
+                action = PlanAction.REMOVE if after is None else PlanAction.REPLACE
+                self._add(PlanStep(realm, path, action, own, after))
+                continue
+            self._holding.add((realm, _parent(path)))
+            if after is not None:
+                self._left.append(LeftAlone(shown_path(realm, path), HOLDS_KEPT))
+
+    def plan(self) -> Plan:
+        removals = sorted(self._removals, key=lambda step: (step.realm, -step.path.count(b"/"), step.path))
+        arrivals = sorted(self._arrivals, key=lambda step: (step.realm, step.path.split(b"/")))
+        return Plan(
+            split_units(removals, arrivals),
+            tuple(self._directories()),
+            self._unchanged,
+            tuple(sorted(self._left, key=lambda left: left.path)),
+        )
+
+    def _is_kept(self, key: Key, pair: Pair) -> bool:
+        realm, path = key
+        why = self._rules.keep(shown_path(realm, path))
+        if why is None and not path and pair.after is None:
+            why = NOT_CAPTURED
+        if why is None and self._rules.keep_new and self._going.get(key, path) is None:
+            why = NEW
+        # What only the target has is asked about where it would be written.
+        if why is None or (pair.before is None and path):
+            return False
+        self._leave(realm, path, why)
+        self._kept.add(key)
+        return True
+
+    def _look_into(self, key: Key, pair: Pair) -> None:
+        before, after = _entries(pair.before), _entries(pair.after)
+        for name in sorted(before.keys() | after.keys()):
+            path = EnvPath(pair.path + b"/" + name if pair.path else name)
+            if path == PRIVATE:
+                self._leave(key[0], path, OURS)
+            else:
+                self._look_at((key[0], path), before.get(name), after.get(name))
+
+    def _look_at(self, key: Key, before: Entry | None, after: Entry | None) -> None:
+        if before is not None and before.kind is EntryKind.DIRECTORY:
+            if after is None or after.kind is not EntryKind.DIRECTORY:
+                self._let_go(key, after)
+            return
+        if before is not None and after is not None and same(before, after) and key not in self._renewed:
+            self._unchanged += 1
+            return
+        why = self._why_left(key, before, after)
+        if why is not None:
+            self._leave(*key, why)
+        elif after is not None and after.kind is EntryKind.DIRECTORY:
+            self._bring(key, before)
+        else:
+            self._add(PlanStep(*key, self._action(key, before, after), before, after))
+
+    def _let_go(self, key: Key, after: Entry | None) -> None:
+        why = None if after is None else self._why_left(key, None, after)
+        if why is not None:
+            self._leave(*key, why)
+            self._kept.add(key)
+        self._going[key] = None if why is not None else after
+
+    def _bring(self, key: Key, before: Entry | None) -> None:
+        realm, path = key
+        pair = self._pairs[key]
+        assert pair.after is not None
+        action = PlanAction.WRITE if before is None else PlanAction.REPLACE
+        self._add(PlanStep(realm, path, action, before, pair.after.own, tuple(self._below(key))))
+
+    def _below(self, key: Key) -> Iterator[Entry]:
+        todo = [key]
+        while todo:
+            realm, directory = todo.pop()
+            for entry in _entries(self._pairs[realm, directory].after).values():
+                why = self._why_left((realm, entry.path), None, entry)
+                if why is not None:
+                    self._leave(realm, entry.path, why)
+                elif entry.kind is EntryKind.DIRECTORY:
+                    own = self._pairs[realm, entry.path].after
+                    assert own is not None
+                    todo.append((realm, entry.path))
+                    yield own.own
+                else:
+                    yield entry
+
+    def _action(self, key: Key, before: Entry | None, after: Entry | None) -> PlanAction:
+        if after is None:
+            return PlanAction.REMOVE
+        if before is None:
+            return PlanAction.WRITE
+        # A file with more names than one may have some outside, and these shall not change.
+        if before.link_group is None and key not in self._renewed and same_content(before, after):
+            return PlanAction.ADJUST
+        return PlanAction.REPLACE
+
+    def _why_left(self, key: Key, before: Entry | None, after: Entry | None) -> str | None:
+        if any(side is not None and side.kind is EntryKind.BOUNDARY for side in (before, after)):
+            return OTHER_TREE
+        why = self._rules.keep(shown_path(*key))
+        if why is not None:
+            return why
+        if after is not None and _lacks_bytes(after):
+            return NOT_CAPTURED
+        if before is not None and _lacks_bytes(before):
+            return NOT_SAVED
+        return NEW if after is None and self._rules.keep_new else None
+
+    def _leave(self, realm: bytes, path: EnvPath, why: str) -> None:
+        self._left.append(LeftAlone(shown_path(realm, path), why))
+        if path:
+            self._holding.add((realm, _parent(path)))
+
+    def _add(self, step: PlanStep) -> None:
+        (self._removals if step.action is PlanAction.REMOVE else self._arrivals).append(step)
+        if step.action is not PlanAction.ADJUST:
+            self._touched.add((step.realm, _parent(step.path)))
+
+    def _directories(self) -> Iterator[PlannedDirectory]:
+        found = [*self._standing(), *self._coming(), *self._leaving()]
+        # The deepest first: what is set above must not be undone by what is set below.
+        return iter(sorted(found, key=lambda own: (_depth((own.realm, own.path)), own.path), reverse=True))
+
+    def _standing(self) -> Iterator[PlannedDirectory]:
+        for key, pair in self._pairs.items():
+            if pair.after is None or (pair.before is None and pair.path) or key in self._kept:
+                continue
+            before, after = pair.before.own if pair.before else None, pair.after.own
+            if key in self._touched or before is None or not same(before, after):
+                yield PlannedDirectory(*key, before, after)
+
+    def _coming(self) -> Iterator[PlannedDirectory]:
+        for step in self._arrivals:
+            if step.after is not None and step.after.kind is EntryKind.DIRECTORY:
+                yield PlannedDirectory(step.realm, step.path, None, step.after)
+
+    def _leaving(self) -> Iterator[PlannedDirectory]:
+        for key in self._going:
+            if key not in self._kept:
+                own = self._before(key).own
+                yield PlannedDirectory(*key, own, own if key in self._holding else None)
+
+    def _before(self, key: Key) -> Listing:
+        before = self._pairs[key].before
+        assert before is not None
+        return before
+
+
+def _entries(listing: Listing | None) -> dict[bytes, Entry]:
+    return listing.entries if listing is not None else {}
+
+
+def _linked(pairs: Iterable[Pair]) -> Iterator[tuple[Key, Leaf]]:
+    for pair in pairs:
+        before, after = _entries(pair.before), _entries(pair.after)
+        for name in before.keys() | after.keys():
+            leaf = Leaf(_leaf(before.get(name)), _leaf(after.get(name)))
+            if any(side is not None and side.link_group is not None for side in leaf):
+                yield (pair.realm, EnvPath(pair.path + b"/" + name if pair.path else name)), leaf
+
+
+def _leaf(entry: Entry | None) -> Entry | None:
+    return None if entry is None or entry.kind is EntryKind.DIRECTORY else entry
+
+
+def _lacks_bytes(entry: Entry) -> bool:
+    return entry.kind in WITH_BYTES and (entry.oid is None or entry.stored is StoredAs.FINGERPRINT)
+
+
+def _parent(path: EnvPath) -> EnvPath:
+    return EnvPath(path.rpartition(b"/")[0])
+
+
+def _depth(key: Key) -> int:
+    return key[1].count(b"/") + 1 if key[1] != TOP else 0

@@ -1,0 +1,216 @@
+"""One snapshot of the two that a restore compares, read piece by piece and with suspicion.
+
+A tree says which bytes stand where, the manifest what they are; here is found where in the environment each directory
+of either belongs, and whether the one above it names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from git_envhist.errors import Damaged
+from git_envhist.model import EnvPath
+from git_envhist.store.layout import (
+    DOTGIT,
+    MANIFEST,
+    RESERVED,
+    ROOTS,
+    dotgit_directory,
+    root_directory,
+    split_realm,
+    stored_below,
+)
+from git_envhist.store.manifest import read_shard, shard_path
+from git_envhist.store.quoting import quote, show
+from git_envhist.store.trees import DIRECTORY, decode_tree
+
+GIT = b".git"
+HINT = "it is not as a capture writes it: restore another snapshot, and ask 'git fsck' about this one"
+NESTED = RESERVED + b"/" + DOTGIT
+ROOT = RESERVED + b"/" + ROOTS
+_FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")
+
+
+class Objects(Protocol):
+    """Reads objects by their raw ids: kind and bytes, checked; `Damaged` where there is none."""
+
+    def read(self, oid: bytes) -> tuple[bytes, bytes]: ...
+
+
+class Place(NamedTuple):
+    """Where a directory stands: in the tree, and in the environment."""
+
+    stored: bytes
+    realm: bytes
+    path: EnvPath
+
+
+Tree = dict[bytes, tuple[int, bytes]]
+"""Stored name -> git's mode and id."""
+
+
+class Half:
+    """One snapshot, read piece by piece."""
+
+    def __init__(self, objects: Objects, root: bytes | None) -> None:
+        self._objects = objects
+        self._root = root
+        self._trees: dict[bytes, Tree] = {}
+        self._texts: dict[bytes, bytes] = {}
+        self._shards: dict[bytes, Tree] = {}
+
+    @cached_property
+    def manifest(self) -> Tree:
+        return self._reserved_tree(MANIFEST)
+
+    def shards_below(self, outer: bytes) -> Tree:
+        """The shards whose names begin with these two digits."""
+        if outer not in self._shards:
+            mode, oid = self.manifest.get(outer, (0, b""))
+            self._shards[outer] = self._decode(oid) if mode == DIRECTORY else {}
+        return self._shards[outer]
+
+    def stored_at(self, outer: bytes, inner: bytes) -> bytes:
+        """The stored path of the directory whose shard has this name."""
+        text = self._blob(self.shards_below(outer)[inner])
+        head = text[: text.find(b"\n") + 1]
+        stored = read_shard(head + b". d 0000 0 u=0 g=0\n").directory
+        if tuple(name.encode("ascii") for name in shard_path(stored)) != (outer, inner):
+            raise damaged("a manifest stands where that of another directory belongs:", stored)
+        self._texts[stored] = text
+        return stored
+
+    def has(self, stored: bytes) -> bool:
+        """Whether the manifest describes this directory."""
+        outer, inner = (name.encode("ascii") for name in shard_path(stored))
+        return inner in self.shards_below(outer)
+
+    def text(self, stored: bytes) -> bytes:
+        if stored not in self._texts:
+            outer, inner = (name.encode("ascii") for name in shard_path(stored))
+            self._texts[stored] = self._blob(self.shards_below(outer)[inner])
+        return self._texts[stored]
+
+    def tree(self, stored: bytes) -> Tree:
+        """The entries of the tree at a stored path; none where none stands there."""
+        if stored not in self._trees:
+            self._trees[stored] = self._read_tree(stored)
+        return self._trees[stored]
+
+    def place(self, stored: bytes) -> Place:
+        """Where a directory stands in the environment."""
+        realm, path = split_realm(stored)
+        if realm.startswith(NESTED + b"/"):
+            parts = (self._nested(realm), GIT, path)
+            return Place(stored, b"", EnvPath(b"/".join([part for part in parts if part])))
+        if realm:
+            name = _unflat(realm[len(ROOT) + 1 :])
+            if not name or root_directory(name) != realm:
+                raise damaged("a further root is not called as roots are:", realm)
+            return Place(stored, name, path)
+        if GIT in path.split(b"/"):
+            raise damaged("a repository stands among the files:", stored)
+        return Place(stored, b"", path)
+
+    def directories_with_links(self, groups: set[int]) -> set[bytes]:
+        """Every directory with an entry in one of these groups of hard links."""
+        words = {b"%x" % group for group in groups}
+        found = set()
+        for text in self._all_texts():
+            if b" l=" in text and not words.isdisjoint(_link_words(text)):
+                found.add(read_shard(text).directory)
+        return found
+
+    def _all_texts(self) -> Iterator[bytes]:
+        for outer in self.manifest:
+            for item in self.shards_below(outer).values():
+                yield self._blob(item)
+
+    def _read_tree(self, stored: bytes) -> Tree:
+        if not stored:
+            whole = self._decode(self._root) if self._root is not None else {}
+            return {name: item for name, item in whole.items() if name != RESERVED}
+        above, _, name = stored.rpartition(b"/")
+        mode, oid = self._above(above).get(name, (0, b""))
+        return self._decode(oid) if mode == DIRECTORY else {}
+
+    def _above(self, stored: bytes) -> Tree:
+        if stored == RESERVED:
+            return self._reserved
+        return self.tree(stored)
+
+    @cached_property
+    def _reserved(self) -> Tree:
+        whole = self._decode(self._root) if self._root is not None else {}
+        mode, oid = whole.get(RESERVED, (0, b""))
+        return self._decode(oid) if mode == DIRECTORY else {}
+
+    def _reserved_tree(self, name: bytes) -> Tree:
+        mode, oid = self._reserved.get(name, (0, b""))
+        return self._decode(oid) if mode == DIRECTORY else {}
+
+    def is_named(self, stored: bytes) -> bool:
+        """Whether the directory above names this one; the top of a realm needs nobody to."""
+        realm, path = split_realm(stored)
+        if not path:
+            if not realm.startswith(NESTED + b"/"):
+                return self.has(stored)
+            nested = self._nested_or_none(realm)
+            return nested is not None and self._names(stored_below(b"", nested), GIT)
+        above, _, name = path.rpartition(b"/")
+        return self._names(stored_below(realm, EnvPath(above)), name)
+
+    def _names(self, stored: bytes, name: bytes) -> bool:
+        return self.has(stored) and b"\n%b d " % quote(name) in self.text(stored)
+
+    def _nested(self, realm: bytes) -> EnvPath:
+        found = self._nested_or_none(realm)
+        if found is None:
+            raise damaged("nothing holds the nested repository at", realm)
+        return found
+
+    def _nested_or_none(self, realm: bytes) -> EnvPath | None:
+        flat = realm[len(NESTED) + 1 :]
+        path = EnvPath(_unflat(flat))
+        if path and GIT not in path.split(b"/") and dotgit_directory(path) == realm:
+            return path
+        return self._nested_by_digest.get(realm)
+
+    @cached_property
+    def _nested_by_digest(self) -> dict[bytes, EnvPath]:
+        # A path too long for one name stands there as its digest, which says nothing: all that hold a `.git` are tried.
+        holders = [text for text in self._all_texts() if b"\n.git d " in text]
+        paths = [split_realm(read_shard(text).directory)[1] for text in holders]
+        return {dotgit_directory(path): path for path in paths if path}
+
+    def _decode(self, oid: bytes) -> Tree:
+        kind, data = self._objects.read(oid)
+        if kind == b"commit":
+            # A snapshot may be named by its commit.
+            kind, data = self._objects.read(bytes.fromhex(data[5 : data.find(b"\n")].decode("ascii")))
+        if kind != b"tree":
+            raise Damaged(f"object {oid.hex()} is no tree", hint=HINT)
+        return {name: (mode, found) for name, mode, found in decode_tree(data, len(oid))}
+
+    def _blob(self, item: tuple[int, bytes]) -> bytes:
+        mode, oid = item
+        kind, data = self._objects.read(oid) if mode != DIRECTORY else (b"tree", b"")
+        if kind != b"blob":
+            raise Damaged("a shard of the manifest is no file", hint=HINT)
+        return data
+
+
+def _link_words(text: bytes) -> Iterable[bytes]:
+    return (part.split(b" ", 1)[0].split(b"\n", 1)[0] for part in text.split(b" l=")[1:])
+
+
+def _unflat(flat: bytes) -> bytes:
+    return _FLAT_ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), flat)
+
+
+def damaged(what: str, path: bytes) -> Damaged:
+    """A snapshot that says what no capture writes."""
+    return Damaged(f"{what} '{show(path)}'", hint=HINT)
