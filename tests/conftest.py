@@ -40,6 +40,8 @@ GIT_CONFIG = """\
 
 # What a terminal, an agent or a colleague's shell may have set, and what our programs look at.
 FOREIGN_PREFIXES = ("GIT_", "XDG_", "LC_", "CLAUDE", "CODEX_", "GEMINI_", "CURSOR_", "ENVHIST_", "LESS")
+# By it the suite itself is run as on a system that lacks something.
+KEPT_NAME = "GIT_ENVHIST_WITHOUT"
 FOREIGN_NAMES = (
     "AI_AGENT",
     "CLICOLOR",
@@ -70,7 +72,7 @@ def sealed_session(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> 
     """Nothing inherited, also for what a whole module shares."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
+            if (name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES) and name != KEPT_NAME:
                 patch.delenv(name)
         patch.setenv(
             "PATH", os.pathsep.join((str(programs), os.path.dirname(sys.executable), os.environ["PATH"]))

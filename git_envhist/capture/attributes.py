@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from git_envhist.model import StoredAs
+from git_envhist.system import SYSTEM
 
 SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
 """Attributes that belong to the machine's policy, not to the environment."""
@@ -46,7 +47,7 @@ def own_extras(extras: ExtrasFormat, own: os.stat_result, *, entered: bool) -> b
 
 def read_xattrs(what: int | bytes) -> list[tuple[bytes, bytes]]:
     """The extended attributes of an open file, or of a name in the current directory."""
-    if not hasattr(os, "listxattr"):
+    if not SYSTEM.xattr:
         return []
     follow = isinstance(what, int)
     try:

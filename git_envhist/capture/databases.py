@@ -23,10 +23,13 @@ import errno
 import fcntl
 import os
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+
+from git_envhist.system import NOFOLLOW
 
 MAGIC = b"SQLite format 3\0"
 SMALLEST_PAGE = 512
@@ -44,7 +47,8 @@ READER_BYTE = 127
 others are left to readers, who wait for us where they find none."""
 
 PATIENCE_SECONDS = 5.0
-FLOCK = struct.Struct("hhqqi4x")
+LINUX, BSD = struct.Struct("hhqqi4x"), struct.Struct("qqihh")
+"""`struct flock`, as the C libraries lay it out."""
 BUSY = (errno.EAGAIN, errno.EACCES)
 
 
@@ -151,7 +155,7 @@ def _share_log(memory: int) -> None:
 
 def _open_memory(name: bytes) -> int:
     try:
-        return os.open(name + SHARED_MEMORY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(name + SHARED_MEMORY, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return -1
     except OSError as error:
@@ -179,9 +183,15 @@ def _patiently(lock: object, deadline: float) -> None:
 
 def is_locked(descriptor: int, byte: int, length: int = 1) -> bool:
     """Whether another process has a lock on some bytes that would keep us from writing them; 0: all from there on."""
-    asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, length, 0)
+    is_linux = sys.platform.startswith("linux")
+    asked = (
+        LINUX.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, length, 0)
+        if is_linux
+        else BSD.pack(byte, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
+    )
     try:
-        kind, *_ = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        told = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
     except OSError:
         return False
+    kind = LINUX.unpack(told)[0] if is_linux else BSD.unpack(told)[3]
     return bool(kind != fcntl.F_UNLCK)

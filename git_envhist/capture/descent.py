@@ -15,7 +15,8 @@ import errno
 import os
 from collections.abc import Mapping
 
-DIRECTORY_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_NOFOLLOW", 0)
+from git_envhist.system import DIRECTORY, NOFOLLOW
+
 REALM_MARK = b"\0"
 DOT_GIT = b".git"
 MOST_OPEN = 64
@@ -71,11 +72,6 @@ class Descent:
         """What stands where a realm has its top, also if that cannot be entered."""
         return os.stat(self._base(realm))
 
-    @property
-    def here(self) -> int:
-        """A descriptor of the directory entered last."""
-        return self._open[-1]
-
     def close(self) -> None:
         while self._open:
             os.close(self._open.pop())
@@ -84,7 +80,7 @@ class Descent:
 
     def _start(self, realm: bytes) -> None:
         self.close()
-        self._open.append(os.open(self._base(realm), os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY))
+        self._open.append(os.open(self._base(realm), DIRECTORY))
         self._realm = realm
 
     def _base(self, realm: bytes) -> bytes:
@@ -107,7 +103,7 @@ class Descent:
 
     def _go_down(self, name: bytes) -> None:
         descriptors = self._open
-        descriptors.append(os.open(name, DIRECTORY_FLAGS, dir_fd=descriptors[-1]))
+        descriptors.append(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=descriptors[-1]))
         self._way.append(name)
         if len(descriptors) > MOST_OPEN:
             os.close(descriptors.pop(0))

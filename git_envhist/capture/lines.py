@@ -16,6 +16,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 
+from git_envhist.capture.byname import remember_here
 from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shared, Worker, WorkerFailed
 
 LENGTH = struct.Struct("<I")
@@ -36,7 +37,7 @@ class HereLine:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._go_back = remember_here()
         self._frames: Iterator[Frame] = iter(())
 
     def ask(self, method: str, arguments: tuple[object, ...]) -> None:
@@ -50,8 +51,7 @@ class HereLine:
     def close(self) -> None:
         self._worker.close()
         # It went through the environment in our own process, which stands where it stood again.
-        os.fchdir(self._here)
-        os.close(self._here)
+        self._go_back()
 
 
 class ChildLine:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull
+from git_envhist.system import nameless_file
 
 SLOTS = struct.Struct("<QQQ")
 DONE, FRAME, FAILED = 0, 1, 2
@@ -50,7 +51,7 @@ class Shared:
     def __init__(self, workers: int, descriptors: tuple[int, int, int] | None = None) -> None:
         self.workers = workers
         if descriptors is None:
-            descriptors = (_counter_file(workers * SLOTS.size), *os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK))
+            descriptors = (_counter_file(workers * SLOTS.size), *_pipe_without_waiting())
         self.descriptors = descriptors
         self._file, self._reading, self._writing = descriptors
         self._memory = mmap.mmap(self._file, max(mmap.PAGESIZE, workers * SLOTS.size))
@@ -176,13 +177,14 @@ def _failure(kind: str, message: str) -> EnvhistError:
     return WorkerFailed(f"a worker process failed: {message or kind} ({kind})")
 
 
-def _counter_file(size: int) -> int:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("git-envhist", os.MFD_CLOEXEC)
-    else:
-        import tempfile  # loaded only where there are no memory files
+def _pipe_without_waiting() -> tuple[int, int]:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    return reading, writing
 
-        descriptor, name = tempfile.mkstemp()
-        os.unlink(name)
+
+def _counter_file(size: int) -> int:
+    descriptor = nameless_file()
     os.ftruncate(descriptor, max(mmap.PAGESIZE, size))
     return descriptor

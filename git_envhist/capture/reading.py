@@ -16,15 +16,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from git_envhist.capture.byname import open_compared
 from git_envhist.capture.records import COLUMNS
 from git_envhist.model import WhyMissing
+from git_envhist.system import NOFOLLOW, SYSTEM
 
 TRIES = 10
 CLOCK_GRAIN_NS = 20_000_000
 """More than a kernel tick (at most 10 ms): two changes within it can share a time stamp."""
 SECOND_NS = 1_000_000_000
 BLOCK = 1 << 20
-OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW
+open_here = os.open if SYSTEM.nofollow else open_compared
 NO_ATIME = getattr(os, "O_NOATIME", 0)
 SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
 
@@ -74,10 +77,10 @@ def open_file(name: bytes) -> int:
 def _open(name: bytes) -> int:
     if NO_ATIME:
         try:
-            return os.open(name, OPEN_FLAGS | NO_ATIME)
+            return open_here(name, OPEN_FLAGS | NO_ATIME)
         except PermissionError:
             pass  # only the owner may leave an atime alone; reading is allowed to more
-    return os.open(name, OPEN_FLAGS)
+    return open_here(name, OPEN_FLAGS)
 
 
 def read_file(descriptor: int, *, grows: bool = False) -> FileRead:

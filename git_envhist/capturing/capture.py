@@ -25,6 +25,7 @@ from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.staging import Staging, sweep
+from git_envhist.system import how_workers_run
 
 
 @dataclass(slots=True)
@@ -99,7 +100,9 @@ class Capturing:
         extent = survey(self.repository, self.settings, key.id if key else None, self.keys.backup.directory)
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(HEADS + timeline) if timeline else None
-        return Taker(Tools(self.repository, self.settings, self.how), extent, staging, key, tip)
+        return Taker(
+            Tools(self.repository, self.settings, how_workers_run(self.how)), extent, staging, key, tip
+        )
 
     def _view(self) -> GitView:
         repository = self.repository

@@ -8,7 +8,6 @@ only bytes that really are new count against it.
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.worker import CaptureWorker
 from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
 from git_envhist.store.packs import StagedPack
+from git_envhist.system import core_count
 
 WORKER_MODULE = "git_envhist.capturing.spawned"
 MOST_WORKERS = 4
@@ -225,8 +225,4 @@ def worker_count(configured: int | None) -> int:
     """How many workers this machine wants."""
     if configured:
         return configured
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        cores = os.cpu_count() or 1
-    return max(1, min(MOST_WORKERS, cores))
+    return max(1, min(MOST_WORKERS, core_count()))

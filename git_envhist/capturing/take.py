@@ -26,6 +26,7 @@ from git_envhist.store.repository import Repository
 from git_envhist.store.snapshots import ManifestTree
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.trees import decode_tree
+from git_envhist.system import room_left
 
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""
@@ -246,9 +247,8 @@ class Taker:
 
     def _budget(self) -> tuple[int, str]:
         """How many bytes may be added, and what to blame where that is too few."""
-        place = os.statvfs(self._staging.path)
-        room = (place.f_bavail - place.f_blocks // KEPT_FREE) * place.f_frsize
-        if room < self._tools.settings.budget:
+        room = room_left(self._staging.path, KEPT_FREE)
+        if room is not None and room < self._tools.settings.budget:
             return max(0, room), WhyMissing.DISK.value
         return self._tools.settings.budget, WhyMissing.BUDGET.value
 

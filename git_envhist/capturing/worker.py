@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from git_envhist.capture.attributes import own_extras
+from git_envhist.capture.byname import descent_into
 from git_envhist.capture.content import OverBudget, Taker
-from git_envhist.capture.descent import Descent, is_realm_top, join, realm_of, shown_path
+from git_envhist.capture.descent import is_realm_top, join, realm_of, shown_path
 from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
@@ -47,7 +48,7 @@ class CaptureWorker:
         blobs = Blobs(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
         self._started_ns: int = job["started_ns"]
-        self._descent = Descent(job["bases"])
+        self._descent = descent_into(job["bases"])
         self._ignored = ignore_rules(job["ignore"], job["exclude"])
         self._limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"])
         self._scanner = Scanner(self._descent, self._ignored, self._limits, self._started_ns)
@@ -187,7 +188,8 @@ class CaptureWorker:
             if is_realm_top(path):
                 own = self._descent.base(realm_of(path))
             else:
-                own = os.stat(name, dir_fd=self._descent_of(parent), follow_symlinks=False)
+                self._descent.enter(parent)
+                own = os.lstat(name)
         except OSError:
             return None
         if not stat.S_ISDIR(own.st_mode):
@@ -196,10 +198,6 @@ class CaptureWorker:
         reason = unreadable(error)
         visit.miss(b"", reason.why, reason.detail)
         return visit
-
-    def _descent_of(self, parent: bytes) -> int:
-        self._descent.enter(parent)
-        return self._descent.here
 
     def _read(self, path: bytes, defer_from: int) -> list[Frame]:
         visit = self._visits[path]

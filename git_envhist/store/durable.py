@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from git_envhist.errors import EnvhistError, StorageFull
+from git_envhist.system import DIRECTORY
 
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 CLOSED = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
@@ -52,7 +53,7 @@ def sync(descriptor: int) -> None:
 
 def sync_directory(path: str) -> None:
     """Make the names in a directory survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

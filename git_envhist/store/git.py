@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from git_envhist.errors import GitFailed
+from git_envhist.system import nameless_file
 
 # `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
 # of them may reach a command of ours.
@@ -183,13 +184,7 @@ def read_all(descriptor: int) -> bytes:
 
 
 def memory_file(content: bytes) -> int:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("git-envhist", os.MFD_CLOEXEC)
-    else:  # macOS and older kernels
-        import tempfile  # loaded only where there are no memory files
-
-        descriptor, name = tempfile.mkstemp()
-        os.unlink(name)
+    descriptor = nameless_file()
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -15,6 +15,8 @@ import time
 
 from git_envhist.values import dataclass
 
+from git_envhist.system import DIRECTORY
+
 KEY_NAME = re.compile(r"[0-9a-f]{12}")
 NEW = ".new-"
 STALE_SECONDS = 3600
@@ -106,7 +108,7 @@ def _write_synced(path: str, content: bytes) -> None:
 
 
 def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

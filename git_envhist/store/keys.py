@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from git_envhist.errors import SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
+from git_envhist.store.locks import lock_file
 
 SECRET_LENGTH = 64
 FILE_HEAD = b"envhist-key 1\n"
@@ -282,7 +283,7 @@ class KeyRing:
             yield
             return
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_file(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)

@@ -1,13 +1,33 @@
-"""Kernel locks: gone with the process that held them, whatever ended it. No file's content means anything."""
+"""Kernel locks: gone with the process that held them, whatever ended it. No file's content means anything.
+
+Some file systems keep no locks (Lustre as it is often mounted, some network shares). What is locked there is locked in
+a directory of this machine instead, under the file's number: that keeps one user's processes on one machine apart, and
+nobody else.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import cannot_write
+from git_envhist.system import NOFOLLOW, SYSTEM
+
+NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
+
+
+HINT = "set XDG_RUNTIME_DIR to a directory of yours on a local disk"
+
+
+class NoLocks(EnvhistError):
+    """Neither the file system nor this machine's own directory gives a lock."""
+
+    code = "no-locks"
 
 
 def state_directory(path: str) -> str:
@@ -17,6 +37,46 @@ def state_directory(path: str) -> str:
     except OSError as error:
         raise cannot_write(error, path) from error
     return path
+
+
+def lock_file(descriptor: int, kind: int) -> bool:
+    """Lock an open file until its descriptor is closed; whether it is locked for everybody who can open it.
+
+    `BlockingIOError` where somebody else holds it and `kind` says not to wait.
+    """
+    if SYSTEM.flock:
+        try:
+            fcntl.flock(descriptor, kind)
+            return True
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+    elsewhere = _open_elsewhere(os.fstat(descriptor))
+    try:
+        fcntl.flock(elsewhere, kind)
+        # Under the descriptor's own number, so that closing it lets go, whoever does, and a child that has it holds it.
+        os.dup2(elsewhere, descriptor, inheritable=os.get_inheritable(descriptor))
+    finally:
+        os.close(elsewhere)
+    return False
+
+
+def _open_elsewhere(seen: os.stat_result) -> int:
+    import tempfile  # loaded late: hardly any file system keeps no locks
+
+    place = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    place = os.path.join(place, f"git-envhist-{os.getuid()}")
+    try:
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        made = os.lstat(place)
+        if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "somebody else's")
+        path = os.path.join(place, f"{seen.st_dev:x}-{seen.st_ino:x}")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NOFOLLOW, 0o600)
+    except OSError as error:
+        raise NoLocks(
+            f"the file system keeps no locks, and none can be kept in '{place}'", hint=HINT
+        ) from error
 
 
 @contextmanager
@@ -29,11 +89,11 @@ def locked(path: str, *, shared: bool = False, waiting: Callable[[], None] | Non
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            lock_file(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if waiting is not None:
                 waiting()
-            fcntl.flock(descriptor, kind)
+            lock_file(descriptor, kind)
         yield
     finally:
         os.close(descriptor)
@@ -45,7 +105,7 @@ def locked_now(path: str) -> Iterator[bool]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:

@@ -13,6 +13,7 @@ from typing import Self
 from git_envhist.errors import Damaged
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packfile import PackFile
+from git_envhist.system import NOFOLLOW
 
 KEEP_MARK = b"git-envhist\n"
 NAME_LENGTHS = (len("pack-") + 40, len("pack-") + 64)
@@ -27,7 +28,7 @@ def is_pack_name(name: str) -> bool:
 def bears_mark(keep_path: str) -> bool:
     """Whether a `.keep` file is one of ours."""
     try:
-        descriptor = os.open(keep_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(keep_path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.store.durable import forget, read_exactly, sync, write_all
+from git_envhist.store.locks import lock_file
 from git_envhist.store.ownpacks import KEEP_MARK, is_pack_name
+from git_envhist.system import NOFOLLOW
 
 BESIDE_STATE = "staging"
 BESIDE_PACKS = ".envhist-staging"
 TURN = "turn"
 LARGEST_JOURNAL = 1 << 24
+SURELY_OVER = 24 * 3600.0
 ID_LENGTHS = (40, 64)
 HEX = frozenset("0123456789abcdef")
 
@@ -78,7 +82,7 @@ def take_turn(place: str) -> int:
     try:
         if os.fstat(turn).st_uid == os.geteuid():
             os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
-        fcntl.flock(turn, fcntl.LOCK_EX)
+        lock_file(turn, fcntl.LOCK_EX)
     except BaseException:
         os.close(turn)
         raise
@@ -98,7 +102,7 @@ def make_staging(place: str, pack_dir: str) -> tuple[str, int, int]:
         descriptors.append(lock)
         journal = _make_file(os.path.join(path, "journal"), pack_dir)
         descriptors.append(journal)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Children hold it too: a git that outlives us may still be moving a ref.
         os.set_inheritable(lock, True)
         os.mkdir(os.path.join(path, "pack"))
@@ -128,9 +132,12 @@ def stagings(place: str) -> list[str]:
 def lock_of_the_dead(path: str) -> int | None:
     """The lock, now ours, of a staging without an owner; None where the owner lives. To be asked in one's turn."""
     # A lock that is missing was never made, or its owner died while it removed the staging.
-    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        known = lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock of this machine alone says nothing of a capture on another: there only age does.
+        if not known and time.time() - os.stat(path).st_mtime < SURELY_OVER:
+            raise BlockingIOError
     except BlockingIOError:
         os.close(lock)
         return None
@@ -143,7 +150,7 @@ def lock_of_the_dead(path: str) -> int | None:
 def read_journal(path: str) -> Journal:
     """What a staging's journal says; a last line without its end was never acted upon."""
     try:
-        descriptor = os.open(os.path.join(path, "journal"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(os.path.join(path, "journal"), os.O_RDONLY | NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return Journal((), (), understood=True)
     try:
@@ -176,7 +183,7 @@ def write_keep(path: str, pack_dir: os.stat_result) -> None:
 def made_by_us(keep_path: str) -> bool:
     """Whether a journalled pack's `.keep` has our mark, or as much of it as a kill let through."""
     try:
-        descriptor = os.open(keep_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(keep_path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -12,6 +12,7 @@ import os
 import stat
 
 from git_envhist.errors import EnvhistError
+from git_envhist.system import SYSTEM
 
 STALE_AFTER = 60.0
 WAIT = ("-c", "core.filesRefLockTimeout=2000", "-c", "core.packedRefsTimeout=5000")
@@ -53,7 +54,7 @@ def remove_stale_lock(path: str, now: float) -> bool:
 def _is_abandoned(made_at: float, now: float) -> bool:
     if now - made_at < STALE_AFTER:
         return False
-    oldest = oldest_git()
+    oldest = oldest_git() if SYSTEM.proc else None
     return oldest is not None and oldest > made_at
 
 

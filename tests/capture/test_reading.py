@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.capture import content, reading
-from git_envhist.capture.descent import Descent
+from git_envhist.capture.byname import descent_into
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, read_file, read_streamed
 from git_envhist.capture.records import COLUMNS, CTIME, WIDTH
 from git_envhist.capture.scan import Leaf, Visit, finish
@@ -271,7 +271,7 @@ def test_a_directory_swapped_for_a_link_is_no_way_out(tmp_path: Path) -> None:
     (tmp_path / "top/a/b").mkdir(parents=True)
     (tmp_path / "outside/b").mkdir(parents=True)
     here = os.open(".", os.O_RDONLY)
-    descent = Descent({b"": os.fsencode(tmp_path / "top")})
+    descent = descent_into({b"": os.fsencode(tmp_path / "top")})
     try:
         descent.enter(b"a")
         (tmp_path / "top/a").rename(tmp_path / "top/z")

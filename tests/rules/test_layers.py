@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "values", "_version"}
+VOCABULARY = {"model", "errors", "system", "values", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "capturing", "lookup"}
@@ -21,6 +21,7 @@ MAY_KNOW = {
     "model": {"values"},
     "values": set(),
     "errors": set(),
+    "system": set(),
     "settings": VOCABULARY,
     "capture": VOCABULARY,
     "facts": VOCABULARY,

@@ -1,0 +1,100 @@
+"""What the operating system offers beyond what every Unix has: asked once, and here alone.
+
+Linux has all of it. Where something is missing, a capture takes another way to the same snapshot; docs/elsewhere.md
+says which, and what each costs. GIT_ENVHIST_WITHOUT=fork,xattr,… does without them where they are there, too: so the
+other ways are tried on any machine.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+WITHOUT = "GIT_ENVHIST_WITHOUT"
+
+
+class System(NamedTuple):
+    """What there is; each name may stand in the variable."""
+
+    fork: bool = True
+    """A process may be copied. On macOS it may not: the system's own libraries do not survive it."""
+    spawn: bool = True
+    """A program may be started with descriptors and held-back signals of our choice."""
+    fchdir: bool = True
+    """Directories can be opened, entered and looked into by descriptors."""
+    nofollow: bool = True
+    """A file can be opened unless it is a link."""
+    xattr: bool = True
+    """Extended attributes can be read."""
+    proc: bool = True
+    """The kernel tells of mounts and processes in `/proc`."""
+    memfd: bool = True
+    """Files can be had that have no name."""
+    affinity: bool = True
+    """The system says on which cores a process may run."""
+    statvfs: bool = True
+    """File systems say how much room they have."""
+    flock: bool = True
+    """The file systems at hand keep locks (which only trying shows)."""
+    isal: bool = True
+    """A faster deflate may be used where it is installed."""
+
+
+def read_system(environ: Mapping[str, str]) -> System:
+    """What this machine has, less what the variable takes away."""
+    lacking = set(environ.get(WITHOUT, "").replace(",", " ").split())
+    there = System(
+        fork=hasattr(os, "fork") and sys.platform != "darwin",
+        spawn=hasattr(os, "posix_spawn") and bool(sys.executable),
+        fchdir=hasattr(os, "fchdir") and os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY"),
+        nofollow=hasattr(os, "O_NOFOLLOW"),
+        xattr=hasattr(os, "listxattr"),
+        proc=os.path.isdir("/proc/self"),
+        memfd=hasattr(os, "memfd_create"),
+        affinity=hasattr(os, "sched_getaffinity"),
+        statvfs=hasattr(os, "statvfs"),
+    )
+    return System(**{name: there_is and name not in lacking for name, there_is in there._asdict().items()})
+
+
+SYSTEM = read_system(os.environ)
+
+NOFOLLOW = os.O_NOFOLLOW if SYSTEM.nofollow else 0
+"""For `os.open`. Where it is nothing, whoever opens what others may swap has to compare."""
+DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
+"""For `os.open`, of a directory."""
+
+
+def how_workers_run(wanted: str) -> str:
+    """`fork`, `spawn` or `here`: the nearest to what was wanted that this system has."""
+    if wanted == "fork" and not SYSTEM.fork:
+        wanted = "spawn"
+    if wanted == "spawn" and not SYSTEM.spawn:
+        wanted = "here"
+    return wanted
+
+
+def core_count() -> int:
+    """On how many cores this process may run."""
+    return len(os.sched_getaffinity(0)) if SYSTEM.affinity else os.cpu_count() or 1
+
+
+def room_left(path: str, kept_free: int) -> int | None:
+    """How many bytes a file system has for us if a `kept_free`-th of it stays free; None where nobody says."""
+    if not SYSTEM.statvfs:
+        return None
+    place = os.statvfs(path)
+    return (place.f_bavail - place.f_blocks // kept_free) * place.f_frsize
+
+
+def nameless_file() -> int:
+    """A descriptor of an empty file that goes with the last process that has it open."""
+    if SYSTEM.memfd:
+        return os.memfd_create("git-envhist", os.MFD_CLOEXEC)
+    import tempfile  # loaded only where there are no memory files
+
+    descriptor, name = tempfile.mkstemp()
+    os.unlink(name)
+    return descriptor
