@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.ignore import ignore_rules, usable
-from git_envhist.history.classes import class_of
 from git_envhist.model import EnvPath, Missing, WhyMissing
 from git_envhist.store.layout import MISSING, RESERVED, RULES
 from git_envhist.store.listings import ROOT_MARK, read_missing, read_rules
@@ -85,19 +84,17 @@ class Scope:
         *,
         roots: Collection[bytes] = (),
         chosen: Collection[bytes] | None = None,
-        classes: Collection[str] | None = None,
         code: Collection[bytes] = (),
     ) -> None:
         self._then = then
         self._now = now
         self._roots = roots
-        self._chosen = chosen
-        self._classes = classes
+        self._chosen = None if chosen is None else with_directories(chosen)
         self._code = code
 
-    def keep(self, path: EnvPath, *, directory: bool = False) -> str | None:
+    def keep(self, path: EnvPath, directory: bool = False) -> str | None:
         """Why a path must stay as it is; None where it may be touched."""
-        if self._is_not_chosen(path):
+        if self._chosen is not None and path not in self._chosen:
             return NOT_CHOSEN
         if path in self._code:
             return CODE
@@ -105,11 +102,6 @@ class Scope:
         if mark and root not in self._roots:
             return NO_ROOT
         return self._unseen_then(path, directory) or self._unseen_now(path, directory)
-
-    def _is_not_chosen(self, path: EnvPath) -> bool:
-        if self._chosen is not None and path not in self._chosen:
-            return True
-        return self._classes is not None and class_of(path) not in self._classes
 
     def _unseen_then(self, path: EnvPath, directory: bool) -> str | None:
         why = self._then.lacks(path)
@@ -121,3 +113,12 @@ class Scope:
         if self._now.lacks(path) is WhyMissing.MOUNT:
             return MOUNTED
         return LEFT_OUT_NOW if self._now.leaves_out(path, directory=directory) else None
+
+
+def with_directories(paths: Iterable[bytes]) -> frozenset[bytes]:
+    """Paths, and every directory that one of them lies in."""
+    found = set(paths)
+    for path in tuple(found):
+        while path and (path := path.rpartition(b"/")[0]) not in found:
+            found.add(path)
+    return frozenset(found)

@@ -22,7 +22,7 @@ def missing(path: bytes, why: WhyMissing) -> Missing:
 
 
 def keep(scope: Scope, path: bytes, *, directory: bool = False) -> str | None:
-    return scope.keep(EnvPath(path), directory=directory)
+    return scope.keep(EnvPath(path), directory)
 
 
 def test_what_either_moment_left_out_stays_with_all_that_is_in_it() -> None:
@@ -57,9 +57,8 @@ def test_what_cannot_be_read_now_is_not_passed_over_in_silence() -> None:
 
 
 def test_choices_are_no_news_and_code_is_told() -> None:
-    chosen = Scope(NOTHING, NOTHING, chosen={b"a"}, code={b"a"})
-    assert keep(chosen, b"b") == NOT_CHOSEN
-    assert keep(chosen, b"a") == CODE
-    packages = Scope(NOTHING, NOTHING, classes={"packages"})
-    assert keep(packages, b"node_modules/x") is None
-    assert keep(packages, b"src/x") == NOT_CHOSEN
+    chosen = Scope(NOTHING, NOTHING, chosen={b"a/b/c", b"d"}, code={b"d"})
+    assert keep(chosen, b"a/b/x") == NOT_CHOSEN
+    assert keep(chosen, b"d") == CODE
+    # What is chosen is reached through the directories that it lies in.
+    assert [keep(chosen, path, directory=True) for path in (b"", b"a", b"a/b")] == [None] * 3

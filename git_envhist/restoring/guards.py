@@ -1,0 +1,100 @@
+"""What a restore refuses, before anything is changed, and the option that overrides it where one is sane."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from git_envhist.errors import Refused
+from git_envhist.history.classes import database_of
+from git_envhist.model import EnvPath, Missing, Plan, PlanStep, WhyMissing
+from git_envhist.restoring.processes import holders
+
+SQLITE = b"SQLite format 3\0"
+DOT_GIT = b".git"
+SHOWN = 3
+LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
+
+
+def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
+    """What could not be saved whole is not replaced: it would be lost."""
+    unsaved = {item.path: item for item in missing if item.why is not WhyMissing.MOUNT}
+    if not unsaved:
+        return
+    found = {
+        item.path: item for step in plan.steps if (item := _at_or_above(step.shown, unsaved)) is not None
+    }
+    if found:
+        first = min(found.values(), key=lambda item: item.path)
+        raise Refused(
+            f"{_count(len(found))} cannot be saved before it is replaced: {_name(first.path)}, "
+            f"{first.detail or first.why.value}",
+            hint="put that right first, or leave it out: git envrestore <rev> -- . ':!<path>'",
+        )
+
+
+def refuse_open_databases(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
+    """A database that another process has open would go on being written to where nobody sees it."""
+    victims = {_real(bases, step): step for step in plan.steps if step.before is not None}
+    for place, process in holders(victims).items():
+        if database_of(place) is not None or _is_sqlite(place):
+            raise Refused(
+                f"{_name(victims[place].shown)} is open in {process}",
+                hint="stop that process first; with --force it goes on writing to the file that was replaced",
+            )
+
+
+def refuse_locked_repositories(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
+    """The `.git` of a nested repository is not touched while a git is at work in it."""
+    for repository, step in _nested(plan.steps):
+        top = os.path.join(bases[step.realm], repository)
+        for lock in LOCKS:
+            if os.path.lexists(os.path.join(top, lock)):
+                raise Refused(
+                    f"a git is at work in the repository that would be restored: {_name(EnvPath(repository))}",
+                    hint=f"wait until it is done; where none is, remove its {lock.decode()}",
+                )
+
+
+def _at_or_above(path: bytes, unsaved: Mapping[EnvPath, Missing]) -> Missing | None:
+    while path:
+        if (item := unsaved.get(EnvPath(path))) is not None:
+            return item
+        path = path.rpartition(b"/")[0]
+    return unsaved.get(EnvPath(b""))
+
+
+def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
+    seen = set()
+    for step in steps:
+        names = step.path.split(b"/")
+        if DOT_GIT in names:
+            repository = b"/".join(names[: names.index(DOT_GIT) + 1])
+            if (step.realm, repository) not in seen:
+                seen.add((step.realm, repository))
+                yield repository, step
+
+
+def _real(bases: Mapping[bytes, bytes], step: PlanStep) -> bytes:
+    return os.path.join(os.path.realpath(bases[step.realm]), step.path)
+
+
+def _is_sqlite(path: bytes) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(descriptor, len(SQLITE)) == SQLITE
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _name(path: EnvPath) -> str:
+    return f"'{os.fsdecode(path) or '.'}'"
+
+
+def _count(number: int) -> str:
+    return "one path" if number == 1 else f"{number} paths"
