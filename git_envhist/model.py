@@ -458,3 +458,36 @@ class Plan:
 def shown_path(realm: bytes, path: EnvPath) -> EnvPath:
     """A path as people see it: one of a further root has the root's name and `://` in front."""
     return EnvPath(realm + b"://" + path) if realm else path
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did; after a dry run, and where nothing differs, what it would do."""
+
+    target: Snapshot
+    plan: Plan
+    files: int = 0
+    """How many files the environment had before."""
+    safety: Snapshot | None = None
+    """What was here, saved before anything was changed; None where nothing was."""
+    moment: Snapshot | None = None
+    """The environment as it is now, on the timeline."""
+    verified: int = 0
+    """So many paths were read again and are what the moment says."""
+    seconds: float = 0.0
+    kept: tuple[LeftAlone, ...] = ()
+    """Paths that somebody changed meanwhile: they stay as they were found."""
+    losses: tuple[LeftAlone, ...] = ()
+    """What of a path cannot be had here, e.g. an attribute that the file system does not know."""
+    tracked_differing: int | None = None
+    """How many tracked files differ from HEAD now; None where git could not tell."""
+    head: str | None = None
+    """Where HEAD went, where it was to move."""
+    running: tuple[str, ...] = ()
+    """Processes that were at work in the environment, and still run what was there."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether everything that was to change is as it was."""
+        return not self.kept and not self.losses

@@ -1,0 +1,147 @@
+"""What a restore says: its plan, folded by directory, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from git_envhist.cli.terminal import escape
+from git_envhist.cli.words import count, seconds
+from git_envhist.history.story import Row, describe_marks, fold_by_directory
+from git_envhist.history.timeline import subject
+from git_envhist.model import (
+    Change,
+    Entry,
+    LeftAlone,
+    Plan,
+    PlanAction,
+    PlanStep,
+    Restored,
+    Side,
+    Snapshot,
+)
+
+MOST_ROWS = 12
+MOST_TOLD = 20
+WAY_BACK = "git envrestore --undo"
+TITLES = (
+    (PlanAction.WRITE, "write"),
+    (PlanAction.REPLACE, "replace"),
+    (PlanAction.ADJUST, "set modes and times"),
+    (PlanAction.REMOVE, "remove"),
+)
+
+
+def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
+    """The plan in two lines, as a restore says them before it begins."""
+    yield f"  restore {moment}"
+    yield "  " + counts_line(restored)
+
+
+def dry_run_lines(restored: Restored, moment: str) -> Iterator[str]:
+    """The whole plan, and that nothing was done."""
+    yield from plan_lines(restored, moment)
+    for action, title in TITLES:
+        rows = _rows(restored.plan, action)
+        if rows:
+            yield f"{title}:"
+            yield from (f"    {_row(row)}" for row in rows)
+    yield from _left_lines(told_apart(restored.plan.left_alone))
+    if restored.plan.steps or restored.plan.directories:
+        yield "nothing was changed; what is here now would be saved first, and come back with: " + WAY_BACK
+
+
+def done_lines(restored: Restored) -> Iterator[str]:
+    """What came of it."""
+    if restored.moment is None:
+        yield "nothing to restore: the environment is as it was then"
+        return
+    yield f"restored in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
+    if restored.head is not None:
+        yield escape(restored.head)
+    if restored.tracked_differing:
+        words = "differs" if restored.tracked_differing == 1 else "differ"
+        told = f"{count(restored.tracked_differing, 'tracked file')} now {words} from HEAD"
+        yield f"{told} (to keep your code: --keep-code)"
+    for process in restored.running[:MOST_TOLD]:
+        yield f"not restored: {escape(process)} still runs what was here before"
+    yield f"go back with: {WAY_BACK}"
+
+
+def saved_line(safety: Snapshot) -> str:
+    return f"saved what was here as {safety.id[:7]}"
+
+
+def moment_words(snapshot: Snapshot, verdict: str, time: str) -> str:
+    """`9ac31f2 "working version" (✓ npm test, 10:27)`."""
+    told = f"{verdict}, {time}" if verdict else time
+    return f'{snapshot.id[:7]} "{escape(subject(snapshot.intent))}" ({told})'
+
+
+def counts_line(restored: Restored) -> str:
+    """`write 3 · remove 1,187 · replace 11 · unchanged 94,102 · left alone 2 (never captured)`."""
+    counts = restored.plan.counts
+    named = (
+        ("write", PlanAction.WRITE),
+        ("remove", PlanAction.REMOVE),
+        ("replace", PlanAction.REPLACE),
+        ("adjust", PlanAction.ADJUST),
+    )
+    words = [f"{word} {counts[action]:,}" for word, action in named if counts[action]]
+    touched = sum(counts[action] for action in (PlanAction.REMOVE, PlanAction.REPLACE, PlanAction.ADJUST))
+    words.append(f"unchanged {max(0, restored.files - touched):,}")
+    left = told_apart(restored.plan.left_alone)
+    if left:
+        reasons = sorted({item.why for item in left})
+        words.append(f"left alone {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
+    return " · ".join(words)
+
+
+def told_apart(left: tuple[LeftAlone, ...]) -> tuple[LeftAlone, ...]:
+    """What is left alone and worth a word: not what nobody asked for."""
+    return tuple(item for item in left if item.why)
+
+
+def problems(restored: Restored) -> Iterator[str]:
+    """What is not as it was, a line each."""
+    yield from (f"kept as it is: '{_shown(item)}': {item.why}" for item in restored.kept[:MOST_TOLD])
+    yield from (f"not as it was: '{_shown(item)}': {item.why}" for item in restored.losses[:MOST_TOLD])
+    more = len(restored.kept) + len(restored.losses) - MOST_TOLD
+    if more > 0:
+        yield f"and {more:,} more; --json lists them all"
+
+
+def _left_lines(left: tuple[LeftAlone, ...]) -> Iterator[str]:
+    if left:
+        yield "left alone:"
+        yield from (f"    {escape(_shown(item))}: {escape(item.why)}" for item in left[:MOST_TOLD])
+        if len(left) > MOST_TOLD:
+            yield f"    and {len(left) - MOST_TOLD:,} more"
+
+
+def _shown(item: LeftAlone) -> str:
+    return item.path.decode("utf-8", "surrogateescape") or "."
+
+
+def _rows(plan: Plan, action: PlanAction) -> tuple[Row, ...]:
+    changes = [change for step in plan.steps if step.action is action for change in _changes(step)]
+    return fold_by_directory(changes, MOST_ROWS)
+
+
+def _row(row: Row) -> str:
+    path = escape(row.path.decode("utf-8", "surrogateescape")) or "."
+    if row.more:
+        return f"{path} and {row.more} more: {describe_marks(row.count)}"
+    return path if row.change is not None else f"{path} {describe_marks(row.count)}"
+
+
+def _changes(step: PlanStep) -> Iterator[Change]:
+    yield Change(_side(step, step.before), _side(step, step.after))
+    for entry in step.below:
+        yield Change(None, _side(step, entry))
+
+
+def _side(step: PlanStep, entry: Entry | None) -> Side | None:
+    if entry is None:
+        return None
+    path = step.shown if entry in (step.before, step.after) else entry.path
+    return Side(path, entry.kind, entry.mode, entry.oid, entry.stored)
