@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline, ensure_timeline
-from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.errors import EnvhistError, GitFailed, SnapshotNotFound, UsageError
 from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
 from git_envhist.model import (
     Captured,
@@ -93,10 +93,15 @@ class EnvHistory:
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
         """The snapshots of a timeline, newest first."""
         name = timeline or self.timeline
-        tip = self.repository.resolve_ref(HEADS + name) if name else None
-        if tip is None:
+        if name is None:
             return []
-        return list(read_chain(self.repository.git, tip, limit=limit, tell=self._tell))
+        try:
+            return list(read_chain(self.repository.git, HEADS + name, limit=limit, tell=self._tell))
+        except GitFailed:
+            # Only now it is worth a process to know whether there is a timeline at all.
+            if self.repository.resolve_ref(HEADS + name) is None:
+                return []
+            raise
 
     def timelines(self) -> tuple[str, ...]:
         """The names of all timelines in this repository, this working tree's own first."""
@@ -122,7 +127,7 @@ class EnvHistory:
 
         own = self.timeline or ""
         others = Others(
-            [name for name in self.timelines() if name != own], lambda name: self.log(timeline=name)
+            lambda: [name for name in self.timelines() if name != own], lambda name: self.log(timeline=name)
         )
         return World(Timeline.of(own, self.log()), others, CodeCommits(self.repository.git), os.path.lexists)
 

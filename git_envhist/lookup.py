@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from git_envhist.history.timeline import Timeline
 from git_envhist.model import Snapshot
@@ -22,12 +23,18 @@ class CodeCommits:
 
 
 class Others(Mapping[str, Timeline]):
-    """Timelines by name, each read when it is asked for."""
+    """Timelines by name, their names and each of them read when they are asked for."""
 
-    def __init__(self, names: Sequence[str], read: Callable[[str], Sequence[Snapshot]]) -> None:
-        self._names = tuple(names)
+    def __init__(
+        self, list_names: Callable[[], Sequence[str]], read: Callable[[str], Sequence[Snapshot]]
+    ) -> None:
+        self._list_names = list_names
         self._read = read
         self._known: dict[str, Timeline] = {}
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self._list_names())
 
     def __getitem__(self, name: str) -> Timeline:
         if name not in self._names:

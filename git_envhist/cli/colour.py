@@ -7,11 +7,14 @@ with whether there is a terminal that can show it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from git_envhist.store.git import spawn
 from git_envhist.values import dataclass
 
+Config = Iterable[tuple[str, str | None]]
+
+DECIDING = frozenset(("color.envhist", "color.ui"))
 RESET = "\x1b[m"
 DEFAULTS = {
     "id": "\x1b[33m",
@@ -70,11 +73,20 @@ def ask_git(terminal: bool) -> bool:
     return answer.status == 0 and answer.out.strip() == b"true"
 
 
-def choose_palette(when: str | None, *, terminal: bool) -> Palette:
-    """The palette for this run: the defaults under what `color.envhist.<slot>` says, or none at all."""
+def _never_without_terminal(terminal: bool) -> bool:
+    # Where nothing is configured, git's answer is "auto".
+    return terminal and ask_git(terminal)
+
+
+def choose_palette(when: str | None, *, terminal: bool, config: Config | None = None) -> Palette:
+    """The palette for this run: the defaults under what `color.envhist.<slot>` says, or none at all.
+
+    `config` is what git's configuration says, where that is known: then git is asked only if it has a say.
+    """
     # With `git -p` the other end of the pipe is git's own pager, which shows colours.
     shown = terminal or os.environ.get("GIT_PAGER_IN_USE") == "true"
-    if not wants_colour(when, os.environ, shown, ask_git):
+    says_nothing = config is not None and DECIDING.isdisjoint(key for key, _ in config)
+    if not wants_colour(when, os.environ, shown, _never_without_terminal if says_nothing else ask_git):
         return PLAIN
     return Palette({**DEFAULTS, **_configured_colours()})
 

@@ -59,7 +59,12 @@ class Session:
     def palette(self) -> Palette:
         from git_envhist.cli.colour import PLAIN, choose_palette  # loaded late: JSON needs no colour
 
-        return PLAIN if self.json else choose_palette(self.colour, terminal=self.output.terminal)
+        if self.json:
+            return PLAIN
+        # A history that is open has read the configuration already.
+        opened = self.__dict__.get("history")
+        config = opened.repository.read_config() if opened is not None else None
+        return choose_palette(self.colour, terminal=self.output.terminal, config=config)
 
     @cached_property
     def columns(self) -> int | None:

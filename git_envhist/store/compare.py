@@ -38,8 +38,10 @@ def compare(
     without `metadata` the manifest is not read, and only what git's tree shows is seen.
     """
     old = before if before is not None else empty_tree(git, after)
-    rows = read_rows(git, old, after)
     with CatFile(git) as reader:
+        # It looks for its packs while the trees are compared.
+        reader.start()
+        rows = read_rows(git, old, after)
         known = _read_metadata(reader, rows, after) if metadata else {}
         tree = TreeReader(reader, after, rows.id_length)
         changes = join(rows.contents, rows.nested, known, tree.look_up)

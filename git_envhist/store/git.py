@@ -102,32 +102,57 @@ def spawn(
     *,
     stdin: bytes | None = None,
 ) -> Completed:
-    """Run a command to its end; its input and its complaints go through memory files, so that no pipe can fill."""
-    source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    complaints = memory_file(b"")
-    reading, writing = os.pipe()
-    try:
+    """Run a command to its end."""
+    return Running(arguments, environment, stdin=stdin).finish()
+
+
+class Running:
+    """A command that was started; its input and its complaints go through memory files, so that no pipe can fill.
+
+    `finish` has to be called, whatever happens meanwhile.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str | bytes],
+        environment: Mapping[bytes, bytes],
+        *,
+        stdin: bytes | None = None,
+    ) -> None:
+        source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._complaints = memory_file(b"")
+        self._reading, writing = os.pipe()
         actions = [
             (os.POSIX_SPAWN_DUP2, source, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),
-            (os.POSIX_SPAWN_DUP2, complaints, 2),
+            (os.POSIX_SPAWN_DUP2, self._complaints, 2),
         ]
         try:
-            child = os.posix_spawnp(
+            self._child = os.posix_spawnp(
                 os.fsencode(arguments[0]), list(arguments), environment, file_actions=actions
             )
-        except FileNotFoundError as missing:
-            raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from missing
+        except BaseException as failure:
+            self._close()
+            if isinstance(failure, FileNotFoundError):
+                raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from failure
+            raise
         finally:
             os.close(writing)
-            writing = -1
-        out = read_all(reading)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.lseek(complaints, 0, os.SEEK_SET)
-        return Completed(status, out, read_all(complaints))
-    finally:
-        for descriptor in (source, complaints, reading):
-            os.close(descriptor)
+            os.close(source)
+
+    def finish(self) -> Completed:
+        """Wait for its end, and say what came of it."""
+        try:
+            out = read_all(self._reading)
+            status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+            os.lseek(self._complaints, 0, os.SEEK_SET)
+            return Completed(status, out, read_all(self._complaints))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self._complaints)
+        os.close(self._reading)
 
 
 class Git:

@@ -12,7 +12,15 @@ import re
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
-from git_envhist.store.names import RESERVED, must_escape, stored_name, stored_path, true_name, true_path
+from git_envhist.store.names import (
+    RESERVED,
+    must_escape,
+    stored_name,
+    stored_path,
+    suspicious,
+    true_name,
+    true_path,
+)
 from git_envhist.store.quoting import show
 
 __all__ = [
@@ -73,6 +81,9 @@ def stored_below(realm: bytes, path: EnvPath) -> bytes:
 def split_realm(stored_directory: bytes) -> tuple[bytes, EnvPath]:
     """The realm that a directory of the tree belongs to, and its true path from the top of that realm on."""
     names = stored_directory.split(b"/")
+    # Most directories are stored as they are called, which is quickly seen.
+    if all(names) and b"\0" not in stored_directory and not suspicious(stored_directory.replace(b"/", b"\0")):
+        return b"", EnvPath(stored_directory)
     if names[0] != RESERVED:
         realm, path = b"", true_path(stored_directory)
     elif len(names) > 2 and names[1] in (DOTGIT, ROOTS) and _FLAT.match(names[2]):

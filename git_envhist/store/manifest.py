@@ -18,6 +18,7 @@ import hashlib
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
@@ -86,6 +87,49 @@ class Shard:
     own: Entry
     entries: tuple[Entry, ...]
     """In the order of their names; their paths are true ones, from the top of their realm on."""
+
+
+class Row(NamedTuple):
+    """One line of a shard, read so far that an entry can be made of it."""
+
+    name: bytes
+    kind: EntryKind
+    mode: int
+    mtime_ns: int
+    words: bytes
+    """What stands behind the time, with a space before each word."""
+
+    def entry(self, own: Entry | None = None, prefix: bytes = b"") -> Entry:
+        """The entry; `own`: that of its directory, `prefix`: the path of that, with a slash."""
+        path = EnvPath(prefix + self.name)
+        if not self.words:
+            return Entry(path, self.kind, self.mode, self.mtime_ns)
+        extras = read_extras(self.words, self.kind)
+        return Entry(
+            path,
+            self.kind,
+            self.mode,
+            self.mtime_ns,
+            stored=extras.stored,
+            # An owner is told where it differs; one that is told needlessly means the same.
+            uid=None if own and extras.uid == own.uid else extras.uid,
+            gid=None if own and extras.gid == own.gid else extras.gid,
+            xattrs=tuple(extras.xattrs),
+            link_group=extras.link_group,
+            device=extras.device,
+            notes=tuple(extras.notes),
+        )
+
+
+class Scanned(NamedTuple):
+    """A shard whose lines are not made into entries yet."""
+
+    directory: bytes
+    """Its stored path."""
+    path: EnvPath
+    """From the top of its realm on."""
+    own: Entry
+    rows: list[Row]
 
 
 def shard_path(stored_directory: bytes) -> tuple[str, str]:
@@ -163,6 +207,14 @@ def read_shard(data: bytes, *, directory: bytes | None = None, budget: Budget = 
 
     `Damaged` for whatever `write_shard` would not have written: order, names, numbers, quoting, size.
     """
+    scanned = scan_shard(data, directory=directory, budget=budget)
+    prefix = scanned.path + b"/" if scanned.path else b""
+    entries = tuple([row.entry(scanned.own, prefix) for row in scanned.rows])
+    return Shard(scanned.directory, scanned.own, entries)
+
+
+def scan_shard(data: bytes, *, directory: bytes | None = None, budget: Budget = BUDGET) -> Scanned:
+    """The same, but for the words at the end of the lines: they are read when an entry is made of one."""
     lines = _split_lines(data, budget)
     stored = _read_header(lines[0])
     if directory is not None and stored != directory:
@@ -174,7 +226,7 @@ def read_shard(data: bytes, *, directory: bytes | None = None, budget: Budget = 
     if (len(path) + 1) * len(lines) > budget.path_bytes:
         raise Damaged(f"the manifest of '{show(stored)}' holds too much")
     own = _read_own(lines[1], path)
-    return Shard(stored, own, _read_entries(lines, path + b"/" if path else b"", own))
+    return Scanned(stored, path, own, _read_rows(lines))
 
 
 def _split_lines(data: bytes, budget: Budget) -> list[bytes]:
@@ -202,14 +254,14 @@ def _read_header(line: bytes) -> bytes:
 def _read_own(line: bytes, path: EnvPath) -> Entry:
     if not line.startswith(OWN_NAME + b" "):
         raise Damaged(f"a manifest does not begin with its directory: '{show(line)}'")
-    own = _read_line(line, path)
+    own = _read_row(line, path).entry()
     if own.kind is not EntryKind.DIRECTORY or own.uid is None or own.gid is None:
         raise Damaged(f"a manifest says too little of its directory: '{show(line)}'")
     return own
 
 
-def _read_entries(lines: list[bytes], prefix: bytes, own: Entry) -> tuple[Entry, ...]:
-    entries = []
+def _read_rows(lines: list[bytes]) -> list[Row]:
+    rows = []
     last = b""
     for number in range(2, len(lines)):
         line = lines[number]
@@ -219,11 +271,11 @@ def _read_entries(lines: list[bytes], prefix: bytes, own: Entry) -> tuple[Entry,
         if name <= last:
             raise Damaged(f"the names in a manifest are not in order: '{show(name)}'")
         last = name
-        entries.append(_read_line(line, EnvPath(prefix + name), own))
-    return tuple(entries)
+        rows.append(_read_row(line, name))
+    return rows
 
 
-def _read_line(line: bytes, path: EnvPath, above: Entry | None = None) -> Entry:
+def _read_row(line: bytes, name: bytes) -> Row:
     found = _LINE.fullmatch(line)
     if found is None:
         raise Damaged(f"a line of a manifest cannot be read: '{show(line)}'")
@@ -231,24 +283,7 @@ def _read_line(line: bytes, path: EnvPath, above: Entry | None = None) -> Entry:
     mtime_ns = int(time)
     if not -LATEST_NS <= mtime_ns <= LATEST_NS:
         raise Damaged(f"a manifest holds a time that no clock shows: '{show(line)}'")
-    kind = _KINDS[letter]
-    if not words:
-        return Entry(path, kind, int(mode, 8), mtime_ns)
-    extras = read_extras(words, kind)
-    return Entry(
-        path,
-        kind,
-        int(mode, 8),
-        mtime_ns,
-        stored=extras.stored,
-        # An owner is told where it differs; one that is told needlessly means the same.
-        uid=None if above and extras.uid == above.uid else extras.uid,
-        gid=None if above and extras.gid == above.gid else extras.gid,
-        xattrs=tuple(extras.xattrs),
-        link_group=extras.link_group,
-        device=extras.device,
-        notes=tuple(extras.notes),
-    )
+    return Row(name, _KINDS[letter], int(mode, 8), mtime_ns, words)
 
 
 _KINDS = {kind.value.encode("ascii"): kind for kind in EntryKind}

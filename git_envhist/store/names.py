@@ -17,6 +17,7 @@ follow is written `%25`, which makes the whole injective: no two names are store
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
@@ -71,7 +72,12 @@ def true_path(stored: bytes) -> EnvPath:
 
 def suspicious(names_joined: bytes) -> bool:
     """Look at many names at once, joined by NUL: False means that each is stored as it is, wherever it stands."""
-    return _SUSPICIOUS.search(b"\0" + names_joined) is not None
+    enclosed = b"\0%b\0" % names_joined
+    lowered = enclosed.lower()
+    for sign in _SIGNS:
+        if sign in lowered:
+            return _suspicious().search(enclosed, 0, len(enclosed) - 1) is not None
+    return False
 
 
 def is_name(name: bytes) -> bool:
@@ -82,9 +88,9 @@ def is_name(name: bytes) -> bool:
 def must_escape(name: bytes, *, top: bool = False, link: bool = False) -> bool:
     """Whether git would refuse or obey this name, or it is ours."""
     return (
-        _REFUSED.search(name) is not None
-        or (link and _REFUSED_LINK.search(name) is not None)
-        or (top and _RESERVED.search(name) is not None)
+        _refused().search(name) is not None
+        or (link and _refused_link().search(name) is not None)
+        or (top and _reserved().search(name) is not None)
     )
 
 
@@ -126,39 +132,66 @@ def _short_names(name: bytes, digest: bytes) -> bytes:
     return b"|".join([name[:6] + rb"~[1-4]", *shortened])
 
 
-_FORBIDDEN = b"|".join(
-    (
-        _disguises(b".git"),
-        _disguises(b".gitmodules"),
-        _disguises(b".gitattributes"),
-        rb"git~1",
-        _short_names(b"gitmodules", b"gi7eba"),
-        _short_names(b"gitattributes", b"gi7d29"),
+def _forbidden() -> bytes:
+    return b"|".join(
+        (
+            _disguises(b".git"),
+            _disguises(b".gitmodules"),
+            _disguises(b".gitattributes"),
+            rb"git~1",
+            _short_names(b"gitmodules", b"gi7eba"),
+            _short_names(b"gitattributes", b"gi7d29"),
+        )
     )
-)
-_FORBIDDEN_LINK = b"|".join(
-    (
-        _disguises(b".gitignore"),
-        _disguises(b".mailmap"),
-        _short_names(b"gitignore", b"gi250a"),
-        _short_names(b"mailmap", b"maba30"),
+
+
+def _forbidden_link() -> bytes:
+    return b"|".join(
+        (
+            _disguises(b".gitignore"),
+            _disguises(b".mailmap"),
+            _short_names(b"gitignore", b"gi250a"),
+            _short_names(b"mailmap", b"maba30"),
+        )
     )
-)
+
+
+# The patterns take 6 ms to compile, and hardly a directory holds a name that has to be tried against one.
+@cache
+def _refused() -> re.Pattern[bytes]:
+    return _pieces(_forbidden())
+
+
+@cache
+def _refused_link() -> re.Pattern[bytes]:
+    return _pieces(_forbidden_link())
+
+
+@cache
+def _reserved() -> re.Pattern[bytes]:
+    return _pieces(_disguises(RESERVED))
 
 
 def _pieces(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(rb"(?:\A|\\)(?:" + pattern + rb")" + _END, re.IGNORECASE)
 
 
-_REFUSED = _pieces(_FORBIDDEN)
-_REFUSED_LINK = _pieces(_FORBIDDEN_LINK)
-_RESERVED = _pieces(_disguises(RESERVED))
-# Tuned for the names of a whole directory at once: it begins with a set of bytes, so that the engine skips to the next
-# separator, and asks for a first letter before it tries the long list (117 ns a name instead of 500).
-_SUSPICIOUS = re.compile(
-    rb"[\0\\%/](?:(?<=/)|(?<=%)[0-9a-fA-F]{2}|(?<=[\0\\])(?=[.gGmM~\xe2\xef])(?i:(?:"
-    + b"|".join((_FORBIDDEN, _FORBIDDEN_LINK, _disguises(RESERVED)))
-    + rb")"
-    + _END
-    + rb"|\.\.?(?:\0|\Z)))"
+@cache
+def _suspicious() -> re.Pattern[bytes]:
+    # Tuned for the names of a whole directory at once: it begins with a set of bytes, so that the engine skips to the
+    # next separator, and asks for a first letter before it tries the long list (117 ns a name instead of 500).
+    return re.compile(
+        rb"[\0\\%/](?:(?<=/)|(?<=%)[0-9a-fA-F]{2}|(?<=[\0\\])(?=[.gGmM~\xe2\xef])(?i:(?:"
+        + b"|".join((_forbidden(), _forbidden_link(), _disguises(RESERVED)))
+        + rb")"
+        + _END
+        + rb"|\.\.?(?:\0|\Z)))"
+    )
+
+
+# One of these stands, in lower case, in whatever the pattern finds: its separators, a short name's tilde, the first
+# bytes of what HFS+ ignores, and else the names themselves, spelled out.
+_SIGNS = (
+    *(b"\0.git", b"\0.mailmap", b"\0.envhist", b"\0.\0", b"\0..\0"),
+    *(b"\\", b"%", b"/", b"~", b"\xe2", b"\xef"),
 )

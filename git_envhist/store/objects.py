@@ -45,6 +45,11 @@ class CatFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def start(self) -> None:
+        """Start the child, which will be asked soon; nothing is lost where it never is."""
+        if self._child is None:
+            self._child = Child(self._git, "cat-file", "--batch", talks=True)
+
     def read(self, name: str | bytes) -> Answer | None:
         """The object of that name; None where there is none."""
         self._settle()
@@ -58,8 +63,9 @@ class CatFile:
         following = next(waiting, None)
         try:
             while following is not None or ahead.asked or ahead.early:
-                lines = []
-                while following is not None and ahead.has_room(following):
+                lines: list[bytes] = []
+                # Many at a time: each write wakes git.
+                while following is not None and (lines or ahead.is_low) and ahead.has_room(following):
                     lines.append(following)
                     ahead.push(following)
                     following = next(waiting, None)
@@ -99,8 +105,8 @@ class CatFile:
         return answer
 
     def _ask(self, lines: list[bytes]) -> None:
-        if self._child is None:
-            self._child = Child(self._git, "cat-file", "--batch", talks=True)
+        self.start()
+        assert self._child is not None
         try:
             self._child.write(b"".join(lines))
         except BrokenPipeError:
@@ -173,6 +179,10 @@ class _Ahead:
     def has_room(self, line: bytes) -> bool:
         # What is put by must be fetched first, or reads in between would let it grow without end.
         return not self.early and (not self.asked or self.size + len(line) <= WINDOW)
+
+    @property
+    def is_low(self) -> bool:
+        return self.size <= WINDOW // 2
 
     def push(self, line: bytes) -> None:
         self.asked.append(len(line))

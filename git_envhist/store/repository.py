@@ -10,15 +10,19 @@ from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
-from git_envhist.store.git import COMMAND, Completed, Git, clean_environment, spawn
+from git_envhist.store.git import COMMAND, Completed, Git, Running, clean_environment, spawn
 from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, field
 
 HEADS = "refs/envhist/heads/"
 NOTES = "refs/notes/envhist/"
 TRASH = "refs/envhist/trash/"
 
+Config = tuple[tuple[str, str | None], ...]
+
 QUESTIONS = ("--absolute-git-dir", "--git-common-dir", "--show-object-format", "--is-bare-repository")
+# Without our own overrides: they would be listed as the user's.
+LIST_CONFIG = ("config", "--list", "-z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Repository:
     object_format: str
     """`sha1` or `sha256`."""
     git: Git
+    config: Config | None = field(default=None, repr=False, compare=False)
+    """The configuration as it was when the repository was opened."""
 
     @classmethod
     def open(cls, directory: str = ".", environment: Mapping[bytes, bytes] | None = None) -> Repository:
@@ -79,19 +85,11 @@ class Repository:
     def zero_id(self) -> str:
         return "0" * (2 * self.hash_length)
 
-    def read_config(self) -> tuple[tuple[str, str | None], ...]:
+    def read_config(self) -> Config:
         """Every configured (key, value) in force, as git reads it; a key alone stands for true."""
-        # Without our own overrides: they would be listed as the user's.
-        done = spawn([*COMMAND[:1], "config", "--list", "-z"], self.git.environment)
-        if done.status != 0:
-            raise GitFailed(done.complaint)
-        pairs = []
-        for item in done.out.split(b"\0"):
-            if item:
-                key, newline, value = item.partition(b"\n")
-                text = os.fsdecode(value) if newline else None
-                pairs.append((os.fsdecode(key), text))
-        return tuple(pairs)
+        if self.config is not None:
+            return self.config
+        return _parse_config(spawn([*COMMAND[:1], *LIST_CONFIG], self.git.environment))
 
     def resolve_ref(self, ref: str) -> str | None:
         """The hash that a ref names, or None where there is no such ref."""
@@ -161,8 +159,38 @@ def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
     for name in (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR", b"GIT_CEILING_DIRECTORIES"):
         if name in environment:
             asked[name] = environment[name]
+    # git reads the configuration while it looks for the repository.
+    listing = Running([*COMMAND[:1], "-C", directory, *LIST_CONFIG], asked)
+    try:
+        answers = _ask_all(directory, asked, b"GIT_WORK_TREE" in environment)
+    finally:
+        listed = listing.finish()
+    root, git_dir, common_dir, object_format = answers
+    common = os.path.realpath(os.path.join(directory, common_dir))
+    return Repository(root, git_dir, common, object_format, Git(git_dir, root), _parse_config(listed))
+
+
+def _parse_config(done: Completed) -> Config:
+    if done.status != 0:
+        raise GitFailed(done.complaint)
+    pairs = []
+    for item in done.out.split(b"\0"):
+        if item:
+            key, newline, value = item.partition(b"\n")
+            text = os.fsdecode(value) if newline else None
+            pairs.append((os.fsdecode(key), text))
+    return tuple(pairs)
+
+
+def _ask_all(directory: str, asked: Mapping[bytes, bytes], named: bool) -> tuple[str, str, str, str]:
+    """The top of the working tree, the git directory, the common one, the hash; `named`: the user said which tree."""
+    done = _rev_parse(directory, asked, *QUESTIONS, "--show-toplevel")
+    answers = os.fsdecode(done.out).removesuffix("\n").split("\n")
+    if done.status == 0 and len(answers) == len(QUESTIONS) + 1 and answers[3] == "false" and answers[4]:
+        return answers[4], answers[0], answers[1], answers[2]
+    # Whatever is the matter is told by asking again, step by step.
     git_dir, common_dir, object_format, bare = _ask(directory, asked, *QUESTIONS)
-    if bare == "true" and b"GIT_WORK_TREE" not in environment:
+    if bare == "true" and not named:
         raise NotARepository(
             f"'{git_dir}' is a bare repository: there is no environment to capture",
             hint="name the working tree: GIT_WORK_TREE=<directory>, or go into a clone",
@@ -172,12 +200,15 @@ def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
         raise NotARepository(
             "this is inside a '.git' directory, not in a working tree", hint="go to the project's directory"
         )
-    common = os.path.realpath(os.path.join(directory, common_dir))
-    return Repository(root, git_dir, common, object_format, Git(git_dir, root))
+    return root, git_dir, common_dir, object_format
+
+
+def _rev_parse(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> Completed:
+    return spawn([*COMMAND[:1], "-C", directory, *COMMAND[1:], "rev-parse", *questions], environment)
 
 
 def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> list[str]:
-    done = spawn([*COMMAND[:1], "-C", directory, *COMMAND[1:], "rev-parse", *questions], environment)
+    done = _rev_parse(directory, environment, *questions)
     if done.status != 0:
         if b"must be run in a work tree" in done.err:
             return [""] * len(questions)
@@ -191,7 +222,7 @@ def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) ->
 
 
 def _ask_one(directory: str, environment: Mapping[bytes, bytes], question: str) -> str:
-    done = spawn([*COMMAND[:1], "-C", directory, *COMMAND[1:], "rev-parse", question], environment)
+    done = _rev_parse(directory, environment, question)
     if done.status != 0:
         raise _not_a_repository(directory, done)
     return os.fsdecode(done.out).removesuffix("\n")

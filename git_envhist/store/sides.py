@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -92,7 +93,7 @@ def _side(path: EnvPath, git_mode: int, oid: bytes, traits: Traits | None) -> Si
         # Not in the tree, and yet it was there: its bytes could not be had, or it has none.
         return None if traits is None else Side(path, traits.kind, traits.mode, None, traits.stored)
     kind = KINDS.get(git_mode, EntryKind.FILE)
-    raw = ObjectId(bytes.fromhex(oid.decode("ascii")))
+    raw = ObjectId(unhexlify(oid))
     if traits is None or traits.kind is not kind:
         return Side(path, kind, IMPLIED_MODES.get(kind, git_mode & 0o777), raw)
     return Side(path, kind, traits.mode, raw, traits.stored)
@@ -153,7 +154,7 @@ def _attributes(before: Side | None, after: Side | None, traits: Both) -> tuple[
         return ()
     words = ["mode"] if before.mode != after.mode else []
     old, new = traits
-    if old is not None and new is not None:
+    if old is not None and new is not None and old != new:
         pairs = (
             ("owner", old.owner != new.owner),
             ("xattr", old.xattrs != new.xattrs),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
+from git_envhist.store import names
 from git_envhist.store.names import must_escape, stored_name, stored_path, suspicious, true_name, true_path
 from git_envhist.store.trees import DIRECTORY, FILE, LINK, encode_tree
 from tests.store.objects_by_hand import put_commit, put_object, put_tree
@@ -375,3 +376,28 @@ def test_without_the_escape_git_would_have_obeyed(repo: Repo) -> None:
     )
     done = subprocess.run(["git", "archive", tree.hex()], cwd=repo.path, capture_output=True, check=True)
     assert b"one\r\ntwo\r\n" in done.stdout
+
+
+HINTS = [
+    *IGNORED[:3],
+    *OBEYED,
+    *SHORT,
+    b".GIT",
+    b"Git",
+    b".",
+    b"..",
+    b"a",
+    b"\0",
+    b"\\",
+    b"%",
+    b"41",
+    b"/",
+    b" ",
+    b":",
+    b"\xc3\xa9",
+]
+
+
+@given(st.lists(st.sampled_from(HINTS), max_size=7).map(b"".join))
+def test_the_first_look_at_names_passes_nothing_that_the_pattern_finds(joined: bytes) -> None:
+    assert suspicious(joined) == (names._suspicious().search(b"\0" + joined) is not None)
