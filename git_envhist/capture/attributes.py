@@ -54,6 +54,8 @@ def read_xattrs(what: int | bytes) -> list[tuple[bytes, bytes]]:
         names = os.listxattr(what) if follow else os.listxattr(what, follow_symlinks=False)
     except OSError:
         return []  # a file system without them
+    if not names:
+        return []
     found = []
     for name in sorted(map(os.fsencode, names)):
         if name in SKIPPED_XATTRS:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 
 from git_envhist.capture.attributes import ExtrasFormat, link_group, read_xattrs
 from git_envhist.capture.databases import is_database
 from git_envhist.capture.descent import join
+from git_envhist.capture.fingerprints import chained
 from git_envhist.capture.holding import Unit
+from git_envhist.capture.policy import BlobStore, Policy
 from git_envhist.capture.reading import (
+    Block,
+    FileRead,
     OtherKind,
+    Outgrown,
     Unreadable,
     Vanished,
-    open_file,
+    open_seen,
     read_file,
     read_streamed,
 )
@@ -25,47 +29,12 @@ from git_envhist.capture.scan import Leaf, Visit
 from git_envhist.model import StoredAs, WhyMissing
 
 KIND_TRIES = 3
+MOST_SEALED = 1 << 30
+"""A seal is made in memory, in one piece."""
 
 
 class OverBudget(Exception):
     """No more bytes may be added."""
-
-
-class BlobStore(Protocol):
-    """Where bytes go; all that this room needs to know of the store."""
-
-    def add_blob(self, data: bytes) -> bytes:
-        """Keep some bytes; their id."""
-        ...
-
-    def add_big(self, blocks: Iterator[bytes]) -> tuple[int, bytes, bytes]:
-        """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
-        ...
-
-    def forget(self) -> Callable[[], None]:
-        """What undoes everything added from here on."""
-        ...
-
-    def added_bytes(self) -> int:
-        """How many bytes this capture has stored so far, in all of its processes."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How the bytes of a path are to be kept."""
-
-    secret_name: Callable[[bytes], bool]
-    scans_content: Callable[[bytes], bool]
-    secret_content: Callable[[bytes, bytes], bool]
-    fingerprinted: Callable[[bytes], bool] | None
-    seal: Callable[[bytes, bytes], bytes] | None
-    """(path, bytes) -> sealed bytes; None where no key can be had."""
-    keyed_hash: Callable[[bytes], bytes] | None
-    big_file: int
-    holds_databases: bool
-    """Locks may be taken: this process is ours alone."""
-    scan_limit: int = 64 << 10
 
 
 class Taker:
@@ -109,7 +78,7 @@ class Taker:
 
     def forget(self) -> Callable[[], None]:
         """What undoes all that is taken from here on."""
-        return self._store.forget()
+        return partial(self._store.forget, self._store.mark())
 
     def _take(self, visit: Visit, leaf: Leaf) -> None:
         assert leaf.stat is not None
@@ -137,14 +106,13 @@ class Taker:
         leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
     def _take_file(self, visit: Visit, leaf: Leaf) -> None:
-        path = join(visit.path, leaf.name)
-        descriptor = open_file(leaf.name)
+        descriptor, seen = open_seen(leaf.name)
         try:
             size = leaf.row[SIZE]
             if self._is_held(descriptor, size):
                 self._take_lone_database(visit, leaf, descriptor)
                 return
-            self._take_open(visit, leaf, path, descriptor)
+            self._take_open(visit, leaf, join(visit.path, leaf.name), descriptor, seen)
             if leaf.row[SIZE] != size and self._is_held(descriptor, leaf.row[SIZE]):
                 raise OtherKind  # it is a database by now
         finally:
@@ -155,49 +123,73 @@ class Taker:
 
     def _take_lone_database(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
         gone = self.take_unit(visit, leaf, [], descriptor)
-        visit.leaves = [other for other in visit.leaves if other is leaf or other not in gone]
+        if gone:
+            visit.leaves = [other for other in visit.leaves if other is leaf or other not in gone]
         if leaf in gone:
             raise Vanished
 
-    def _take_open(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
-        if self._policy.fingerprinted is not None and self._policy.fingerprinted(path):
+    def _take_open(
+        self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int, seen: os.stat_result | None = None
+    ) -> None:
+        policy = self._policy
+        if policy.fingerprinted is not None and policy.fingerprinted(path):
             self._fingerprint(visit, leaf, descriptor)
-        elif leaf.row[SIZE] >= self._policy.big_file and not self._policy.secret_name(path):
-            self._take_big(visit, leaf, descriptor)
+        elif policy.secret_name(path):
+            self._take_secret(visit, leaf, path, descriptor)
         else:
-            self._take_small(visit, leaf, path, descriptor)
+            try:
+                read = read_file(descriptor, seen, grows=leaf.grows, limit=policy.big_file)
+            except Outgrown:
+                self._take_big(visit, leaf, descriptor)
+            else:
+                self._take_small(visit, leaf, path, descriptor, read)
 
-    def _take_small(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
-        read = read_file(descriptor, grows=leaf.grows)
-        stored, data = StoredAs.PLAIN, read.data
-        if self._is_secret(visit.path, path, data):
-            if self._policy.seal is None:
-                raise Unreadable(WhyMissing.NO_KEY, "it is secret, and no key can be kept here to seal it")
-            stored, data = StoredAs.SEALED, self._policy.seal(path, data)
-        undo = self._store.forget()
-        leaf.oid = self._store.add_blob(data)
-        if self._store.added_bytes() > self._budget:
-            undo()
+    def _take_small(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int, read: FileRead) -> None:
+        if self._holds_secret(visit.path, path, read.data):
+            self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
+        else:
+            self._put(visit, leaf, descriptor, read, read.data, StoredAs.PLAIN)
+
+    def _take_secret(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
+        try:
+            read = read_file(descriptor, grows=leaf.grows, limit=MOST_SEALED)
+        except Outgrown:
+            raise Unreadable(WhyMissing.BUDGET, "it is secret, and too large to be sealed") from None
+        self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
+
+    def _sealed(self, path: bytes, data: bytes) -> bytes:
+        if self._policy.seal is None:
+            raise Unreadable(WhyMissing.NO_KEY, "it is secret, and no key can be kept here to seal it")
+        return self._policy.seal(path, data)
+
+    def _put(
+        self, visit: Visit, leaf: Leaf, descriptor: int, read: FileRead, data: bytes, stored: StoredAs
+    ) -> None:
+        store = self._store
+        mark = store.mark()
+        leaf.oid = store.add_blob(data)
+        if store.added_bytes() > self._budget:
+            store.forget(mark)
             raise OverBudget
         self._settle(visit, leaf, read.stat, descriptor, stored, read.stable)
 
     def _take_big(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
-        undo = self._store.forget()
+        mark = self._store.mark()
         result: list[tuple[int, bytes, bytes]] = []
 
-        def consume(blocks: Iterator[bytes]) -> None:
-            undo()
+        def consume(blocks: Iterator[Block]) -> None:
+            self._store.forget(mark)
             result[:] = [self._store.add_big(self._within_budget(blocks))]
 
         try:
             seen, stable = read_streamed(descriptor, consume, grows=leaf.grows)
         except (Unreadable, OverBudget):
-            undo()
+            self._store.forget(mark)
             raise
         _, leaf.oid, leaf.pieces = result[0]
         self._settle(visit, leaf, seen, descriptor, StoredAs.PIECES, stable)
 
-    def _within_budget(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _within_budget(self, blocks: Iterator[Block]) -> Iterator[Block]:
         for block in blocks:
             yield block
             if self._store.added_bytes() > self._budget:
@@ -209,12 +201,8 @@ class Taker:
         parts: list[bytes] = []
         keyed_hash = self._policy.keyed_hash
 
-        def consume(blocks: Iterator[bytes]) -> None:
-            # A chain of keyed hashes over blocks: bounded memory, and still nothing unkeyed.
-            digest = b""
-            for block in blocks:
-                digest = keyed_hash(digest + block)
-            parts[:] = [digest or keyed_hash(b"")]
+        def consume(blocks: Iterator[Block]) -> None:
+            parts[:] = [chained(keyed_hash, blocks)]
 
         seen, stable = read_streamed(descriptor, consume)
         leaf.oid = b""
@@ -235,10 +223,8 @@ class Taker:
         if not stable:
             visit.miss(leaf.name, WhyMissing.UNSTABLE, "it changed during every reading")
 
-    def _is_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
+    def _holds_secret(self, directory: bytes, path: bytes, data: bytes) -> bool:
         policy = self._policy
-        if policy.secret_name(path):
-            return True
         if len(data) > policy.scan_limit:
             return False
         if self._scans[0] != directory or not self._scans[0]:

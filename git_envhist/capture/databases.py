@@ -82,7 +82,10 @@ def is_database(descriptor: int, size: int) -> bool:
     """Whether an open file is a SQLite database, by its first bytes."""
     if size < SMALLEST_PAGE or size % SMALLEST_PAGE:
         return False
-    return os.pread(descriptor, len(MAGIC), 0) == MAGIC
+    try:
+        return os.pread(descriptor, len(MAGIC), 0) == MAGIC
+    except OSError:
+        return False  # whoever reads the whole of it will say what is wrong
 
 
 def base_of(name: bytes) -> bytes | None:

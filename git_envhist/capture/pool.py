@@ -56,14 +56,20 @@ class Shared:
         self._file, self._reading, self._writing = descriptors
         self._memory = mmap.mmap(self._file, max(mmap.PAGESIZE, workers * SLOTS.size))
         self._cells = memoryview(self._memory).cast("Q")
+        self._stored = self._cells[2 : 3 * workers : 3]
 
     def count(self, worker: int, files: int, read: int, stored: int) -> None:
-        SLOTS.pack_into(self._memory, worker * SLOTS.size, files, read, stored)
+        cells, slot = self._cells, 3 * worker
+        cells[slot], cells[slot + 1], cells[slot + 2] = files, read, stored
 
     def totals(self) -> tuple[int, int, int]:
         """Files and bytes read, and bytes stored, by all workers together."""
         cells = self._cells[: 3 * self.workers].tolist()
         return sum(cells[0::3]), sum(cells[1::3]), sum(cells[2::3])
+
+    def stored(self) -> int:
+        """Bytes stored by all workers together."""
+        return sum(self._stored)
 
     def offer(self, tickets: int) -> None:
         """Lay out tickets; those of the last time are all taken."""
@@ -83,6 +89,7 @@ class Shared:
         return int.from_bytes(ticket, "little") if ticket else None
 
     def close(self) -> None:
+        self._stored.release()
         self._cells.release()
         self._memory.close()
         for descriptor in self.descriptors:

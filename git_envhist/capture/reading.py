@@ -14,7 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from git_envhist.capture.byname import open_compared
 from git_envhist.capture.records import COLUMNS
@@ -25,11 +25,18 @@ TRIES = 10
 CLOCK_GRAIN_NS = 20_000_000
 """More than a kernel tick (at most 10 ms): two changes within it can share a time stamp."""
 SECOND_NS = 1_000_000_000
+LONGEST_GRAIN_NS = SECOND_NS + CLOCK_GRAIN_NS
 BLOCK = 1 << 20
+Block = bytes | int
+"""Some bytes; or a number, which stands for so many NULs that no disk holds."""
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW
 open_here = os.open if SYSTEM.nofollow else open_compared
 NO_ATIME = getattr(os, "O_NOATIME", 0)
 SEEK_DATA: int | None = getattr(os, "SEEK_DATA", None)
+SEEK_HOLE: int | None = getattr(os, "SEEK_HOLE", None)
+VAST = 1 << 40
+DISK_BLOCK = 512
+"""What `st_blocks` counts."""
 
 
 class Unreadable(Exception):
@@ -49,8 +56,11 @@ class OtherKind(Exception):
     """The path is no longer what it was: look at it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRead:
+class Outgrown(Exception):
+    """The file has become too large to be held in memory."""
+
+
+class FileRead(NamedTuple):
     """A file's bytes, and the stat that they were true for."""
 
     data: bytes
@@ -60,6 +70,11 @@ class FileRead:
 
 def open_file(name: bytes) -> int:
     """A descriptor on a regular file of the current directory, with its atime left alone where we may."""
+    return open_seen(name)[0]
+
+
+def open_seen(name: bytes) -> tuple[int, os.stat_result]:
+    """The same, and the stat of the open file."""
     try:
         descriptor = _open(name)
     except FileNotFoundError as gone:
@@ -68,10 +83,11 @@ def open_file(name: bytes) -> int:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR):
             raise OtherKind from error
         raise unreadable(error) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    seen = os.fstat(descriptor)
+    if not stat.S_ISREG(seen.st_mode):
         os.close(descriptor)
         raise OtherKind
-    return descriptor
+    return descriptor, seen
 
 
 def _open(name: bytes) -> int:
@@ -83,15 +99,20 @@ def _open(name: bytes) -> int:
     return open_here(name, OPEN_FLAGS)
 
 
-def read_file(descriptor: int, *, grows: bool = False) -> FileRead:
+def read_file(
+    descriptor: int, seen: os.stat_result | None = None, *, grows: bool = False, limit: int | None = None
+) -> FileRead:
     """The whole of an open file as it was at one moment; marked where no such moment was to be had.
 
-    `grows`: the file is only ever appended to as long as we look, so that what was there at first is such a moment.
+    `seen`: its stat of just now. `grows`: the file is only ever appended to as long as we look, so that what was
+    there at first is such a moment. `Outgrown` where it has `limit` bytes or more.
     """
     data = b""
-    before = os.fstat(descriptor)
+    before = os.fstat(descriptor) if seen is None else seen
     for attempt in range(TRIES):
         before, settled = _past_the_grain(descriptor, before)
+        if limit is not None and before.st_size >= limit:
+            raise Outgrown
         data = _read_to_end(descriptor, before.st_size)
         after = os.fstat(descriptor)
         if grows and len(data) >= before.st_size:
@@ -104,7 +125,7 @@ def read_file(descriptor: int, *, grows: bool = False) -> FileRead:
 
 
 def read_streamed(
-    descriptor: int, consume: Callable[[Iterator[bytes]], None], *, grows: bool = False
+    descriptor: int, consume: Callable[[Iterator[Block]], None], *, grows: bool = False
 ) -> tuple[os.stat_result, bool]:
     """Hand a large file block by block to `consume`, from the start again while it changes; its stat, and whether
     it stood still. `consume` must forget what it was given before each time it is called."""
@@ -126,49 +147,75 @@ def read_streamed(
 class _Counted:
     """An iterator of blocks that knows how many bytes went by."""
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    def __init__(self, blocks: Iterator[Block]) -> None:
         self.blocks = blocks
         self.size = 0
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[Block]:
         return self
 
-    def __next__(self) -> bytes:
+    def __next__(self) -> Block:
         block = next(self.blocks)
-        self.size += len(block)
+        self.size += block if isinstance(block, int) else len(block)
         return block
 
 
 def _read_to_end(descriptor: int, size: int) -> bytes:
-    # One byte more than expected tells a file that grew; twice the size bounds one that never ends.
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    chunks = []
-    left = size + 1
+    # One byte more than expected tells a file that grew, and bounds one that never ends.
     try:
-        chunk = os.read(descriptor, left)
-        if len(chunk) == size:
-            return chunk
-        chunks.append(chunk)
-        left -= len(chunk)
-        while left > 0 and (chunk := os.read(descriptor, left)):
-            chunks.append(chunk)
-            left -= len(chunk)
+        data = os.pread(descriptor, size + 1, 0)
+        if len(data) == size:
+            return data
+        chunks, got = [data], len(data)
+        while got <= size and (data := os.pread(descriptor, size + 1 - got, got)):
+            chunks.append(data)
+            got += len(data)
     except OSError as error:
         raise unreadable(error) from error
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return b"".join(chunks)
 
 
-def _blocks(descriptor: int, left: int) -> Iterator[bytes]:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    while left > 0:
+def _blocks(descriptor: int, size: int) -> Iterator[Block]:
+    if _hides_its_holes(descriptor, size):
+        raise Unreadable(WhyMissing.BUDGET, f"{size} bytes, and its file system does not tell which are none")
+    at = 0
+    while at < size:
+        end = _end_of_hole(descriptor, at, size)
+        if end - at >= BLOCK:
+            yield end - at
+            at = end
+            continue
         try:
-            block = os.read(descriptor, min(BLOCK, left))
+            block = os.pread(descriptor, min(BLOCK, size - at), at)
         except OSError as error:
             raise unreadable(error) from error
         if not block:
             return
-        left -= len(block)
+        at += len(block)
         yield block
+
+
+def _hides_its_holes(descriptor: int, size: int) -> bool:
+    """Whether to read a file takes days because nobody says where it holds nothing."""
+    if size < VAST or os.fstat(descriptor).st_blocks * DISK_BLOCK > size // 64:
+        return False
+    try:
+        return SEEK_HOLE is None or os.lseek(descriptor, 0, SEEK_HOLE) >= size
+    except OSError:
+        return True
+
+
+def _end_of_hole(descriptor: int, at: int, size: int) -> int:
+    """Where data begin again, at or behind a place in a file; at the end of the file where there are no more."""
+    if SEEK_DATA is None:
+        return at
+    try:
+        return min(size, os.lseek(descriptor, at, SEEK_DATA))
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            return at  # a file system that does not know
+    # To ask for one byte more than there is finds a file that grew; it is no part of the hole.
+    return min(size, max(at, os.fstat(descriptor).st_size))
 
 
 def _past_the_grain(descriptor: int, seen: os.stat_result) -> tuple[os.stat_result, bool]:
@@ -177,23 +224,17 @@ def _past_the_grain(descriptor: int, seen: os.stat_result) -> tuple[os.stat_resu
     if wait:
         time.sleep(wait / SECOND_NS)
         seen = os.fstat(descriptor)
-    _let_writer_end(descriptor)
-    return seen, not wait or not _youth(seen)
-
-
-def _let_writer_end(descriptor: int) -> None:
     # A write shows in the time stamps when it begins, and a long one goes on for longer than any grain. To look for
     # data takes the lock that a writer holds until its call ends (ext4, btrfs, f2fs, tmpfs); XFS reads take it anyway.
-    if SEEK_DATA is not None:
-        try:  # noqa: SIM105 -- once for each file: a context manager costs more than the call
-            os.lseek(descriptor, 0, SEEK_DATA)
-        except OSError:
-            pass  # no data: the lock was taken all the same
+    _end_of_hole(descriptor, 0, seen.st_size)
+    return seen, not wait or not _youth(seen)
 
 
 def _youth(seen: os.stat_result) -> int:
     """For how long a file can still change and keep its time stamps."""
     now = time.time_ns()
+    if seen.st_ctime_ns <= now - LONGEST_GRAIN_NS and seen.st_mtime_ns <= now - LONGEST_GRAIN_NS:
+        return 0
     # A time to come is none that a change would keep.
     young = [when + grain(when) - now for when in (seen.st_ctime_ns, seen.st_mtime_ns) if when <= now]
     return max([0, *young])
@@ -202,7 +243,7 @@ def _youth(seen: os.stat_result) -> int:
 def grain(time_ns: int) -> int:
     """Within what time two changes can share this time stamp."""
     # A whole second is hardly ever chance: some file systems keep no more.
-    return CLOCK_GRAIN_NS if time_ns % SECOND_NS else SECOND_NS + CLOCK_GRAIN_NS
+    return CLOCK_GRAIN_NS if time_ns % SECOND_NS else LONGEST_GRAIN_NS
 
 
 def unreadable(error: OSError) -> Unreadable:

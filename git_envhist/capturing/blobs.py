@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from git_envhist.capture.pool import Shared
-from git_envhist.store.packs import PackWriter
+from git_envhist.capture.reading import Block
+from git_envhist.store.packs import Mark, PackWriter
 from git_envhist.store.pieces import store_pieces
 from git_envhist.store.pointers import write_pointer
 
@@ -27,30 +28,29 @@ class Blobs:
         self._count()
         return oid
 
-    def add_big(self, blocks: Iterator[bytes]) -> tuple[int, bytes, bytes]:
+    def add_big(self, blocks: Iterator[Block]) -> tuple[int, bytes, bytes]:
         """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
         self._files += 1
         size, tree = store_pieces(self._writer, self._counted(blocks))
         return size, self._writer.add(b"blob", write_pointer(size, tree)), tree
 
-    def forget(self) -> Callable[[], None]:
-        """What undoes everything added from here on."""
-        mark = self._writer.mark()
+    def mark(self) -> Mark:
+        """This moment, for `forget`."""
+        return self._writer.mark()
 
-        def undo() -> None:
-            self._writer.rollback(mark)
-            # What was forgotten may not count against what the others still want to add.
-            self._count()
-
-        return undo
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Undo everything that was added since."""
+        self._writer.rollback(Mark(*mark))
+        # What was forgotten may not count against what the others still want to add.
+        self._count()
 
     def added_bytes(self) -> int:
         """How many bytes all workers have stored so far."""
-        return self._shared.totals()[2]
+        return self._shared.stored()
 
-    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _counted(self, blocks: Iterator[Block]) -> Iterator[Block]:
         for block in blocks:
-            self._bytes += len(block)
+            self._bytes += block if isinstance(block, int) else len(block)
             yield block
             self._count()
 

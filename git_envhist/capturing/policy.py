@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from git_envhist.capture.content import Policy
 from git_envhist.capture.descent import shown_path
 from git_envhist.capture.ignore import path_matcher
+from git_envhist.capture.policy import Policy
 from git_envhist.capture.seal import keyed_hash, seal
 from git_envhist.capture.secrets import SecretRules
 from git_envhist.store.keys import Key

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from zlib import adler32, compress, crc32, decompressobj
 
     InflateError: tuple[type[Exception], ...]
+    QUICKEST: int
 else:
     try:
         if not SYSTEM.isal:
@@ -20,7 +21,9 @@ else:
         from zlib import adler32, compress, crc32, decompressobj
 
         InflateError = (zlib.error,)
+        QUICKEST = 1
     else:
         InflateError = (IsalError, zlib.error)
+        QUICKEST = 0
 
-__all__ = ["InflateError", "adler32", "compress", "crc32", "decompressobj"]
+__all__ = ["QUICKEST", "InflateError", "adler32", "compress", "crc32", "decompressobj"]

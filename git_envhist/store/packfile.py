@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import lru_cache
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
@@ -35,6 +36,7 @@ class EntryHead(NamedTuple):
     data_at: int
 
 
+@lru_cache(1 << 14)
 def entry_header(code: int, size: int) -> bytes:
     """What stands before an entry's deflated bytes: its kind, and how many bytes they were."""
     if size < 16:

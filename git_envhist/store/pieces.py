@@ -5,6 +5,9 @@ cut at every 16 KiB instead, because its pages never move. Each piece is a plain
 the file. The pieces hang in a tree of two levels: a run of them ends at a piece whose id says so, for the same reason
 as the cuts, so that a change touches the trees near it and no others.
 
+A hole, which no disk holds, is cut as the NULs that it reads as, without a look at them: a sparse file takes the time
+of its data.
+
 The parameters belong to the format: other cuts would find nothing of what is stored already.
 """
 
@@ -20,9 +23,17 @@ SQLITE_BLOCK = 16 << 10
 SQLITE_MAGIC = b"SQLite format 3\0"
 LONGEST_RUN = 1024
 READ_AHEAD = 8 << 20
+IN_HOLE = 2 * LARGEST
+"""So far into a hole a piece begins that holds nothing else, whatever stands before."""
 
 TREE_MODE = 0o040000
 BLOB_MODE = 0o100644
+
+
+Block = bytes | int
+"""Some bytes; or a number, which stands for so many NULs."""
+Pieces = tuple[bytes, int]
+"""A piece, and how many times it comes in a row."""
 
 
 class ObjectSink(Protocol):
@@ -31,41 +42,77 @@ class ObjectSink(Protocol):
     def add(self, kind: bytes, data: bytes) -> bytes: ...
 
 
-def store_pieces(sink: ObjectSink, blocks: Iterable[bytes]) -> tuple[int, bytes]:
+def store_pieces(sink: ObjectSink, blocks: Iterable[Block]) -> tuple[int, bytes]:
     """Store a file given block by block; its size and the id of the tree of its pieces."""
     size = 0
-    runs: list[bytes] = []
-    run: list[bytes] = []
-    for piece in cut(blocks):
-        size += len(piece)
-        oid = sink.add(b"blob", piece)
-        run.append(oid)
-        if oid[0] == 0 or len(run) == LONGEST_RUN:
-            runs.append(_tree(sink, run, b"100644 %04x\0%b"))
-            run = []
-    if run or not runs:
-        runs.append(_tree(sink, run, b"100644 %04x\0%b"))
-    return size, _tree(sink, runs, b"40000 %06x\0%b")
+    runs = _Runs(sink)
+    for piece, times in cut(blocks):
+        size += len(piece) * times
+        runs.add(sink.add(b"blob", piece), times)
+    return size, runs.finish()
 
 
-def cut(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces of a file."""
+class _Runs:
+    """The pieces of a file on their way into a tree."""
+
+    def __init__(self, sink: ObjectSink) -> None:
+        self._sink = sink
+        self._runs: list[bytes] = []
+        self._run: list[bytes] = []
+
+    def add(self, oid: bytes, times: int) -> None:
+        """A piece, so many times in a row."""
+        longest = 1 if oid[0] == 0 else LONGEST_RUN
+        while times:
+            if not self._run and times >= 2 * longest:
+                # A hole of terabytes is some thousand equal runs: each is made once.
+                self._runs += [self._tree_of([oid] * longest)] * (times // longest)
+                times %= longest
+                continue
+            taken = 1 if oid[0] == 0 else min(times, LONGEST_RUN - len(self._run))
+            self._run += [oid] * taken
+            times -= taken
+            if oid[0] == 0 or len(self._run) == LONGEST_RUN:
+                self._end_run()
+
+    def finish(self) -> bytes:
+        """The id of the tree that holds all runs."""
+        if self._run or not self._runs:
+            self._end_run()
+        return _tree(self._sink, self._runs, b"40000 %06x\0%b")
+
+    def _end_run(self) -> None:
+        self._runs.append(self._tree_of(self._run))
+        self._run = []
+
+    def _tree_of(self, run: list[bytes]) -> bytes:
+        return _tree(self._sink, run, b"100644 %04x\0%b")
+
+
+def cut(blocks: Iterable[Block]) -> Iterator[Pieces]:
+    """The pieces of a file: each, and how many times it comes in a row."""
     source = iter(_gather(blocks))
     first = next(source, b"")
-    if first.startswith(SQLITE_MAGIC):
-        return _cut_evenly(first, source, SQLITE_BLOCK)
-    return _cut_by_content(first, source)
+    if isinstance(first, bytes) and first.startswith(SQLITE_MAGIC):
+        return _cut_evenly(_chain(first, source), SQLITE_BLOCK)
+    return _cut_by_content(_chain(first, source))
 
 
 def _tree(sink: ObjectSink, children: list[bytes], entry: bytes) -> bytes:
     return sink.add(b"tree", b"".join(entry % item for item in enumerate(children)))
 
 
-def _gather(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def _gather(blocks: Iterable[Block]) -> Iterator[Block]:
     # The cutter is quickest on large buffers.
     held: list[bytes] = []
     size = 0
     for block in blocks:
+        if isinstance(block, int):
+            if held:
+                yield b"".join(held)
+                held, size = [], 0
+            yield block
+            continue
         held.append(block)
         size += len(block)
         if size >= READ_AHEAD:
@@ -75,25 +122,40 @@ def _gather(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _cut_evenly(first: bytes, rest: Iterator[bytes], step: int) -> Iterator[bytes]:
+def _cut_evenly(buffers: Iterator[Block], step: int) -> Iterator[Pieces]:
     carried = b""
-    for buffer in _chain(first, rest):
+    for buffer in buffers:
+        if isinstance(buffer, int):
+            carried, pieces = _evenly_through_hole(carried, buffer, step)
+            yield from pieces
+            continue
         data = carried + buffer
-        whole = len(data) - len(data) % step
-        for start in range(0, whole, step):
-            yield data[start : start + step]
-        carried = data[whole:]
+        end = len(data) - len(data) % step
+        for start in range(0, end, step):
+            yield data[start : start + step], 1
+        carried = data[end:]
     if carried:
-        yield carried
+        yield carried, 1
 
 
-def _cut_by_content(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+def _evenly_through_hole(carried: bytes, hole: int, step: int) -> tuple[bytes, list[Pieces]]:
+    missing = -len(carried) % step
+    if hole < missing:
+        return carried + bytes(hole), []
+    whole, rest = divmod(hole - missing, step)
+    pieces = [(carried + bytes(missing), 1)] if carried else []
+    if whole:
+        pieces.append((bytes(step), whole))
+    return bytes(rest), pieces
+
+
+def _cut_by_content(buffers: Iterator[Block]) -> Iterator[Pieces]:
     try:
         from pyfastcdc import FastCDC  # loaded late: only a capture that meets a big file needs it
     except ImportError:
         # Without the cutter's wheel everything still works; only insertions dedupe less.
-        return _cut_evenly(first, rest, AVERAGE)
-    return _cut_with(FastCDC(avg_size=AVERAGE, min_size=SMALLEST, max_size=LARGEST), first, rest)
+        return _cut_evenly(buffers, AVERAGE)
+    return _cut_with(FastCDC(avg_size=AVERAGE, min_size=SMALLEST, max_size=LARGEST), buffers)
 
 
 class Cutter(Protocol):
@@ -108,23 +170,39 @@ class Chunk(Protocol):
     def length(self) -> int: ...
 
 
-def _cut_with(cutter: Cutter, first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+def _cut_with(cutter: Cutter, buffers: Iterator[Block]) -> Iterator[Pieces]:
     carried = b""
-    for buffer in _chain(first, rest):
-        data = carried + buffer
+    for buffer in buffers:
+        hole = buffer if isinstance(buffer, int) else 0
+        # Of a hole the cutter sees no more than it needs to be in the midst of it at the end.
+        data = carried + (bytes(min(hole, IN_HOLE)) if isinstance(buffer, int) else buffer)
         # A cut depends on what follows it for at most the largest piece, so the tail waits for the next buffer.
         keep = 0
         for chunk in cutter.cut_buf(data):
             end = chunk.offset + chunk.length
             if end + LARGEST > len(data):
                 break
-            yield data[chunk.offset : end]
+            yield data[chunk.offset : end], 1
             keep = end
         carried = data[keep:]
+        if hole > IN_HOLE:
+            carried, nuls = _through_hole(cutter, len(carried) + hole - IN_HOLE)
+            if nuls[1]:
+                yield nuls
     for chunk in cutter.cut_buf(carried):
-        yield carried[chunk.offset : chunk.offset + chunk.length]
+        yield carried[chunk.offset : chunk.offset + chunk.length], 1
 
 
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+def _through_hole(cutter: Cutter, size: int) -> tuple[bytes, Pieces]:
+    """What is left of so many NULs, more than the largest piece, behind the pieces that they are cut into; and these.
+
+    Where a piece ends depends on nothing before it: those of a hole are all alike.
+    """
+    piece = bytes(next(iter(cutter.cut_buf(bytes(IN_HOLE)))).length)
+    times = (size - LARGEST) // len(piece)
+    return bytes(size - times * len(piece)), (piece, times)
+
+
+def _chain(first: Block, rest: Iterator[Block]) -> Iterator[Block]:
     yield first
     yield from rest

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,14 +39,14 @@ def opened(path: Path) -> Iterator[int]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> None:
     """Have something happen behind the back of each read; it is told which read it is."""
-    real, count = os.read, iter(range(1_000_000))
+    real, count = os.pread, iter(range(1_000_000))
 
-    def read(descriptor: int, size: int) -> bytes:
-        data = real(descriptor, size)
+    def read(descriptor: int, size: int, at: int) -> bytes:
+        data = real(descriptor, size, at)
         act(next(count))
         return data
 
-    monkeypatch.setattr(reading.os, "read", read)
+    monkeypatch.setattr(reading.os, "pread", read)
 
 
 def test_a_file_changed_in_place_while_it_is_read_is_read_again(
@@ -156,9 +155,7 @@ def test_what_never_stood_still_is_told_by_whichever_worker(
         repo.write(name, b"1" if name.endswith("small") else bytes(2 << 20))
     real = content.read_file
     with monkeypatch.context() as patch:
-        patch.setattr(
-            content, "read_file", lambda descriptor, **how: replace(real(descriptor, **how), stable=False)
-        )
+        patch.setattr(content, "read_file", lambda *words, **how: real(*words, **how)._replace(stable=False))
         taken = take(repo, how)
     assert sorted(one.path.decode() for one in taken.missing) == sorted([*names, "app.py"])
     assert {one.why for one in taken.missing} == {WhyMissing.UNSTABLE}
@@ -186,15 +183,15 @@ def test_an_error_of_the_disk_costs_one_file(repo: Repo, monkeypatch: pytest.Mon
     repo.write("dir/rotten", b"some bytes")
     repo.write("dir/rotten big", bytes(9 << 20))
     bad = {os.stat(repo.path / f"dir/{name}").st_ino for name in ("rotten", "rotten big")}
-    real = os.read
+    real = os.pread
 
-    def read(descriptor: int, size: int) -> bytes:
+    def read(descriptor: int, size: int, at: int) -> bytes:
         if os.fstat(descriptor).st_ino in bad:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(descriptor, size)
+        return real(descriptor, size, at)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading.os, "read", read)
+        patch.setattr(reading.os, "pread", read)
         taken = take(repo)
     assert {(one.path, one.why, one.detail) for one in taken.missing} == {
         (b"dir/rotten", WhyMissing.IO_ERROR, "input/output error"),
@@ -244,16 +241,16 @@ def test_a_file_replaced_between_the_look_and_the_reading(
 ) -> None:
     path = repo.write("dir/victim", b"as it was")
     repo.write("dir/witness", b"beside")
-    real = content.open_file
+    real = content.open_seen
 
-    def replaced(name: bytes) -> int:
+    def replaced(name: bytes) -> tuple[int, os.stat_result]:
         if name == b"victim" and os.lstat(path).st_size == len(b"as it was"):
             path.unlink()
             TURNS[turn](path)
         return real(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content, "open_file", replaced)
+        patch.setattr(content, "open_seen", replaced)
         taken = take(repo)
     assert taken.snapshot is not None
     found = read_back(repo, taken.snapshot.commit).listing
