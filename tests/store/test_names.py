@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
-from git_envhist.store import names
+from git_envhist.store import names as rules_of_names
 from git_envhist.store.names import must_escape, stored_name, stored_path, suspicious, true_name, true_path
 from git_envhist.store.trees import DIRECTORY, FILE, LINK, encode_tree
 from tests.store.objects_by_hand import put_commit, put_object, put_tree
@@ -400,4 +400,4 @@ HINTS = [
 
 @given(st.lists(st.sampled_from(HINTS), max_size=7).map(b"".join))
 def test_the_first_look_at_names_passes_nothing_that_the_pattern_finds(joined: bytes) -> None:
-    assert suspicious(joined) == (names._suspicious().search(b"\0" + joined) is not None)
+    assert suspicious(joined) == (rules_of_names._suspicious().search(b"\0" + joined) is not None)
