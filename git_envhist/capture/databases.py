@@ -169,7 +169,7 @@ def _open_memory(name: bytes) -> int:
 
 def _patiently(lock: object, deadline: float) -> None:
     assert callable(lock)
-    wait = 0.001
+    wait = 0.000_1
     while True:
         try:
             lock()
@@ -180,8 +180,8 @@ def _patiently(lock: object, deadline: float) -> None:
             if time.monotonic() > deadline:
                 raise Restless("another program keeps it locked") from error
         time.sleep(wait)
-        # A busy writer lets readers in for moments only: look often.
-        wait = min(wait * 2, 0.004)
+        # Programs that write and checkpoint one after the other let a reader in for moments only: look often.
+        wait = min(wait * 2, 0.000_4)
 
 
 def is_locked(descriptor: int, byte: int, length: int = 1) -> bool:

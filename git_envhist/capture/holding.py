@@ -123,7 +123,6 @@ class Unit:
     def _take_sidecar(self, leaf: Leaf, hold: Hold | None) -> bool:
         if hold is not None and not hold.is_hot and leaf.name.endswith(JOURNAL):
             return False
-        leaf.grows = leaf.grows and hold is not None
         try:
             leaf.stat = os.lstat(leaf.name)
         except OSError:
@@ -133,3 +132,6 @@ class Unit:
 
     def _tell(self, what: str) -> None:
         self._visit.miss(self._database.name, WhyMissing.UNSTABLE, f"its database is in use: {what}")
+        for leaf in (self._database, *self._sidecars):
+            # However still it stands from now on, what was read is no state of it: to be read afresh next time.
+            leaf.row = (0, *leaf.row[1:])

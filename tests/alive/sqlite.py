@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.alive.talk import Talk, end
 
 # Each transaction puts its number into two tables and a counter: it is whole where all three agree.
 WRITER = """
@@ -26,7 +27,7 @@ WRITER = """
         connection.execute("begin immediate")
         number = connection.execute("select coalesce(max(n), 0) + 1 from t").fetchone()[0]
         connection.execute("insert into t values (?, randomblob(900))", (number,))
-        connection.execute("update t set padding = randomblob(700) where n % 7 = ?", (number % 7,))
+        connection.execute("update t set padding = randomblob(700) where n % 61 = ?", (number % 61,))
         connection.execute("insert into twin values (?, randomblob(300))", (number,))
         connection.execute("delete from t where n <= ?", (number - 400,))
         connection.execute("delete from twin where n <= ?", (number - 400,))
@@ -79,30 +80,21 @@ def writing(database: Path, mode: str, writers: int = 1, synchronous: str = "off
         yield progress
     finally:
         for child in children:
-            child.kill()
-            child.wait()
-            assert child.stdout is not None
-            child.stdout.close()
+            end(child)
 
 
 class Progress:
     """What writers have said to be committed."""
 
     def __init__(self, children: list[subprocess.Popen[bytes]]) -> None:
-        self._children = children
-        self.newest = 0
-        for child in children:
-            assert child.stdout is not None
-            os.set_blocking(child.stdout.fileno(), False)
+        self._talks = [Talk(child) for child in children]
+        self._newest = 0
 
     def committed(self) -> int:
         """The newest number known to be committed by now."""
-        for child in self._children:
-            assert child.stdout is not None
-            assert child.poll() is None, "a writer ended: it was told that the database is locked, or worse"
-            for line in child.stdout.readlines():
-                self.newest = max(self.newest, int(line))
-        return self.newest
+        for talk in self._talks:
+            self._newest = max([self._newest, *map(int, talk.lines())])
+        return self._newest
 
     def wait_for(self, number: int) -> None:
         while self.committed() < number:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture import content, databases
+from git_envhist.capture import content, databases, reading
 from git_envhist.model import Captured
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of
 from tests.end_to_end.captures import assert_holds
@@ -142,12 +142,12 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
         if not mark.exists():
             mark.touch()
             words = [sys.executable, "-c", textwrap.dedent(OPENER), str(data / "app.db")]
-            openers.append(subprocess.Popen(words, stdin=reading, stdout=subprocess.PIPE))
+            openers.append(subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE))
             assert openers[-1].stdout is not None
             openers[-1].stdout.readline()
         real(self, visit, leaf, descriptor)  # type: ignore[arg-type]
 
-    reading, writing = os.pipe()
+    stdin, ending = os.pipe()
     with monkeypatch.context() as patch:
         patch.setattr(content.Taker, "take_open", take_open)
         taken = captured(repo)
@@ -160,8 +160,8 @@ def test_a_database_that_is_opened_while_it_is_read_is_taken_with_its_log_or_tol
     copy = given_back(repo, taken, tmp_path / "copy")
     assert sorted(path.name for path in copy.iterdir()) == ["app.db", "app.db-wal"]
     assert rows_of(copy / "app.db") == {1, 2}
-    os.close(writing)
-    os.close(reading)
+    os.close(ending)
+    os.close(stdin)
 
 
 def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
@@ -180,7 +180,7 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
         print("half way", flush=True)
         input()
     """
-    real = content.open_file
+    real = reading.open_file
     writers = []
 
     def late(name: bytes) -> int:
@@ -193,6 +193,29 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
         patch.setattr(content, "open_file", late)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
+
+
+def test_a_database_that_is_kept_from_us_is_told_every_time_and_read_when_it_is_let_go(
+    repo: Repo, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.1)
+    kept = """
+        import sqlite3, sys
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+        connection.execute("pragma locking_mode=exclusive")
+        connection.execute("pragma journal_mode=wal")
+        connection.execute("create table t (n integer primary key, padding blob)")
+        connection.execute("insert into t values (1, null)")
+        print("kept", flush=True)
+        input()
+    """
+    with program(kept, data / "app.db"):
+        for _ in range(3):
+            taken = captured(repo)
+            assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
+    taken = captured(repo)
+    assert taken.missing == ()
+    assert rows_of(given_back(repo, taken, tmp_path / "copy") / "app.db") == {1}
 
 
 def test_an_encrypted_database_is_known_by_its_log(
