@@ -1,0 +1,152 @@
+"""The door between a restore and the environment: whatever changes there goes through it.
+
+Every path is reached anew for every step, name by name below the top of the environment and through no link: a
+directory that somebody moves away, or swaps for a link to somewhere else, between two steps is an error of that step.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from git_envhist.model import Entry, EnvPath
+from git_envhist.restore.dress import Dresser, Lose
+from git_envhist.restore.hands import Hands, open_directory
+from git_envhist.restore.looks import Seen, look
+from git_envhist.restore.plan import PRIVATE
+from git_envhist.restore.slots import Slots, open_private
+from git_envhist.system import DIRECTORY
+
+
+class Door:
+    """The environment's tops, and for each the slots on its file system."""
+
+    def __init__(
+        self,
+        bases: Mapping[bytes, int],
+        slots: Mapping[bytes, Slots],
+        homes: Mapping[bytes, tuple[int, bytes]],
+        hands: Hands,
+        *,
+        forbidden: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
+        """`homes`: where the private directory of each top stands, and its name there; `forbidden`: (device, inode) of
+        directories that are no part of the environment whatever they are called."""
+        self.hands = hands
+        self.dresser = Dresser(hands)
+        self._bases = bases
+        self._homes = homes
+        self._slots = slots
+        self._forbidden = forbidden
+
+    def slots(self, realm: bytes) -> Slots:
+        return self._slots[realm]
+
+    @property
+    def all_slots(self) -> tuple[Slots, ...]:
+        return tuple(self._slots.values())
+
+    @contextmanager
+    def directory(self, realm: bytes, path: EnvPath) -> Iterator[int]:
+        """An open directory of the environment; OSError where it is gone, or no directory any more."""
+        descriptor = open_directory(self._base(realm), path, forbidden=self._forbidden)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def parent(self, realm: bytes, path: EnvPath) -> Iterator[tuple[int, bytes]]:
+        """The open directory that a path stands in, and its name there."""
+        above, _, name = path.rpartition(b"/")
+        with self.directory(realm, EnvPath(above)) as descriptor:
+            yield descriptor, name
+
+    def look(self, realm: bytes, path: EnvPath) -> Seen | None:
+        """What stands at a path; None where nothing does."""
+        try:
+            with self.parent(realm, path) as (directory, name):
+                return look(directory, name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def open_up(self, realm: bytes, path: EnvPath) -> None:
+        """Let us into a directory that is closed to its owner; what it was is set again at the end."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if not path:
+                self._open_top(self._base(realm))
+                return
+            with self.parent(realm, path) as (directory, name):
+                found = look(directory, name)
+                if found is not None and found.is_directory and found.mode & 0o700 != 0o700:
+                    self.hands.chmod(directory, name, found.mode & 0o7777 | 0o700)
+
+    def _open_top(self, base: int) -> None:
+        mode = os.fstat(base).st_mode & 0o7777
+        if mode & 0o700 != 0o700:
+            self.hands.fchmod(base, mode | 0o700)
+
+    def dress_directory(self, realm: bytes, path: EnvPath, entry: Entry, lose: Lose) -> None:
+        """Give a directory what its own line says."""
+        with self.directory(realm, path) as descriptor:
+            self.dresser.directory(descriptor, entry, lose)
+
+    def clear(self) -> None:
+        """Remove every slot, and the private directories where nothing is kept in them."""
+        for realm, slots in self._slots.items():
+            slots.empty()
+            with suppress(OSError):
+                self.hands.rmdir(*self._homes[realm])
+
+    def close(self) -> None:
+        for slots in self._slots.values():
+            slots.close()
+        descriptors = {home for home, _ in self._homes.values()} | set(self._bases.values())
+        for descriptor in descriptors | {slots.private for slots in self._slots.values()}:
+            os.close(descriptor)
+
+    def _base(self, realm: bytes) -> int:
+        try:
+            return self._bases[realm]
+        except KeyError:  # what was a root of the environment once
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), realm) from None
+
+
+def open_door(
+    bases: Mapping[bytes, bytes],
+    private: str,
+    *,
+    hands: Hands | None = None,
+    forbidden: frozenset[tuple[int, int]] = frozenset(),
+) -> Door:
+    """The door to the tops at these paths; slots stand in `private`, an existing directory, or where nothing can be
+    renamed from there, at the top itself."""
+    hands = hands or Hands()
+    opened: dict[bytes, int] = {}
+    slots: dict[bytes, Slots] = {}
+    homes: dict[bytes, tuple[int, bytes]] = {}
+    above = os.open(private, DIRECTORY)
+    for realm, place in bases.items():
+        opened[realm] = os.open(place, DIRECTORY)
+        ours = (above, b"realm-" + realm.hex().encode("ascii"))
+        at_top = (opened[realm], PRIVATE)
+        homes[realm] = ours if can_rename(hands, above, opened[realm]) else at_top
+        slots[realm] = Slots(open_private(hands, *homes[realm]), hands)
+    return Door(opened, slots, {**homes, b"/": (above, b"")}, hands, forbidden=forbidden)
+
+
+def can_rename(hands: Hands, source: int, target: int) -> bool:
+    """Whether what stands in one directory can be given a name in another."""
+    if os.fstat(source).st_dev != os.fstat(target).st_dev:
+        return False
+    # The kernel compares the mounts before it looks for the file: nothing needs to exist for the question.
+    nothing = b"absent-" + os.urandom(8).hex().encode("ascii")
+    try:
+        hands.rename(source, nothing, target, nothing)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,234 @@
+"""What a restore is about to do, on the disk before it does it: any later command can finish it or take it back.
+
+A journal is written once, whole, and never changed; how far a restore came is told by looking at its slots. A small
+file beside it says in which direction it went last. Both stand in the git directory, which nobody else fills; they are
+read with suspicion all the same, since a torn or a foreign one must not move a single file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Any
+
+from git_envhist.errors import Damaged
+from git_envhist.model import (
+    Entry,
+    EntryKind,
+    EnvPath,
+    ObjectId,
+    PlanAction,
+    PlannedDirectory,
+    PlanStep,
+    StoredAs,
+)
+from git_envhist.restore.looks import Seen
+from git_envhist.restore.swap import Staged
+from git_envhist.system import DIRECTORY, NOFOLLOW
+from git_envhist.values import dataclass
+
+JOURNAL = "journal"
+PHASE = "phase"
+HEAD = b"envhist-restore 1 "
+OUT = frozenset((b"", b".", b".."))
+
+
+class Phase(Enum):
+    """How far a restore came, as far as that must be remembered."""
+
+    APPLYING = "applying"
+    ABORTING = "aborting"
+    DONE = "done"
+    """It arrived at its target; what is left is to throw away what went."""
+    UNDONE = "undone"
+    """It is back where it began; what is left is to throw away what should have come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Everything that is needed to go on, or back."""
+
+    staged: tuple[Staged, ...]
+    directories: tuple[PlannedDirectory, ...]
+    notes: tuple[tuple[str, str], ...] = ()
+    """Whatever the caller has to know again."""
+
+
+def write_journal(directory: str, journal: Journal) -> None:
+    """Make a journal durable; from here on the restore has begun."""
+    payload = json.dumps(_journal_to_json(journal), separators=(",", ":")).encode("ascii")
+    digest = hashlib.sha256(payload).hexdigest().encode("ascii")
+    _write(directory, JOURNAL, HEAD + digest + b"\n" + payload)
+
+
+def read_journal(directory: str) -> Journal | None:
+    """The journal that stands there; None where there is none, `Damaged` where it cannot be trusted."""
+    data = _read(directory, JOURNAL)
+    if data is None:
+        return None
+    head, _, payload = data.partition(b"\n")
+    if head != HEAD + hashlib.sha256(payload).hexdigest().encode("ascii"):
+        raise _damaged(directory)
+    try:
+        return _journal_from_json(json.loads(payload))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise _damaged(directory) from error
+
+
+def set_phase(directory: str, phase: Phase) -> None:
+    """Remember how far the restore came."""
+    _write(directory, PHASE, phase.value.encode("ascii") + b"\n")
+
+
+def read_phase(directory: str) -> Phase:
+    """How far the restore came of which a journal stands here."""
+    data = _read(directory, PHASE)
+    try:
+        return Phase.APPLYING if data is None else Phase(data.decode("ascii").strip())
+    except ValueError as error:
+        raise _damaged(directory) from error
+
+
+def remove_journal(directory: str) -> None:
+    """Forget a restore that is over: the journal last, so that its phase is never taken for another's."""
+    _forget(directory, JOURNAL)
+    _forget(directory, PHASE)
+
+
+def _write(directory: str, name: str, data: bytes) -> None:
+    path = os.path.join(directory, name)
+    with suppress(FileNotFoundError):
+        os.unlink(path + ".new")
+    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW, 0o600)
+    try:
+        done = 0
+        while done < len(data):
+            done += os.write(descriptor, data[done : done + (1 << 24)])
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(path + ".new", path)
+    _sync(directory)
+
+
+def _sync(directory: str) -> None:
+    descriptor = os.open(directory, DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(directory: str, name: str) -> bytes | None:
+    try:
+        descriptor = os.open(
+            os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW
+        )
+    except FileNotFoundError:
+        return None
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def _forget(directory: str, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(directory, name))
+    _sync(directory)
+
+
+def _damaged(directory: str) -> Damaged:
+    return Damaged(
+        f"the journal of a restore cannot be read: '{os.path.join(directory, JOURNAL)}'",
+        hint="what the restore had put away lies beside it; 'git envlog' lists the moment saved before it",
+    )
+
+
+def _journal_to_json(journal: Journal) -> dict[str, Any]:
+    return {
+        "steps": [_staged_to_json(staged) for staged in journal.staged],
+        "directories": [_directory_to_json(own) for own in journal.directories],
+        "notes": dict(journal.notes),
+    }
+
+
+def _journal_from_json(value: Mapping[str, Any]) -> Journal:
+    notes = tuple((str(name), str(text)) for name, text in value["notes"].items())
+    staged = tuple(_staged_from_json(row) for row in value["steps"])
+    return Journal(staged, tuple(_directory_from_json(row) for row in value["directories"]), notes)
+
+
+def _staged_to_json(staged: Staged) -> list[Any]:
+    step = staged.step
+    below = [_entry_to_json(entry) for entry in step.below]
+    entries = [_entry_to_json(step.before), _entry_to_json(step.after)]
+    place = [_text(step.realm), _text(step.path), step.action.value, step.unit]
+    return [place, entries, below, staged.slot, staged.new, staged.victim]
+
+
+def _staged_from_json(row: list[Any]) -> Staged:
+    (realm, path, action, unit), (before, after), below, slot, new, victim = row
+    inside = tuple(entry for entry in map(_entry_from_json, below) if entry is not None)
+    sides = _entry_from_json(before), _entry_from_json(after)
+    number = None if unit is None else int(unit)
+    step = PlanStep(_bytes(realm), _path(path), PlanAction(action), *sides, inside, number)
+    return Staged(step, int(slot), _seen(new), _seen(victim))
+
+
+def _directory_to_json(own: PlannedDirectory) -> list[Any]:
+    return [_text(own.realm), _text(own.path), _entry_to_json(own.before), _entry_to_json(own.after)]
+
+
+def _directory_from_json(row: list[Any]) -> PlannedDirectory:
+    realm, path, before, after = row
+    return PlannedDirectory(_bytes(realm), _path(path), _entry_from_json(before), _entry_from_json(after))
+
+
+def _entry_to_json(entry: Entry | None) -> list[Any] | None:
+    if entry is None:
+        return None
+    oid = None if entry.oid is None else entry.oid.hex()
+    xattrs = [[_text(name), _text(value)] for name, value in entry.xattrs]
+    row = [_text(entry.path), entry.kind.value, entry.mode, entry.mtime_ns, oid, entry.stored.value]
+    return [*row, entry.uid, entry.gid, xattrs, entry.link_group, entry.device]
+
+
+def _entry_from_json(row: list[Any] | None) -> Entry | None:
+    if row is None:
+        return None
+    path, kind, mode, mtime, oid, stored, uid, gid, xattrs, group, device = row
+    return Entry(
+        _path(path),
+        EntryKind(kind),
+        int(mode),
+        int(mtime),
+        None if oid is None else ObjectId(bytes.fromhex(oid)),
+        StoredAs(stored),
+        uid,
+        gid,
+        tuple((_bytes(name), _bytes(value)) for name, value in xattrs),
+        group,
+        device,
+    )
+
+
+def _seen(row: list[int] | None) -> Seen | None:
+    return None if row is None else Seen(*map(int, row))
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("latin-1")
+
+
+def _path(value: str) -> EnvPath:
+    path = EnvPath(_bytes(value))
+    if path and not OUT.isdisjoint(path.split(b"/")):
+        raise ValueError("not a path of the environment")
+    return path

@@ -1,0 +1,114 @@
+"""Makes one thing of an entry, in a directory of ours where nobody else looks.
+
+This is the hot path of a full restore: a file costs five system calls and the reading of its blob. Measured by
+tests/restore/measure.py: 38 µs a file of 20 KiB, of which 20 go into the system.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
+from git_envhist.restore.dress import Dresser
+from git_envhist.restore.hands import Hands
+from git_envhist.restore.looks import Seen, seen
+
+HOLE = 1 << 16
+"""Zeros are left out of a file in blocks of this size."""
+ZEROS = bytes(HOLE)
+
+DEVICES = {
+    EntryKind.FIFO: stat.S_IFIFO,
+    EntryKind.SOCKET: stat.S_IFSOCK,
+    EntryKind.CHARACTER_DEVICE: stat.S_IFCHR,
+    EntryKind.BLOCK_DEVICE: stat.S_IFBLK,
+}
+
+
+class Contents(Protocol):
+    """The bytes of a snapshot, checked; to be closed."""
+
+    def blob(self, oid: bytes) -> bytes: ...
+    def stream_pieces(self, pointer: bytes) -> Iterable[bytes]: ...
+    def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Maker:
+    """Makes files, links and the rest."""
+
+    def __init__(self, hands: Hands, contents: Contents) -> None:
+        self._hands = hands
+        self._contents = contents
+        self._dresser = Dresser(hands)
+        self.losses: list[tuple[bytes, str]] = []
+
+    def make(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> Seen | None:
+        """Make it, whole and dressed; None where it cannot be made here."""
+        if entry.kind is EntryKind.FILE:
+            return self._file(directory, name, entry, shown)
+        if entry.kind is EntryKind.LINK:
+            assert entry.oid is not None
+            self._hands.symlink(self._contents.blob(entry.oid), directory, name)
+        else:
+            try:
+                self._hands.mknod(directory, name, DEVICES[entry.kind], entry.device or 0)
+            except PermissionError:
+                self._lose(shown, "device")
+                return None
+        self._dresser.named(directory, name, entry, lambda what: self._lose(shown, what))
+        return seen(os.stat(name, dir_fd=directory, follow_symlinks=False))
+
+    def _file(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> Seen:
+        assert entry.oid is not None
+        hands = self._hands
+        data = self._contents.blob(entry.oid)
+        descriptor = hands.create(directory, name)
+        try:
+            if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
+                if data:
+                    hands.write(descriptor, data, 0)
+            else:
+                write_sparsely(hands, descriptor, blocks_of(self._contents, entry, data))
+            self._dresser.new_file(descriptor, entry, lambda what: self._lose(shown, what))
+            return seen(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def _lose(self, shown: bytes, what: str) -> None:
+        self.losses.append((shown, what))
+
+
+def blocks_of(contents: Contents, entry: Entry, blob: bytes) -> Iterable[bytes]:
+    """The bytes of a file, given what stands in the tree for it."""
+    if entry.stored is StoredAs.SEALED:
+        return (contents.open_sealed(entry.path, blob),)
+    if entry.stored is StoredAs.PIECES:
+        return contents.stream_pieces(blob)
+    return (blob,)
+
+
+def write_sparsely(hands: Hands, descriptor: int, blocks: Iterable[bytes]) -> None:
+    """Write a file, with holes where it is long runs of zeros."""
+    at = 0
+    for block in blocks:
+        for start, end in _without_zeros(block):
+            hands.write(descriptor, block[start:end] if end - start < len(block) else block, at + start)
+        at += len(block)
+    hands.truncate(descriptor, at)
+
+
+def _without_zeros(block: bytes) -> Iterator[tuple[int, int]]:
+    """The stretches of a block that are to be written."""
+    start = 0
+    for at in range(0, len(block), HOLE):
+        # One look at the first byte spares most comparisons.
+        if block[at] == 0 and block[at : at + HOLE] == ZEROS[: len(block) - at]:
+            if start < at:
+                yield start, at
+            start = at + HOLE
+    if start < len(block):
+        yield start, len(block)

@@ -1,0 +1,77 @@
+"""Whether what stands on the disk is, byte for byte, what a snapshot says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+
+from git_envhist.model import Entry, EntryKind, StoredAs
+from git_envhist.restore.make import Contents, blocks_of
+from git_envhist.system import NOFOLLOW
+
+BLOCK = 1 << 20
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW
+NO_ATIME = getattr(os, "O_NOATIME", 0)
+
+
+def open_to_read(directory: int, name: bytes) -> int:
+    """A descriptor of a file, its time of access left alone where we may."""
+    if NO_ATIME:
+        try:
+            return os.open(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
+        except PermissionError:
+            pass  # only the owner may leave it alone; reading is allowed to more
+    return os.open(name, READ_FLAGS, dir_fd=directory)
+
+
+def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:
+    """Whether a link leads where the snapshot says."""
+    target = os.fsencode(os.readlink(name, dir_fd=directory))
+    return entry.oid is not None and _blob_id([target], len(target), len(entry.oid)) == entry.oid
+
+
+def has_bytes(descriptor: int, size: int, entry: Entry, contents: Contents) -> bool:
+    """Whether an open file of this size holds what the snapshot says."""
+    if entry.oid is None or entry.stored is StoredAs.FINGERPRINT:
+        return False
+    if entry.stored is StoredAs.PLAIN:
+        return _blob_id(_blocks(descriptor), size, len(entry.oid)) == entry.oid
+    at = 0
+    for block in blocks_of(contents, entry, contents.blob(entry.oid)):
+        if os.pread(descriptor, len(block), at) != block:
+            return False
+        at += len(block)
+    return at == size and not os.pread(descriptor, 1, at)
+
+
+def is_proven(directory: int, name: bytes, entry: Entry, contents: Contents) -> bool:
+    """Whether what bears a name has the bytes of an entry; False where it cannot be read."""
+    if entry.kind is EntryKind.LINK:
+        return is_link_to(directory, name, entry)
+    if entry.kind is not EntryKind.FILE:
+        return True
+    try:
+        descriptor = open_to_read(directory, name)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        return stat.S_ISREG(found.st_mode) and has_bytes(descriptor, found.st_size, entry, contents)
+    finally:
+        os.close(descriptor)
+
+
+def _blocks(descriptor: int) -> Iterable[bytes]:
+    while block := os.read(descriptor, BLOCK):
+        yield block
+
+
+def _blob_id(blocks: Iterable[bytes], size: int, length: int) -> bytes | None:
+    digest = hashlib.new("sha1" if length == 20 else "sha256", b"blob %d\0" % size, usedforsecurity=False)
+    read = 0
+    for block in blocks:
+        digest.update(block)
+        read += len(block)
+    return digest.digest() if read == size else None

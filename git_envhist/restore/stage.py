@@ -1,0 +1,263 @@
+"""Everything that is to come, made beside the environment: whole, dressed and durable before anything is touched.
+
+What fails here fails for nothing: the slots are thrown away, and no path of the environment was changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import closing
+
+from git_envhist.errors import EnvhistError, Refused, StorageFull
+from git_envhist.model import (
+    Entry,
+    EntryKind,
+    LeftAlone,
+    Plan,
+    PlanAction,
+    PlanStep,
+    StoredAs,
+    shown_path,
+)
+from git_envhist.restore.disk import Door
+from git_envhist.restore.dress import Dresser, Lose
+from git_envhist.restore.hands import NO_LINKS, open_directory
+from git_envhist.restore.looks import Seen, look
+from git_envhist.restore.make import Contents, Maker, blocks_of
+from git_envhist.restore.slots import slot_directory, slot_name
+from git_envhist.restore.spots import (
+    NO_STEP,
+    Batch,
+    Spot,
+    batches,
+    brings_directory,
+    by_directory,
+    leaders,
+    name_of,
+    spots_of,
+)
+from git_envhist.restore.swap import Staged
+from git_envhist.restore.victims import Known, Victims, nothing_is_known
+from git_envhist.restore.workers import share_out
+from git_envhist.values import dataclass
+
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+CANNOT_HOLD = frozenset((errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EEXIST))
+NOT_MADE = "it cannot be made here"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is staged, what is left alone, and what of the staged things could not be had here."""
+
+    staged: tuple[Staged, ...]
+    left_alone: tuple[LeftAlone, ...] = ()
+    losses: tuple[tuple[bytes, str], ...] = ()
+    """(path as people see it, what): `owner`, `attributes`, `device`, `hard link`."""
+
+
+def stage(
+    plan: Plan,
+    door: Door,
+    open_contents: Callable[[], Contents],
+    *,
+    known: Known = nothing_is_known,
+    how: str = "fork",
+    durable: bool = True,
+) -> Prepared:
+    """Make all that the plan brings; `durable`: return only when it is on the medium.
+
+    `open_contents` is called in every process that reads; `known` says what the capture of the side before saw, so that
+    what stands in the way need not be read again.
+    """
+    try:
+        with closing(open_contents()) as contents:
+            victims = Victims(door, contents, known)
+            steps = list(victims.of(plan.steps))
+        stager = _Stager(door, open_contents, how)
+        return stager.run(steps, tuple(victims.left_alone), durable)
+    except OSError as error:
+        raise _cannot_stage(error) from error
+
+
+class _Stager:
+    def __init__(self, door: Door, open_contents: Callable[[], Contents], how: str) -> None:
+        self._door = door
+        self._open_contents = open_contents
+        self._how = how
+        self._losses: list[tuple[bytes, str]] = []
+        self._made: dict[int, Seen | None] = {}
+
+    def run(
+        self, steps: list[tuple[PlanStep, Seen | None]], left: tuple[LeftAlone, ...], durable: bool
+    ) -> Prepared:
+        self._prepare_slots(steps)
+        for number, (step, _) in enumerate(steps):
+            self._make_directories(number, step)
+        first, twins = leaders(spots_of(step for step, _ in steps))
+        self._make(first)
+        self._link(twins)
+        for number, (step, _) in enumerate(steps):
+            self._finish_directories(number, step)
+        if durable:
+            for slots in self._door.all_slots:
+                self._door.hands.sync(slots.private)
+        return self._prepared(steps, left)
+
+    def _prepare_slots(self, steps: list[tuple[PlanStep, Seen | None]]) -> None:
+        numbers: dict[bytes, list[int]] = {}
+        for number, (step, _) in enumerate(steps):
+            numbers.setdefault(step.realm, []).append(number)
+        for realm, wanted in numbers.items():
+            self._door.slots(realm).prepare(wanted)
+
+    def _make_directories(self, number: int, step: PlanStep) -> None:
+        if not brings_directory(step):
+            return
+        slots = self._door.slots(step.realm)
+        directory, name = slots.at(number)
+        self._door.hands.mkdir(directory, name)
+        for path, names in by_directory(number, step, lambda entry: entry.kind is EntryKind.DIRECTORY):
+            descriptor = open_directory(slots.private, path)
+            try:
+                for entry in names:
+                    self._door.hands.mkdir(descriptor, name_of(entry))
+            finally:
+                os.close(descriptor)
+
+    def _make(self, spots: list[Spot]) -> None:
+        def begin() -> _Worker:
+            return _Worker(self._door, self._open_contents())
+
+        results, losses = share_out(list(batches(spots)), begin, _Worker.make, _Worker.end, how=self._how)
+        for made in results:
+            self._made.update(made)
+        for lost in losses:
+            self._losses += lost
+
+    def _link(self, twins: list[tuple[Spot, Spot]]) -> None:
+        if not twins:
+            return
+        worker = _Worker(self._door, self._open_contents())
+        try:
+            for leader, spot in twins:
+                self._made.update(worker.link(leader, spot))
+        finally:
+            self._losses += worker.end()
+
+    def _finish_directories(self, number: int, step: PlanStep) -> None:
+        """The attributes of directories that come, once all is in them; the deepest first."""
+        if not brings_directory(step):
+            return
+        slots = self._door.slots(step.realm)
+        dresser = Dresser(self._door.hands)
+        base = slot_directory(number) + b"/" + slot_name(number)
+        for entry in reversed([entry for entry in step.below if entry.kind is EntryKind.DIRECTORY]):
+            descriptor = open_directory(slots.private, base + entry.path[len(step.path) :])
+            try:
+                dresser.directory(descriptor, entry, self._losing(shown_path(step.realm, entry.path)))
+            finally:
+                os.close(descriptor)
+        self._made[number] = slots.look(number)
+
+    def _losing(self, shown: bytes) -> Lose:
+        return lambda what: self._losses.append((shown, what))
+
+    def _prepared(self, steps: list[tuple[PlanStep, Seen | None]], left: tuple[LeftAlone, ...]) -> Prepared:
+        staged, not_made = [], []
+        for number, (step, victim) in enumerate(steps):
+            new = self._made.get(number)
+            if new is None and step.after is not None and step.action is not PlanAction.ADJUST:
+                not_made.append(LeftAlone(step.shown, NOT_MADE))
+            else:
+                staged.append(Staged(step, number, new, victim))
+        return Prepared(tuple(staged), (*left, *not_made), tuple(self._losses))
+
+
+class _Worker:
+    """What one process makes things with."""
+
+    def __init__(self, door: Door, contents: Contents) -> None:
+        self._door = door
+        self._contents = contents
+        self._maker = Maker(door.hands, contents)
+        self._open: tuple[bytes, bytes] | None = None
+        self._descriptor = -1
+
+    def make(self, batch: Batch) -> dict[int, Seen | None]:
+        """Make all things of a batch; what came of those that are a step's own."""
+        made = {}
+        for spot in batch.spots:
+            directory = self._enter(spot)
+            found = self._maker.make(
+                directory, spot.name, spot.entry, shown_path(spot.realm, spot.entry.path)
+            )
+            if spot.number != NO_STEP:
+                made[spot.number] = found
+        return made
+
+    def link(self, leader: Spot, spot: Spot) -> dict[int, Seen | None]:
+        """Make one more name of a file that is made already."""
+        if not self._same_bytes(leader.entry, spot.entry) or not self._linked(leader, spot):
+            return self.make(Batch((spot,)))
+        found = look(self._enter(spot), spot.name)
+        return {} if spot.number == NO_STEP else {spot.number: found}
+
+    def end(self) -> list[tuple[bytes, str]]:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._contents.close()
+        return self._maker.losses
+
+    def _linked(self, leader: Spot, spot: Spot) -> bool:
+        source = open_directory(self._door.slots(leader.realm).private, leader.directory)
+        try:
+            self._door.hands.link(source, leader.name, self._enter(spot), spot.name)
+        except FileNotFoundError:
+            return False  # the first could not be made here
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            self._maker.losses.append((shown_path(spot.realm, spot.entry.path), "hard link"))
+            return False
+        finally:
+            os.close(source)
+        return True
+
+    def _same_bytes(self, one: Entry, other: Entry) -> bool:
+        if (one.stored, one.oid) == (other.stored, other.oid):
+            return True
+        if one.stored is other.stored is StoredAs.PLAIN or one.oid is None or other.oid is None:
+            return False
+        # Each name of a secret file is sealed by itself.
+        return self._whole(one) == self._whole(other)
+
+    def _whole(self, entry: Entry) -> bytes:
+        assert entry.oid is not None
+        return b"".join(blocks_of(self._contents, entry, self._contents.blob(entry.oid)))
+
+    def _enter(self, spot: Spot) -> int:
+        if self._open != (spot.realm, spot.directory):
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor, self._open = -1, None
+            private = self._door.slots(spot.realm).private
+            self._descriptor = open_directory(private, spot.directory)
+            self._open = (spot.realm, spot.directory)
+        return self._descriptor
+
+
+def _cannot_stage(error: OSError) -> EnvhistError:
+    reason = (error.strerror or str(error)).lower()
+    name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "the environment"
+    if error.errno in FULL:
+        return StorageFull(
+            f"no room for what is to be restored: {reason}", hint="make room; nothing was changed"
+        )
+    if error.errno in CANNOT_HOLD:
+        return Refused(
+            f"this file system cannot hold '{name}': {reason}", hint="restore it elsewhere, with --to"
+        )
+    return EnvhistError(f"cannot prepare the restore at '{name}': {reason}", hint="nothing was changed")

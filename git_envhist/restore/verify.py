@@ -1,0 +1,189 @@
+"""Reads back whatever a restore wrote: bytes, kinds, modes, times, owners, attributes, links and which of them are one.
+
+Another process may have gone on meanwhile, so that a difference is told and judged by whoever asked.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from git_envhist.model import Entry, EntryKind, EnvPath, shown_path
+from git_envhist.restore.disk import Door
+from git_envhist.restore.dress import read_xattrs
+from git_envhist.restore.hands import open_directory
+from git_envhist.restore.journal import Journal
+from git_envhist.restore.links import link_class
+from git_envhist.restore.looks import KINDS
+from git_envhist.restore.make import Contents
+from git_envhist.restore.proof import has_bytes, is_link_to, open_to_read
+from git_envhist.restore.workers import share_out
+from git_envhist.system import SYSTEM
+from git_envhist.values import dataclass
+
+BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not as the target says."""
+
+    path: EnvPath
+    """As people see it."""
+    what: str
+    """`missing`, `kind`, `content`, `mode`, `mtime`, `owner`, `attributes`, `device`, `hard links`, `unreadable`."""
+
+
+class Wanted(NamedTuple):
+    """What must stand at a path."""
+
+    realm: bytes
+    path: EnvPath
+    entry: Entry
+
+
+class _Checked(NamedTuple):
+    differences: list[Difference]
+    inodes: list[tuple[Wanted, tuple[int, int]]]
+
+
+def verify(
+    journal: Journal,
+    door: Door,
+    open_contents: Callable[[], Contents],
+    *,
+    without: frozenset[EnvPath] = frozenset(),
+    how: str = "fork",
+) -> tuple[Difference, ...]:
+    """What differs from the target, less the paths (as people see them) that were left alone."""
+    wanted = [item for item in _wanted(journal) if shown_path(item.realm, item.path) not in without]
+    batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
+    results, _ = share_out(
+        batches, lambda: _Verifier(door, open_contents()), _Verifier.check, _Verifier.end, how=how
+    )
+    found = [difference for checked in results for difference in checked.differences]
+    found += _links(pair for checked in results for pair in checked.inodes)
+    found += _directories(journal, door, without)
+    return tuple(sorted(found, key=lambda difference: (difference.path, difference.what)))
+
+
+def _wanted(journal: Journal) -> Iterator[Wanted]:
+    for staged in journal.staged:
+        step = staged.step
+        if step.after is None:
+            continue
+        for entry in (step.after, *step.below):
+            # A new directory's own line is set, and looked at, with the others.
+            if entry is not step.after or entry.kind is not EntryKind.DIRECTORY:
+                yield Wanted(step.realm, entry.path, entry)
+
+
+class _Verifier:
+    """Looks at paths, one directory after another."""
+
+    def __init__(self, door: Door, contents: Contents) -> None:
+        self._door = door
+        self._contents = contents
+        self._open: tuple[bytes, bytes] | None = None
+        self._descriptor = -1
+
+    def check(self, batch: list[Wanted]) -> _Checked:
+        checked = _Checked([], [])
+        for wanted in batch:
+            try:
+                whats = list(self._compare(wanted, checked))
+            except FileNotFoundError:
+                whats = ["missing"]
+            except NotADirectoryError:
+                whats = ["kind"]
+            except OSError:
+                whats = ["unreadable"]
+            shown = shown_path(wanted.realm, wanted.path)
+            checked.differences.extend(Difference(shown, what) for what in whats)
+        return checked
+
+    def end(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._contents.close()
+
+    def _compare(self, wanted: Wanted, checked: _Checked) -> Iterator[str]:
+        above, _, name = wanted.path.rpartition(b"/")
+        directory = self._enter(wanted.realm, above)
+        entry = wanted.entry
+        if entry.kind is EntryKind.FILE:
+            descriptor = open_to_read(directory, name)
+            try:
+                found = os.fstat(descriptor)
+                yield from _compare_stat(found, entry)
+                if stat.S_ISREG(found.st_mode) and not has_bytes(
+                    descriptor, found.st_size, entry, self._contents
+                ):
+                    yield "content"
+                if read_xattrs(descriptor) != dict(entry.xattrs):
+                    yield "attributes"
+            finally:
+                os.close(descriptor)
+        else:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            yield from _compare_stat(found, entry)
+            if entry.kind is EntryKind.LINK and not is_link_to(directory, name, entry):
+                yield "content"
+            place = b"/proc/self/fd/%d/%b" % (directory, name)
+            if SYSTEM.proc and read_xattrs(place) != dict(entry.xattrs):
+                yield "attributes"
+        if entry.link_group is not None:
+            checked.inodes.append((wanted, (found.st_dev, found.st_ino)))
+
+    def _enter(self, realm: bytes, path: bytes) -> int:
+        if self._open != (realm, path):
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor, self._open = -1, None
+            with self._door.directory(realm, EnvPath(path)) as descriptor:
+                self._descriptor = open_directory(descriptor, b"")
+            self._open = (realm, path)
+        return self._descriptor
+
+
+def _compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
+    if KINDS[stat.S_IFMT(found.st_mode)] is not entry.kind:
+        yield "kind"
+        return
+    if entry.kind is not EntryKind.LINK and found.st_mode & 0o7777 != entry.mode:
+        yield "mode"
+    if found.st_mtime_ns != entry.mtime_ns:
+        yield "mtime"
+    if entry.uid not in (None, found.st_uid) or entry.gid not in (None, found.st_gid):
+        yield "owner"
+    if entry.device is not None and found.st_rdev != entry.device:
+        yield "device"
+
+
+def _links(pairs: Iterable[tuple[Wanted, tuple[int, int]]]) -> Iterator[Difference]:
+    """Names that should be one file and are not."""
+    first: dict[object, tuple[int, int]] = {}
+    for wanted, inode in pairs:
+        if first.setdefault(link_class(wanted.entry), inode) != inode:
+            yield Difference(shown_path(wanted.realm, wanted.path), "hard links")
+
+
+def _directories(journal: Journal, door: Door, without: frozenset[EnvPath]) -> Iterator[Difference]:
+    for own in journal.directories:
+        shown = shown_path(own.realm, own.path)
+        if own.after is None or shown in without:
+            continue
+        try:
+            with door.directory(own.realm, own.path) as descriptor:
+                whats = list(_compare_stat(os.fstat(descriptor), own.after))
+                if read_xattrs(descriptor) != dict(own.after.xattrs):
+                    whats.append("attributes")
+        except FileNotFoundError:
+            whats = ["missing"]
+        except PermissionError:
+            whats = ["unreadable"]
+        except OSError:
+            whats = ["kind"]
+        yield from (Difference(shown, what) for what in whats)

@@ -1,0 +1,140 @@
+"""Shares work among processes that are copies of this one: what there is to do need not be sent, only what came of it.
+
+Each takes the next piece of work from a file that all have open, and writes what came of it into a file of its own,
+which is read once it has ended. Where a process may not be copied, inside a host program, the work is done here.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from git_envhist.errors import EnvhistError
+from git_envhist.system import core_count, how_workers_run, nameless_file
+
+T = TypeVar("T")
+R = TypeVar("R")
+TICKET = 4
+WORTH_A_PROCESS = 64
+"""Fewer pieces of work are done before a process is ready to do them."""
+
+
+def share_out(
+    work: Sequence[T],
+    begin: Callable[[], Any],
+    do: Callable[[Any, T], R],
+    end: Callable[[Any], Any],
+    *,
+    how: str,
+) -> tuple[list[R], list[Any]]:
+    """Do every piece of work; the results in their order, and what `end` gave for each process.
+
+    `begin` makes what a process works with, `end` lets go of it. `how` is `fork`, or anything else for here.
+    """
+    count = min(core_count(), len(work)) if how_workers_run(how) == "fork" else 1
+    if count < 2:
+        tool = begin()
+        try:
+            return [do(tool, piece) for piece in work], [end(tool)]
+        except BaseException:
+            with suppress(Exception):
+                end(tool)
+            raise
+    return _share_among(count, work, begin, do, end)
+
+
+def _share_among(
+    count: int,
+    work: Sequence[T],
+    begin: Callable[[], Any],
+    do: Callable[[Any, T], R],
+    end: Callable[[Any], Any],
+) -> tuple[list[R], list[Any]]:
+    tickets = nameless_file()
+    outputs = [nameless_file() for _ in range(count)]
+    children: list[int] = []
+    parent = os.getpid()
+    try:
+        os.write(tickets, b"".join(number.to_bytes(TICKET, "big") for number in range(len(work))))
+        os.lseek(tickets, 0, os.SEEK_SET)
+        # What is only read is not to be copied because a collection writes into its heads.
+        gc.freeze()
+        for output in outputs:
+            child = os.fork()
+            if child == 0:
+                _be_a_worker(parent, tickets, output, work, begin, do, end)
+            children.append(child)
+        while children:
+            os.waitpid(children[0], 0)
+            children.pop(0)
+        return _collect(outputs, len(work))
+    finally:
+        gc.unfreeze()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
+        for descriptor in (tickets, *outputs):
+            os.close(descriptor)
+
+
+def _be_a_worker(
+    parent: int,
+    tickets: int,
+    output: int,
+    work: Sequence[T],
+    begin: Callable[[], Any],
+    do: Callable[[Any, T], R],
+    end: Callable[[Any], Any],
+) -> None:
+    """Never returns: what the parent has open, and what it would do at its end, is none of a worker's business."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        tool = begin()
+        done = [(number, do(tool, work[number])) for number in _take(parent, tickets)]
+        _give(output, (done, end(tool)))
+    except BaseException as error:  # whatever it is, the parent raises it
+        _give(output, error)
+    finally:
+        os._exit(0)
+
+
+def _take(parent: int, tickets: int) -> Iterator[int]:
+    while os.getppid() == parent and (ticket := os.read(tickets, TICKET)):
+        yield int.from_bytes(ticket, "big")
+
+
+def _give(output: int, what: Any) -> None:
+    try:
+        data = pickle.dumps(what, pickle.HIGHEST_PROTOCOL)
+        if isinstance(what, BaseException):
+            pickle.loads(data)
+    except Exception:  # an error that cannot be sent is told in words
+        data = pickle.dumps(EnvhistError(f"a worker of the restore failed: {what!r}"))
+    done = 0
+    while done < len(data):
+        done += os.write(output, data[done:])
+
+
+def _collect(outputs: list[int], count: int) -> tuple[list[Any], list[Any]]:
+    results: dict[int, Any] = {}
+    ends = []
+    for output in outputs:
+        os.lseek(output, 0, os.SEEK_SET)
+        with open(output, "rb", closefd=False) as file:
+            data = file.read()
+        said = pickle.loads(data) if data else EnvhistError("a worker of the restore was killed")
+        if isinstance(said, BaseException):
+            raise said
+        done, ended = said
+        results.update(done)
+        ends.append(ended)
+    if len(results) != count:
+        raise EnvhistError("a worker of the restore was killed")
+    return [results[number] for number in range(count)], ends

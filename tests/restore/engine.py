@@ -1,0 +1,141 @@
+"""Drives the engine of a restore between two real snapshots of a real directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import EnvPath, LeftAlone, Pair, Plan, Snapshot
+from git_envhist.restore.apply import Applied, abort, apply
+from git_envhist.restore.disk import Door, open_door
+from git_envhist.restore.finish import finish
+from git_envhist.restore.hands import Hands
+from git_envhist.restore.journal import Journal, read_journal, write_journal
+from git_envhist.restore.plan import Rules, make_plan
+from git_envhist.restore.stage import Prepared, stage
+from git_envhist.restore.verify import Difference, verify
+from git_envhist.store.contents import Contents
+from git_envhist.store.pairs import read_pairs
+from tests.support.oracle import Listing, listing
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a whole restore said of itself."""
+
+    prepared: Prepared
+    applied: Applied
+    differences: tuple[Difference, ...]
+    kept: tuple[LeftAlone, ...]
+
+    @property
+    def left_alone(self) -> dict[bytes, str]:
+        return {left.path: left.why for left in (*self.prepared.left_alone, *self.applied.left_alone)}
+
+
+class Engine:
+    """One environment, and a restore's way through it step by step."""
+
+    def __init__(self, top: Path, *, how: str = "here", elsewhere: Path | None = None) -> None:
+        self.history = EnvHistory.open(str(top), workers="fork")
+        self.top = top
+        self.how = how
+        self.bases = {b"": os.fsencode(elsewhere or top)}
+        self.private = os.path.join(self.history.repository.state, "restore")
+
+    def capture(self) -> Snapshot:
+        taken = self.history.capture("moment").snapshot
+        assert taken is not None
+        return taken
+
+    def contents(self) -> Contents:
+        repository = self.history.repository
+        opens = self.history.open_sealed
+        return Contents(repository.git, repository.pack_dir, repository.object_format, opens)
+
+    def pairs(self, before: Snapshot | None, after: Snapshot) -> Iterable[Pair]:
+        contents = self.contents()
+        try:
+            trees = None if before is None else bytes.fromhex(before.tree), bytes.fromhex(after.tree)
+            return list(read_pairs(contents, *trees))
+        finally:
+            contents.close()
+
+    def plan(self, before: Snapshot | None, after: Snapshot, rules: Rules | None = None) -> Plan:
+        return make_plan(self.pairs(before, after), rules)
+
+    @contextmanager
+    def door(self, hands: Hands | None = None) -> Iterator[Door]:
+        os.makedirs(self.private, exist_ok=True)
+        found = os.stat(self.history.repository.git_dir)
+        opened = open_door(
+            self.bases, self.private, hands=hands, forbidden=frozenset({(found.st_dev, found.st_ino)})
+        )
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def prepare(self, plan: Plan, hands: Hands | None = None) -> tuple[Journal, Prepared]:
+        """Stage, and write the journal."""
+        with self.door(hands) as door:
+            prepared = stage(plan, door, self.contents, how=self.how)
+        journal = Journal(prepared.staged, plan.directories, (("by", "a test"),))
+        write_journal(self.private, journal)
+        return journal, prepared
+
+    def restore(
+        self,
+        before: Snapshot | None,
+        after: Snapshot,
+        *,
+        rules: Rules | None = None,
+        hands: Hands | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Outcome:
+        """The whole way; `meanwhile` happens between the plan and the swaps."""
+        plan = self.plan(before, after, rules)
+        journal, prepared = self.prepare(plan, hands)
+        meanwhile()
+        with self.door(hands) as door:
+            applied = apply(journal, door, fresh=True)
+            left = frozenset(left.path for left in (*prepared.left_alone, *applied.left_alone))
+            differences = verify(journal, door, self.contents, without=left, how=self.how)
+            kept = finish(journal, door, self.private)
+        assert plan.left_alone == () or rules is not None
+        return Outcome(prepared, applied, differences, kept)
+
+    def go_on(self, hands: Hands | None = None) -> tuple[Applied, tuple[LeftAlone, ...]]:
+        """What `--continue` does."""
+        journal = read_journal(self.private)
+        assert journal is not None
+        with self.door(hands) as door:
+            applied = apply(journal, door)
+            return applied, finish(journal, door, self.private)
+
+    def take_back(self, hands: Hands | None = None) -> tuple[Applied, tuple[LeftAlone, ...]]:
+        """What `--abort` does."""
+        journal = read_journal(self.private)
+        assert journal is not None
+        with self.door(hands) as door:
+            applied = abort(journal, door)
+            return applied, finish(journal, door, self.private, undone=True)
+
+    def look(self) -> Listing:
+        """What find and sha256sum see, less the environment's own repository."""
+        return listing(os.fsdecode(self.bases[b""]), top=True)
+
+    def debris(self) -> list[str]:
+        """What a restore that is over has left."""
+        found = os.listdir(self.private) if os.path.isdir(self.private) else []
+        return [*found, *(["at the top"] if os.path.lexists(self.top / ".envhist-restore") else [])]
+
+
+def keeping(**why: str) -> Rules:
+    """Rules that leave these paths alone."""
+    reasons = {EnvPath(os.fsencode(path)): reason for path, reason in why.items()}
+    return Rules(keep=reasons.get)
