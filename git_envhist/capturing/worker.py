@@ -139,20 +139,25 @@ class CaptureWorker:
 
     def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
         """Finish the directories whose deferred files have been taken."""
-        touched = {}
-        for directory, name, row, oid, extras, pieces, missing in results:
-            if directory not in self._visits:
-                continue
-            visit = touched[directory] = self._visits[directory]
-            leaf = next(leaf for leaf in visit.unread if leaf.name == name)
-            visit.unread.remove(leaf)
+        found: dict[bytes, dict[bytes, tuple[Any, ...]]] = {}
+        for directory, name, *seen in results:
+            if directory in self._visits:
+                found.setdefault(directory, {})[name] = tuple(seen)
+        for path, by_name in found.items():
+            self._settle(self._visits[path], by_name)
+            yield self._finish(path)
+
+    def _settle(self, visit: Visit, found: dict[bytes, tuple[Any, ...]]) -> None:
+        gone: list[Leaf] = []
+        for leaf in visit.unread:
+            row, oid, extras, pieces, missing = found[leaf.name]
             visit.missing.extend(missing)
             if row is None:
-                visit.leaves.remove(leaf)
-                continue
-            leaf.row, leaf.oid, leaf.extras, leaf.pieces = tuple(row), oid, extras, pieces
-        for path in touched:
-            yield self._finish(path)
+                gone.append(leaf)
+            else:
+                leaf.row, leaf.oid, leaf.extras, leaf.pieces = tuple(row), oid, extras, pieces
+        visit.unread = []
+        _drop(visit, gone)
 
     def do_pack(self) -> Iterator[Frame]:
         """("pack", …) of what was written; ("objects", …) of what never left memory, for somebody else's pack."""
@@ -210,16 +215,17 @@ class CaptureWorker:
             return []
         deferred: list[Frame] = []
         kept: list[Leaf] = []
+        gone: list[Leaf] = []
         for leaf in visit.unread:
             if leaf.row[SIZE] >= defer_from and stat.S_ISREG(leaf.row[MODE]):
                 kept.append(leaf)
                 deferred.append(("deferred", path, leaf.name, leaf.row[SIZE]))
             elif not self._take(visit, leaf):
-                visit.leaves.remove(leaf)
+                gone.append(leaf)
         visit.unread = kept
         for database, sidecars in visit.units:
-            for leaf in self._take_unit(visit, database, sidecars):
-                visit.leaves.remove(leaf)
+            gone += self._take_unit(visit, database, sidecars)
+        _drop(visit, gone)
         return deferred
 
     def _take_unit(self, visit: Visit, database: Leaf, sidecars: list[Leaf]) -> list[Leaf]:
@@ -261,8 +267,8 @@ class CaptureWorker:
     def _lost(self, visit: Visit, error: OSError) -> None:
         reason = unreadable(error)
         for leaf in visit.pending:
-            visit.leaves.remove(leaf)
             visit.miss(leaf.name, reason.why, reason.detail)
+        _drop(visit, visit.pending)
         visit.unread, visit.units = [], []
 
     def _finish(self, path: bytes) -> Frame:
@@ -281,6 +287,13 @@ class CaptureWorker:
         except OSError:
             return False
         return True
+
+
+def _drop(visit: Visit, gone: list[Leaf]) -> None:
+    # All at once: to look for each among its neighbours takes the square of the time.
+    if gone:
+        lost = set(gone)
+        visit.leaves = [leaf for leaf in visit.leaves if leaf not in lost]
 
 
 def _home_device(job: dict[str, Any]) -> int:

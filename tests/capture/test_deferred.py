@@ -7,6 +7,8 @@ import os
 
 import pytest
 
+from git_envhist.capture import content
+from git_envhist.capture.reading import Vanished, open_seen
 from git_envhist.model import WhyMissing
 from tests.capture.taking import take
 from tests.support.repository import Repo
@@ -32,3 +34,30 @@ def test_a_large_file_that_fails_when_its_turn_comes_is_listed(
 
     assert len(looks) > 1
     assert [(one.path, one.why) for one in taken.missing] == [(b"large", WhyMissing.IO_ERROR)]
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+def test_of_many_files_in_one_directory_those_that_vanish_are_no_entries(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    repo.git("config", "envhist.workers", "2")
+    (repo.path / "flat").mkdir()
+    names = [f"flat/{number:03}" for number in range(300)]
+    for name in names:
+        with open(repo.path / name, "wb") as file:
+            file.write(name.encode())
+            file.truncate((1 << 20) + 1 if large else 100)
+
+    def vanishing(name: bytes) -> tuple[int, os.stat_result]:
+        if name.isdigit() and int(name) % 3:
+            raise Vanished
+        return open_seen(name)
+
+    monkeypatch.setattr(content, "open_seen", vanishing)
+    taken = take(repo, "here")
+
+    assert taken.missing == ()
+    assert taken.snapshot is not None
+    listed = repo.git("ls-tree", "--name-only", taken.snapshot.commit, "flat/").split()
+    assert listed == names[::3]
+    assert repo.git("show", f"{taken.snapshot.commit}:flat/297").rstrip("\0") == "flat/297"
