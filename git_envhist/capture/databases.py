@@ -27,9 +27,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from git_envhist.system import NOFOLLOW
+from git_envhist.values import dataclass
 
 MAGIC = b"SQLite format 3\0"
 SMALLEST_PAGE = 512

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from git_envhist.capture.reading import Block
+from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

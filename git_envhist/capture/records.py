@@ -12,9 +12,10 @@ import os
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
+
+from git_envhist.values import dataclass, field
 
 COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 WIDTH = 5

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from git_envhist.capture.descent import DOT_GIT, Descent, below_realm, is_realm_top, join, realm_of
 from git_envhist.capture.reading import grain, unreadable
@@ -27,6 +26,7 @@ from git_envhist.capture.records import (
     stat_columns,
 )
 from git_envhist.model import WhyMissing
+from git_envhist.values import dataclass, field
 
 Ignored = Callable[[bytes, bytes, bool], bool]
 """(directory, name, is a directory) -> whether it is not part of the environment."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache, cached_property
 
 Globs = tuple[str, ...]
 
@@ -92,8 +93,8 @@ def is_secret_name(path: bytes) -> bool:
     if not _LAST_PARTS.match(name):
         return False
     if _NAMES.match(name):
-        return _EXAMPLE(name) is None
-    return _PATHS(path.lower()) is not None or (slash < 0 and name in _TOP_NAMES)
+        return _example().fullmatch(name) is None
+    return _paths().fullmatch(path.lower()) is not None or (slash < 0 and name in _TOP_NAMES)
 
 
 def is_key_file(path: bytes) -> bool:
@@ -103,30 +104,31 @@ def is_key_file(path: bytes) -> bool:
 
 def is_package_directory(directory: bytes) -> bool:
     """Whether a directory stands at or below one of downloaded or derived files."""
-    return _PACKAGES(directory.lower()) is not None and _GIT_DIRECTORY(directory) is None
+    return _packages().search(directory.lower()) is not None and _git_directory().fullmatch(directory) is None
 
 
 class _NameTable:
     """Globs of single names, made ready to be asked often."""
 
-    __slots__ = ("_endings", "_others", "_suffixes", "_whole")
-
     def __init__(self, globs: Iterable[str]) -> None:
         globs = tuple(globs)
         endings = [glob for glob in globs if glob.startswith("*") and glob.count("*") == 1]
         suffixes = [glob for glob in endings if glob.startswith("*.") and glob.count(".") == 1]
-        others = [glob for glob in globs if "*" in glob and glob not in endings]
+        self._rest = [glob for glob in globs if "*" in glob and glob not in endings]
         self._whole = frozenset(glob.encode() for glob in globs if "*" not in glob)
         self._suffixes = frozenset(glob[1:].encode() for glob in suffixes)
         self._endings = tuple(glob[1:].encode() for glob in endings if glob not in suffixes)
-        self._others = re.compile(_any_of(others), re.DOTALL).fullmatch
+
+    @cached_property
+    def _others(self) -> re.Pattern[bytes]:
+        return re.compile(_any_of(self._rest), re.DOTALL)
 
     def match(self, name: bytes) -> bool:
         return (
             name in self._whole
             or name[name.rfind(b".") :] in self._suffixes
             or name.endswith(self._endings)
-            or self._others(name) is not None
+            or self._others.fullmatch(name) is not None
         )
 
 
@@ -139,17 +141,35 @@ _ALL = tuple(glob for globs in SECRET_NAMES.values() for glob in globs)
 _WITH_DIRECTORY = tuple(glob for glob in _ALL if "/" in glob)
 _NAMES = _NameTable(glob for glob in _ALL if "/" not in glob)
 _LAST_PARTS = _NameTable((*TOP_NAMES, *(glob.rpartition("/")[2] for glob in _ALL)))
-_PATHS = re.compile(rb"(?:.*/)?" + _any_of(_WITH_DIRECTORY), re.DOTALL).fullmatch
 _TOP_NAMES = frozenset(name.encode() for name in TOP_NAMES)
 _KEY_FILES = _NameTable(KEY_FILES)
-# `.env.example`, `.env.local.sample`, `sample.env`, `kubeconfig.example.yaml`; the public half of a key pair; the
-# types of a bundler's variables.
-_EXAMPLE = re.compile(
-    rb"(?:.*[._-])?"
-    + _any_of(EXAMPLE_WORDS)
-    + rb"(?:\.(?:env|tfvars|json|ya?ml|toml|ini))?|.*\.pub|\.env\.d\.ts",
-    re.DOTALL,
-).fullmatch
-_PACKAGES = re.compile(rb"(?:^|/)" + _any_of(PACKAGE_DIRECTORIES) + rb"(?:/|$)").search
-# Wherever a repository was cloned to, its configuration is no package's: it may hold the password it was cloned with.
-_GIT_DIRECTORY = re.compile(rb"(?:.*/)?\.git(?:/modules/[^/]+)*", re.DOTALL).fullmatch
+
+
+# Compiled when they are first asked for: most captures look at no new name.
+@cache
+def _paths() -> re.Pattern[bytes]:
+    return re.compile(rb"(?:.*/)?" + _any_of(_WITH_DIRECTORY), re.DOTALL)
+
+
+@cache
+def _example() -> re.Pattern[bytes]:
+    # `.env.example`, `.env.local.sample`, `sample.env`, `kubeconfig.example.yaml`; the public half of a key pair; the
+    # types of a bundler's variables.
+    return re.compile(
+        rb"(?:.*[._-])?"
+        + _any_of(EXAMPLE_WORDS)
+        + rb"(?:\.(?:env|tfvars|json|ya?ml|toml|ini))?|.*\.pub|\.env\.d\.ts",
+        re.DOTALL,
+    )
+
+
+@cache
+def _packages() -> re.Pattern[bytes]:
+    return re.compile(rb"(?:^|/)" + _any_of(PACKAGE_DIRECTORIES) + rb"(?:/|$)")
+
+
+@cache
+def _git_directory() -> re.Pattern[bytes]:
+    # Wherever a repository was cloned to, its configuration is no package's: it may hold the password it was cloned
+    # with.
+    return re.compile(rb"(?:.*/)?\.git(?:/modules/[^/]+)*", re.DOTALL)

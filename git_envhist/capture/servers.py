@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 
 from git_envhist.capture.databases import is_locked
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file
 from git_envhist.capture.scan import Visit
 from git_envhist.model import WhyMissing
+from git_envhist.values import dataclass
 
 CLUSTER_MARK, CLUSTER_LOCK = b"PG_VERSION", b"postmaster.pid"
 POSTGRES = (b"postgres", b"postmaster")

@@ -12,9 +12,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from git_envhist.capture.records import HEADER
+from git_envhist.values import dataclass, field
 
 VERSION = 2
 HEAD = "head"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 SCAN_LIMIT = 64 << 10
 """Larger files are data: nobody keeps a token in them by hand."""
@@ -100,15 +101,15 @@ TOKENS: dict[str, tuple[str, bytes, bytes]] = {
 URL_PASSWORD = "url_password"
 URL_WHAT = "passwords in URLs (`scheme://user:password@host`)"
 # A password that is a variable, or that everybody uses where a password must stand.
-URL_VARIABLE = re.compile(rb"[$%{*<\[(]|[^{}]*[{}]")
-URL_USUAL = re.compile(
+URL_VARIABLE = rb"[$%{*<\[(]|[^{}]*[{}]"
+URL_USUAL = (
     rb"(?i)(?:pass|passwd|password|pwd|pw|p|secret|token|changeme|example|user|username|postgres|mysql|root|admin"
     rb"|test|guest|xx+|\.\.+|(?:my|your|the)?[_-]?(?:password|secret|token|api[_-]?key))"
 )
 
 # `PASSWORD=hunter2`, `--token=abc`, `"api_key": "abc"`: secret in a sentence that somebody wrote; in a program they
 # are ordinary code, so that no file is sealed for them.
-SETTING = re.compile(
+SETTING = (
     rb"(?i)((?:password|passwd|passphrase|pwd|secret|token|(?:api|access|secret|private|auth|encryption)[_-]?key)"
     rb"(?:=[\"']?|[\"']\s{0,4}:\s{0,4}[\"'])|authorization:\s{0,4}(?:bearer|basic|token)\s{1,4})"
     rb"(?![$%{<(\[=]|\*\*\*|true\b|false\b|none\b|null\b)[^\s\"'`;&|<>]{4,}"
@@ -132,8 +133,8 @@ def find_tokens(data: bytes) -> tuple[str, ...]:
     """The kinds of tokens that stand in some bytes, each once, in the order of the table."""
     if not has_anchor(data):
         return ()
-    found = [kind for kind, form in _FORMS.items() if form.search(data) is not None]
-    if any(_is_real_password(match) for match in _URL.finditer(data)):
+    found = [kind for kind, form in _forms().items() if form.search(data) is not None]
+    if any(_is_real_password(match) for match in _url().finditer(data)):
         found.append(URL_PASSWORD)
     return tuple(found)
 
@@ -148,15 +149,22 @@ def mask_tokens(text: bytes) -> bytes:
 
 def has_anchor(data: bytes) -> bool:
     """Whether a token can stand in some bytes; False is certain, True is not."""
-    return any(anchor(data) is not None for anchor in _ANCHORS)
+    return any(anchor(data) is not None for anchor in _anchors())
 
 
 def _mask_once(text: bytes) -> bytes:
-    if has_anchor(text):
-        for form in _FORMS.values():
+    if _may_hold_anchor(text) and has_anchor(text):
+        for form in _forms().values():
             text = form.sub(_keep_prefix, text)
-        text = _URL.sub(_keep_user, text)
-    return SETTING.sub(_keep_prefix, text)
+        text = _url().sub(_keep_user, text)
+    # A setting has one of the two signs.
+    return re.sub(SETTING, _keep_prefix, text) if b"=" in text or b":" in text else text
+
+
+def _may_hold_anchor(text: bytes) -> bool:
+    """The same question as `has_anchor`, for the few words that people write: without a pattern, and sooner yes."""
+    longest = max(map(len, text.split()), default=0)
+    return longest >= SHORTEST_ANCHOR or any(sign in text for sign in SHORT_SIGNS)
 
 
 def _keep_prefix(match: re.Match[bytes]) -> bytes:
@@ -168,13 +176,13 @@ def _keep_user(match: re.Match[bytes]) -> bytes:
 
 
 def _is_variable(password: bytes) -> bool:
-    return URL_VARIABLE.match(password) is not None
+    return re.match(URL_VARIABLE, password) is not None
 
 
 def _is_real_password(match: re.Match[bytes]) -> bool:
     user = match[1].removeprefix(b"://").removesuffix(b":")
     password = match[2]
-    return not (_is_variable(password) or URL_USUAL.fullmatch(password) or password == user)
+    return not (_is_variable(password) or re.fullmatch(URL_USUAL, password) or password == user)
 
 
 def _form(prefix: bytes, secret: bytes) -> re.Pattern[bytes]:
@@ -192,25 +200,40 @@ def _ending(letter: bytes, words: str) -> bytes:
     return re.escape(letter) + rb"(?=[\w+/=.-]{16})(?:" + behind + b")"
 
 
-_FORMS = {kind: _form(prefix, secret) for kind, (_, prefix, secret) in TOKENS.items()}
-_URL = re.compile(rb"(://[^\s/:@?#\"'<>`\\]{0,256}:)([^\s/?#\"'<>`\\]{1,512})(?=@)")
-_ANCHORS: tuple[Callable[[bytes], re.Match[bytes] | None], ...] = tuple(
-    re.compile(anchor).search
-    for anchor in (
-        _ending(b"_", _ENDS_IN_UNDERSCORE),
-        _ending(b"-", _ENDS_IN_DASH),
-        _ending(b".", _ENDS_IN_DOT),
-        rb"A[KSBC][IC]A[A-Z2-7]{16}|AIza[\w-]{28}|AT(?:[AC]TT3|BB)[\w=-]{28}|AGE-SECRET-KEY-1",
-        rb"1//0[\w-]{28}",
-        rb"envhist-key[- ]1",
-        rb"dapi[0-9a-f]{32}",
-        rb":AA[\w-]{32}",
-        rb"Key=[A-Za-z0-9+/]{40}",
-        rb"eyJ[\w+/=-]{10}",
-        rb"PRIVATE KEY",
-        rb"xtra[Hh]eader[ \t]{0,4}[= ]",
-        rb"hooks\.slack\.com/",
-        rb"/api/webhooks/\d",
-        rb"://[^\s/:@?#\"'<>`\\]{0,256}:[^\s/?#\"'<>`\\]{1,512}@",
-    )
+# Compiled when they are first asked for, 6 ms together: few captures read a file, and few intents can hold a token.
+@cache
+def _forms() -> dict[str, re.Pattern[bytes]]:
+    return {kind: _form(prefix, secret) for kind, (_, prefix, secret) in TOKENS.items()}
+
+
+@cache
+def _url() -> re.Pattern[bytes]:
+    return re.compile(rb"(://[^\s/:@?#\"'<>`\\]{0,256}:)([^\s/?#\"'<>`\\]{1,512})(?=@)")
+
+
+@cache
+def _anchors() -> tuple[Callable[[bytes], re.Match[bytes] | None], ...]:
+    return tuple(re.compile(anchor).search for anchor in ANCHORS)
+
+
+ANCHORS = (
+    _ending(b"_", _ENDS_IN_UNDERSCORE),
+    _ending(b"-", _ENDS_IN_DASH),
+    _ending(b".", _ENDS_IN_DOT),
+    rb"A[KSBC][IC]A[A-Z2-7]{16}|AIza[\w-]{28}|AT(?:[AC]TT3|BB)[\w=-]{28}|AGE-SECRET-KEY-1",
+    rb"1//0[\w-]{28}",
+    rb"envhist-key[- ]1",
+    rb"dapi[0-9a-f]{32}",
+    rb":AA[\w-]{32}",
+    rb"Key=[A-Za-z0-9+/]{40}",
+    rb"eyJ[\w+/=-]{10}",
+    rb"PRIVATE KEY",
+    rb"xtra[Hh]eader[ \t]{0,4}[= ]",
+    rb"hooks\.slack\.com/",
+    rb"/api/webhooks/\d",
+    rb"://[^\s/:@?#\"'<>`\\]{0,256}:[^\s/?#\"'<>`\\]{1,512}@",
 )
+
+# What an anchor finds is one word of so many letters at least, or has one of these in it.
+SHORTEST_ANCHOR = 16
+SHORT_SIGNS = (b"envhist-key", b"eyJ", b"PRIVATE KEY", b"eader", b"/api/webhooks/", b"://")

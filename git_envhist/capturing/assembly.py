@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
 from git_envhist.capture.descent import DOT_GIT, REALM_MARK, join
 from git_envhist.capture.records import INCOMPLETE, MODE, NO_ID, WIDTH, Record, decode
@@ -19,6 +18,7 @@ from git_envhist.store.snapshots import (
     leaf_entries,
     write_tree,
 )
+from git_envhist.values import dataclass, field
 
 
 class Records:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 
 from git_envhist.capturing.gather import Gathered
 from git_envhist.capturing.holding import Context, Held
@@ -26,6 +25,7 @@ from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.staging import Staging, sweep
 from git_envhist.system import how_workers_run
+from git_envhist.values import dataclass
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from git_envhist.capture.descent import REALM_MARK, join, shown_path
@@ -22,6 +21,7 @@ from git_envhist.capturing.worker import CaptureWorker
 from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
 from git_envhist.store.packs import StagedPack
 from git_envhist.system import core_count
+from git_envhist.values import dataclass, field
 
 WORKER_MODULE = "git_envhist.capturing.spawned"
 MOST_WORKERS = 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from git_envhist.store.records import name_record
 from git_envhist.store.repository import Repository
 from git_envhist.store.snapshots import whole_tree
 from git_envhist.store.staging import Staging
+from git_envhist.values import dataclass, replace
 
 
 class Context(NamedTuple):

@@ -8,7 +8,6 @@ snapshot goes without it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from git_envhist.errors import EnvhistError, GitFailed
@@ -22,6 +21,7 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter, StagedPack
 from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove, RefsMoved, Repository
 from git_envhist.store.staging import Staging
+from git_envhist.values import dataclass
 
 TRIES = 20
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from git_envhist.model import Actor, IntentSource, Progress, RestorePart, Trigger
+from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from git_envhist.capture.records import SIZE, WIDTH, count_names
@@ -27,6 +26,7 @@ from git_envhist.store.snapshots import ManifestTree
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.trees import decode_tree
 from git_envhist.system import room_left
+from git_envhist.values import dataclass, field
 
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""

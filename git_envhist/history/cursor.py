@@ -9,9 +9,9 @@ timeline like everything else.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from git_envhist.model import RestorePart, Snapshot
+from git_envhist.values import dataclass
 
 MOVES = (RestorePart.UNDO, RestorePart.REDO)
 

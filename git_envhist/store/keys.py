@@ -17,11 +17,11 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from git_envhist.errors import SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
 from git_envhist.store.locks import lock_file
+from git_envhist.values import dataclass, field
 
 SECRET_LENGTH = 64
 FILE_HEAD = b"envhist-key 1\n"

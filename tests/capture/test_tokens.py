@@ -80,7 +80,7 @@ EXAMPLES = {
     "url_password": ("postgres://app:", "hunter2"),
 }
 OPTIONAL_END = {"url_password": "@db.internal/app"}
-ANY_TOKEN = st.one_of(*(st.from_regex(form, fullmatch=True) for form in tokens._FORMS.values()))
+ANY_TOKEN = st.one_of(*(st.from_regex(form, fullmatch=True) for form in tokens._forms().values()))
 
 
 @pytest.mark.parametrize("kind", [*tokens.TOKENS, tokens.URL_PASSWORD])
@@ -100,6 +100,11 @@ def test_each_kind_is_found_and_masked_and_its_prefix_stays(kind: str) -> None:
 def test_whatever_fits_the_table_has_an_anchor(token: bytes) -> None:
     assert has_anchor(token)
     assert find_tokens(token)
+
+
+@given(st.one_of(ANY_TOKEN, *(st.from_regex(anchor) for anchor in tokens.ANCHORS)))
+def test_what_holds_an_anchor_may_hold_one_at_first_sight(text: bytes) -> None:
+    assert tokens._may_hold_anchor(text) or not has_anchor(text)
 
 
 @pytest.mark.parametrize(
