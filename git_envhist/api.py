@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline, ensure_timeline
-from git_envhist.errors import EnvhistError, GitFailed, SnapshotNotFound, UsageError
+from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
+from git_envhist.lookup import CodeCommits, Others, read_timeline
 from git_envhist.model import (
     Captured,
     Change,
@@ -24,7 +25,6 @@ from git_envhist.model import (
     Trigger,
 )
 from git_envhist.settings import Settings, config_home, read_settings
-from git_envhist.store.chain import read_chain
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
@@ -93,15 +93,7 @@ class EnvHistory:
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
         """The snapshots of a timeline, newest first."""
         name = timeline or self.timeline
-        if name is None:
-            return []
-        try:
-            return list(read_chain(self.repository.git, HEADS + name, limit=limit, tell=self._tell))
-        except GitFailed:
-            # Only now it is worth a process to know whether there is a timeline at all.
-            if self.repository.resolve_ref(HEADS + name) is None:
-                return []
-            raise
+        return read_timeline(self.repository, name, limit, self._tell) if name else []
 
     def timelines(self) -> tuple[str, ...]:
         """The names of all timelines in this repository, this working tree's own first."""
@@ -123,8 +115,6 @@ class EnvHistory:
     @cached_property
     def world(self) -> World:
         """All that a revision can speak of."""
-        from git_envhist.lookup import CodeCommits, Others  # loaded late: keeps envlog fast
-
         own = self.timeline or ""
         others = Others(
             lambda: [name for name in self.timelines() if name != own], lambda name: self.log(timeline=name)

@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from git_envhist.errors import GitFailed
 from git_envhist.history.timeline import Timeline
 from git_envhist.model import Snapshot
+from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.git import Git
+from git_envhist.store.repository import HEADS, Repository
+
+
+def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+    """The snapshots of a timeline, newest first; none where there is no such timeline."""
+    ref = HEADS + name
+    try:
+        return list(read_chain(repository.git, ref, limit=limit, tell=tell))
+    except GitFailed:
+        # Only now it is worth a process to know whether there is a timeline at all.
+        if repository.resolve_ref(ref) is None:
+            return []
+        raise
 
 
 class CodeCommits:

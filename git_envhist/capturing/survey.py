@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.ignore import FILE_NAME, split_lines, usable
@@ -12,7 +13,6 @@ from git_envhist.errors import Refused
 from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
-from git_envhist.values import dataclass
 
 MOUNTINFO = "/proc/self/mountinfo"
 BOUNDARY = "worktree"
