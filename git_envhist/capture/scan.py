@@ -11,16 +11,14 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.capture.descent import DOT_GIT, Descent, below_realm, is_realm_top, join, realm_of
+from git_envhist.capture.descent import DOT_GIT, Descent, is_realm_top, join
 from git_envhist.capture.reading import grain, unreadable
 from git_envhist.capture.records import (
     COLUMNS,
     CTIME,
     INCOMPLETE,
-    MODE,
     MTIME,
     NO_ID,
-    SIZE,
     Record,
     pack_columns,
     stat_columns,
@@ -85,6 +83,12 @@ class Limits:
     cross_mounts: bool = False
     mounts_known: bool = True
     """Whether `pruned` holds the mount points; else a change of device tells them."""
+    known: Mapping[tuple[int, int], str | None] = field(default_factory=dict)
+    """The same for directories that may be met under any name: (device, number) -> why."""
+
+
+class LeftOut(FileNotFoundError):
+    """A directory that is no part of the environment, met under a name that did not tell."""
 
 
 class Scanner:
@@ -129,6 +133,8 @@ class Scanner:
         OSError where it cannot be entered or listed.
         """
         own = self._descent.enter(path)
+        if (own.st_dev, own.st_ino) in self._limits.known and not is_realm_top(path):
+            raise LeftOut
         names = sorted(os.listdir(b"."))
         visit = Visit(path, own)
         visit.young = not _is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
@@ -142,6 +148,10 @@ class Scanner:
     def _look_at(self, visit: Visit, name: bytes, known: _Known, pruned: Mapping[bytes, str | None]) -> None:
         if not visit.path and name == DOT_GIT:
             return  # the repository that holds the history is no part of the environment
+        if pruned and join(visit.path, name) in pruned:
+            # Not even asked for its stat: where a mount hangs, that would be for ever.
+            self._stop_at(visit, name, pruned[join(visit.path, name)])
+            return
         try:
             seen = os.lstat(name)
         except FileNotFoundError:
@@ -153,12 +163,8 @@ class Scanner:
         is_directory = stat.S_ISDIR(seen.st_mode)
         if self._ignored is not None and self._ignored(visit.path, name, is_directory):
             return
-        if pruned and join(visit.path, name) in pruned:
-            self._stop_at(visit, name, pruned[join(visit.path, name)])
-        elif self._is_mount(visit, seen):
-            visit.miss(name, WhyMissing.MOUNT, "another file system is mounted here")
-        elif is_directory:
-            self._go_into(visit, name)
+        if is_directory:
+            self._go_into(visit, name, seen)
         else:
             visit.leaves.append(known.leaf(visit, name, seen))
 
@@ -167,13 +173,19 @@ class Scanner:
         return not limits.mounts_known and not limits.cross_mounts and seen.st_dev != visit.own.st_dev
 
     def _stop_at(self, visit: Visit, name: bytes, why: str | None) -> None:
+        if self._ignored is not None and self._ignored(visit.path, name, True):
+            return
         if why == WhyMissing.MOUNT.value:
             visit.miss(name, WhyMissing.MOUNT, "another file system is mounted here")
         elif why is not None:
             visit.boundaries.append(name)
 
-    def _go_into(self, visit: Visit, name: bytes) -> None:
-        if visit.path.count(b"/") >= MAX_DEPTH:
+    def _go_into(self, visit: Visit, name: bytes, seen: os.stat_result) -> None:
+        if (seen.st_dev, seen.st_ino) in self._limits.known:
+            self._stop_at(visit, name, self._limits.known[seen.st_dev, seen.st_ino])
+        elif self._is_mount(visit, seen):
+            self._stop_at(visit, name, WhyMissing.MOUNT.value)
+        elif visit.path.count(b"/") >= MAX_DEPTH:
             visit.miss(name, WhyMissing.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
         else:
             visit.subdirectories.append(name)
@@ -260,10 +272,11 @@ def _directories(descent: Descent, path: bytes, limits: Limits, ignored: Ignored
         own = descent.enter(path)
         with os.scandir(b".") as listing:
             for item in listing:
-                if not item.is_dir(follow_symlinks=False):
-                    continue
                 name, below = item.name, join(path, item.name)
+                # Asked first: where the kind of an entry is told by its stat alone, a mount that hangs would hang us.
                 if (not path and name == DOT_GIT) or below in limits.pruned:
+                    continue
+                if not item.is_dir(follow_symlinks=False):
                     continue
                 if ignored is not None and ignored(path, name, True):
                     continue
@@ -275,18 +288,3 @@ def _directories(descent: Descent, path: bytes, limits: Limits, ignored: Ignored
     except OSError:
         pass  # the visit of this directory will meet the same and say so
     return found
-
-
-__all__ = [
-    "CTIME",
-    "MODE",
-    "SIZE",
-    "Leaf",
-    "Limits",
-    "Scanner",
-    "Visit",
-    "below_realm",
-    "finish",
-    "realm_of",
-    "walk",
-]

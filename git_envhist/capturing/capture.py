@@ -104,9 +104,15 @@ class Capturing:
             Tools(self.repository, self.settings, how_workers_run(self.how)), extent, staging, key, tip
         )
 
-    def _view(self) -> GitView:
+    def _view(self, taking: Taker) -> GitView:
         repository = self.repository
-        return read_view(repository.git, repository.root, repository.git_dir, repository.object_format)
+        return read_view(
+            repository.git,
+            repository.root,
+            repository.git_dir,
+            repository.object_format,
+            closed=taking.survey.mount_points,
+        )
 
     def _refuse_partial(self, request: Request, gathered: Gathered) -> None:
         if request.strict and gathered.missing:
@@ -138,7 +144,7 @@ class Capturing:
         started = time.monotonic()
         key, warnings = self._key()
         with self._staging() as staging, closing(self._taker(staging, key)) as taking:
-            view = self._view()
+            view = self._view(taking)
             taken = taking.take(request.progress)
             warnings += [*view.warnings, *taken.warnings]
             context = Context(self.repository, self.settings, self.keys, self.environ)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.ignore import FILE_NAME, split_lines, usable
+from git_envhist.capturing.mounts import read_mounts
 from git_envhist.errors import Refused
 from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
 
-MOUNTINFO = "/proc/self/mountinfo"
 BOUNDARY = "worktree"
 RULES_VERSION = 2
 """Raised where the built-in rules of what is secret change: what was kept under others is looked at again."""
@@ -27,6 +28,8 @@ class Survey:
     bases: dict[bytes, bytes]
     """The realm's name (empty: the working tree) -> where its top is."""
     pruned: dict[bytes, str | None]
+    known: dict[tuple[int, int], str | None]
+    """What else is not entered, under whatever path and spelling it is met: (device, number) -> why."""
     mounts_known: bool
     ignore: tuple[str, ...]
     exclude: tuple[str, ...]
@@ -35,6 +38,11 @@ class Survey:
     naming: str
     keeping: str
     warnings: tuple[str, ...] = ()
+
+    @property
+    def mount_points(self) -> tuple[bytes, ...]:
+        """What is mounted in the working tree and not to be touched."""
+        return tuple(path for path, why in self.pruned.items() if why == WhyMissing.MOUNT.value)
 
 
 def survey(repository: Repository, settings: Settings, key_id: str | None, keys: str) -> Survey:
@@ -52,6 +60,7 @@ def survey(repository: Repository, settings: Settings, key_id: str | None, keys:
     return Survey(
         bases,
         pruned,
+        _know(repository, keys),
         mounts is not None,
         ignore,
         exclude,
@@ -71,23 +80,6 @@ def refuse_home(root: str, environ: Mapping[str, str]) -> None:
             raise Refused(
                 f"the environment would be {what}: '{root}'", hint="--force, if that is what you want"
             )
-
-
-def read_mounts() -> tuple[bytes, ...] | None:
-    """Every mount point of this process, or None where the system does not tell."""
-    try:
-        with open(MOUNTINFO, "rb") as file:
-            return tuple(_unescape(line.split(b" ")[4]) for line in file)
-    except (OSError, IndexError):
-        return None
-
-
-def _unescape(field: bytes) -> bytes:
-    if b"\\" not in field:
-        return field
-    for code, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-        field = field.replace(code, plain)
-    return field
 
 
 def _bases(repository: Repository, settings: Settings) -> tuple[dict[bytes, bytes], list[str]]:
@@ -117,9 +109,32 @@ def _prune(
         for tree in _other_working_trees(repository):
             _add(pruned, top, real, tree, BOUNDARY)
         # A home may be a root, or stand in the working tree: what opens every sealed file is never a part of it.
-        for ours in {repository.git_dir, repository.common_dir, keys}:
-            _add(pruned, top, real, os.path.realpath(os.fsencode(ours)), None)
+        for ours in _our_directories(repository, keys):
+            _add(pruned, top, real, os.path.realpath(ours), None)
     return pruned
+
+
+def _know(repository: Repository, keys: str) -> dict[tuple[int, int], str | None]:
+    """Ours and other working trees by their numbers: a mount may show them once more, another spelling name them."""
+    known: dict[tuple[int, int], str | None] = {}
+    root = os.path.realpath(os.fsencode(repository.root)).lower() + b"/"
+    for tree in _other_working_trees(repository):
+        # Those elsewhere are not asked: they may be on a disk that does not answer.
+        if tree.lower().startswith(root):
+            _note_number(known, tree, BOUNDARY)
+    for ours in _our_directories(repository, keys):
+        _note_number(known, ours, None)
+    return known
+
+
+def _note_number(known: dict[tuple[int, int], str | None], place: bytes, why: str | None) -> None:
+    with suppress(OSError):
+        seen = os.stat(place)
+        known[seen.st_dev, seen.st_ino] = why
+
+
+def _our_directories(repository: Repository, keys: str) -> set[bytes]:
+    return {os.fsencode(ours) for ours in (repository.git_dir, repository.common_dir, keys)}
 
 
 def _add(pruned: dict[bytes, str | None], top: bytes, base: bytes, place: bytes, why: str | None) -> None:

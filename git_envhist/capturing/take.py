@@ -87,7 +87,7 @@ class Taker:
         self._tools = tools
         self.repository = tools.repository
         self.settings = tools.settings
-        self._survey = survey
+        self.survey = survey
         self._staging = staging
         self._key = key
         self._tip = tip
@@ -132,9 +132,7 @@ class Taker:
             return
         records = sorted(taken.records.encoded.items())
         bounds, shards = split_evenly(records, worker_count(self._tools.settings.workers))
-        head = CacheHead(
-            self._survey.naming, self._survey.keeping, base, bounds, (), taken.pieces, taken.files
-        )
+        head = CacheHead(self.survey.naming, self.survey.keeping, base, bounds, (), taken.pieces, taken.files)
         try:
             self._cache.write(head, shards)
         except OSError as error:
@@ -150,12 +148,12 @@ class Taker:
     def _usable_cache(self) -> tuple[CacheHead | None, bool]:
         """The cache, if it can be relied on, and whether the names in it are to be looked at again."""
         head = self._cache.read_head()
-        if head is None or head.keeping != self._survey.keeping:
+        if head is None or head.keeping != self.survey.keeping:
             return None, False
         # Its ids are only as good as the snapshot that they were published with.
         if head.base != self._tip and not self._is_whole(head.base):
             return None, False
-        return head, head.naming != self._survey.naming
+        return head, head.naming != self.survey.naming
 
     def _is_whole(self, commit: str) -> bool:
         return (
@@ -188,11 +186,11 @@ class Taker:
             if trees and path in records
         }
         taken = Taken(
-            gathered, assembled, records, self._survey, self._tip, cache.base if cache else None, 0, pieces
+            gathered, assembled, records, self.survey, self._tip, cache.base if cache else None, 0, pieces
         )
         taken.base_manifest = base_tree
         taken.files = sum(count_names(encoded) for encoded in records.encoded.values())
-        taken.warnings.extend(self._survey.warnings)
+        taken.warnings.extend(self.survey.warnings)
         return taken
 
     def _holder(self, gathered: Gathered) -> Holds:
@@ -215,11 +213,11 @@ class Taker:
         dry_run: bool = False,
     ) -> Gathered:
         workers = worker_count(self._tools.settings.workers)
-        gatherer = Gatherer(self._survey, self._job(), workers, self._tools.how, progress)
+        gatherer = Gatherer(self.survey, self._job(), workers, self._tools.how, progress)
         return gatherer.gather(cache, distrust, dry_run=dry_run)
 
     def _job(self) -> dict[str, Any]:
-        repository, settings, extent = self._tools.repository, self._tools.settings, self._survey
+        repository, settings, extent = self._tools.repository, self._tools.settings, self.survey
         budget, reason = self._budget()
         return {
             "object_format": repository.object_format,
@@ -230,6 +228,7 @@ class Taker:
             "started_ns": time.time_ns(),
             "bases": extent.bases,
             "pruned": extent.pruned,
+            "known": extent.known,
             "mounts_known": extent.mounts_known,
             "cross_mounts": settings.cross_mounts,
             "ignore": list(extent.ignore),

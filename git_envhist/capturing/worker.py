@@ -20,7 +20,7 @@ from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
 from git_envhist.capture.records import COLUMNS, MODE, SIZE, Record, decode_all
-from git_envhist.capture.scan import Leaf, Limits, Scanner, Visit, finish, walk
+from git_envhist.capture.scan import Leaf, LeftOut, Limits, Scanner, Visit, finish, walk
 from git_envhist.capture.servers import tell_servers
 from git_envhist.capture.statcache import StatCache
 from git_envhist.capture.units import find_units
@@ -50,7 +50,7 @@ class CaptureWorker:
         self._started_ns: int = job["started_ns"]
         self._descent = descent_into(job["bases"])
         self._ignored = ignore_rules(job["ignore"], job["exclude"])
-        self._limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"])
+        self._limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"], job["known"])
         self._scanner = Scanner(self._descent, self._ignored, self._limits, self._started_ns)
         self._taker = Taker(blobs, format_extras, make_policy(job), job["budget"], _home_device(job))
         self._visits: dict[bytes, Visit] = {}
@@ -188,6 +188,8 @@ class CaptureWorker:
 
     def _closed_directory(self, path: bytes, error: OSError) -> Visit | None:
         """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
+        if isinstance(error, LeftOut):
+            return None
         parent, _, name = path.rpartition(b"/")
         try:
             if is_realm_top(path):

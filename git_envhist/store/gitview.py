@@ -53,13 +53,13 @@ def read_head(git: Git) -> tuple[str | None, str | None, bytes]:
     return head.decode("ascii", "replace") or None, name, subject
 
 
-def read_view(git: Git, root: str, git_dir: str, object_format: str) -> GitView:
-    """The whole view; whatever of it cannot be had costs a warning."""
+def read_view(git: Git, root: str, git_dir: str, object_format: str, closed: Iterable[bytes] = ()) -> GitView:
+    """The whole view; whatever of it cannot be had costs a warning. Nothing is said of what stands at `closed`."""
     head, branch, subject = read_head(git)
     try:
         entries = _read_index(git, git_dir, 20 if object_format == "sha1" else 32)
         staged = _staged_rows(git, head)
-        judge = Judge(root, object_format, _index_time(git_dir), Conversions(git))
+        judge = Judge(root, object_format, _index_time(git_dir), Conversions(git), closed)
         changed = _changed(judge, entries, staged, _unmerged_in_head(git, head, entries))
         kept = tuple(_keep(judge, entries, staged))
     except (EnvhistError, OSError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterable
 from functools import cached_property
 
 from git_envhist.store.git import Git
@@ -66,16 +67,27 @@ class Conversions:
 class Judge:
     """Tells how the working tree's file compares with an entry of the index."""
 
-    def __init__(self, root: str, object_format: str, index_time_ns: int, conversions: Conversions) -> None:
+    def __init__(
+        self,
+        root: str,
+        object_format: str,
+        index_time_ns: int,
+        conversions: Conversions,
+        closed: Iterable[bytes] = (),
+    ) -> None:
         self._root = os.fsencode(root)
         self._format = object_format
         self._index_time_ns = index_time_ns
         self._conversions = conversions
         self._real = {b"": True}
+        self._closed = tuple(path + b"/" for path in closed)
+        """Where something is mounted that is not to be touched: it may hang whoever does."""
 
     def letter(self, entry: IndexEntry) -> str:
         """`=`, `M`, `T` or `D`."""
         if entry.skip_worktree or entry.assume_valid or entry.mode == TREE:
+            return "="
+        if self._closed and (entry.path + b"/").startswith(self._closed):
             return "="
         path = self._root + b"/" + entry.path
         try:

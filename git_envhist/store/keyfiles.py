@@ -13,9 +13,8 @@ import re
 import stat
 import time
 
-from git_envhist.values import dataclass
-
 from git_envhist.system import DIRECTORY
+from git_envhist.values import dataclass
 
 KEY_NAME = re.compile(r"[0-9a-f]{12}")
 NEW = ".new-"

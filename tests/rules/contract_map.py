@@ -767,7 +767,10 @@ SETTINGS = (
     Line(
         "config envhist.crossmounts",
         "whether what is mounted below the tree belongs to it",
-        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+        (
+            "test_settings.py::test_each_key_is_read_and_the_last_value_wins",
+            "elsewhere/test_mounts.py::test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted",
+        ),
     ),
     Line(
         "config envhist.workers",

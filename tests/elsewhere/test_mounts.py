@@ -1,0 +1,211 @@
+"""What is mounted below the working tree: named, not entered, and not even asked for its stat, unless it is wanted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from git_envhist.capturing.mounts import Mount, read_mounts, visible_points
+from git_envhist.system import WITHOUT
+from tests.capture.taking import everything_stored
+from tests.end_to_end.captures import assert_holds
+from tests.support.mounts import Room, private_mounts
+from tests.support.oracle import Listing, listing
+from tests.support.repository import Repo
+from tests.support.snapshot import read_back
+from tests.support.trees import File, build
+
+HIDDEN = b"what the mount covers"
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    with private_mounts() as there:
+        yield there
+
+
+def prepare(repo: Repo) -> Path:
+    """A directory to mount over, with something in it, and one to mount."""
+    build({b"deps/data/covered": File(HIDDEN), b"deps/beside": File(b"2"), b"src/a": File(b"3")}, repo.path)
+    volume = repo.path.parent / "volume"
+    build({b"inner/file": File(b"in the volume"), b"file": File(b"4")}, volume)
+    return volume
+
+
+def taken(room: Room, repo: Repo, *words: str) -> str:
+    return room.capture(repo, *words).out.strip()
+
+
+def missing(repo: Repo, commit: str) -> set[str]:
+    shown = repo.run_git("show", f"{commit}:.envhist/missing", check=False)
+    return {line.split("\t")[0] if "\t" in line else line.split(" ")[0] for line in shown.out.splitlines()}
+
+
+def everything(room: Room, repo: Repo) -> Listing:
+    return listing(room.seen(repo.path), top=True)
+
+
+def below(found: Listing, path: bytes) -> set[bytes]:
+    return {one for one in found if one.startswith(path + b"/")}
+
+
+def mount_at(room: Room, kind: str, place: Path, volume: Path) -> None:
+    if kind == "tmpfs":
+        room.mount("-t", "tmpfs", "tmpfs", place)
+        build({b"inner/file": File(b"in memory")}, room.seen(place))
+    elif kind == "bind":
+        room.mount("--bind", volume, place)
+    elif kind == "overlay":
+        for name in ("upper", "work"):
+            (volume.parent / name).mkdir()
+        layers = f"lowerdir={volume},upperdir={volume.parent}/upper,workdir={volume.parent}/work"
+        room.mount("-t", "overlay", "-o", layers, "overlay", place)
+    else:
+        room.serve("plain", volume, place)
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "bind", "overlay", "fuse"])
+def test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted(
+    repo: Repo, room: Room, kind: str
+) -> None:
+    volume, place = prepare(repo), repo.path / "deps/data"
+    mount_at(room, kind, place, volume)
+    commit = taken(room, repo)
+    assert missing(repo, commit) == {"deps/data"}
+    found = read_back(repo, commit).listing
+    assert below(found, b"deps/data") == set()
+    assert {b"deps/beside", b"src/a"} <= set(found)
+    assert HIDDEN not in everything_stored(repo)
+
+    repo.git("config", "envhist.crossMounts", "true")
+    assert_holds(repo, taken(room, repo), everything(room, repo))
+    repo.git("config", "envhist.crossMounts", "false")
+    assert missing(repo, taken(room, repo)) == {"deps/data"}
+
+
+@pytest.mark.parametrize("crossing", ["false", "true"])
+def test_a_mount_that_comes_and_goes_between_captures_is_told_rightly(
+    repo: Repo, room: Room, crossing: str
+) -> None:
+    repo.git("config", "envhist.crossMounts", crossing)
+    volume, place = prepare(repo), repo.path / "deps/data"
+    assert_holds(repo, taken(room, repo), everything(room, repo))
+    for _ in range(2):
+        room.mount("--bind", volume, place)
+        commit = taken(room, repo)
+        if crossing == "true":
+            assert_holds(repo, commit, everything(room, repo))
+        else:
+            assert missing(repo, commit) == {"deps/data"}
+            assert below(read_back(repo, commit).listing, b"deps/data") == set()
+        room.umount(place)
+        assert_holds(repo, taken(room, repo), everything(room, repo))
+
+
+def test_a_file_can_be_a_mount_point(repo: Repo, room: Room) -> None:
+    volume = prepare(repo)
+    room.mount("--bind", volume / "file", repo.path / "src/a")
+    commit = taken(room, repo)
+    assert missing(repo, commit) == {"src/a"}
+    assert b"src/a" not in read_back(repo, commit).listing
+    repo.git("config", "envhist.crossMounts", "true")
+    assert_holds(repo, taken(room, repo), everything(room, repo))
+    assert repo.git("show", f"{taken(room, repo)}:src/a") == "4"
+    room.umount(repo.path / "src/a")
+    assert_holds(repo, taken(room, repo), everything(room, repo))
+
+
+def test_mounts_in_mounts_over_each_other_and_with_odd_names(repo: Repo, room: Room) -> None:
+    volume = prepare(repo)
+    odd = repo.path / "a b\\134\tc\nd#é"
+    odd.mkdir()
+    room.mount("--bind", volume, repo.path / "deps/data")
+    room.mount("-t", "tmpfs", "tmpfs", repo.path / "deps/data/inner")
+    room.mount("-t", "tmpfs", "tmpfs", repo.path / "deps/data")
+    room.mount("-t", "tmpfs", "tmpfs", odd)
+    commit = taken(room, repo)
+    found = read_back(repo, commit).listing
+    assert below(found, b"deps/data") == below(found, os.fsencode(odd.name)) == set()
+    shown = repo.run_git("show", f"{commit}:.envhist/missing").out.splitlines()
+    assert len(shown) == 2
+    repo.git("config", "envhist.crossMounts", "true")
+    assert_holds(repo, taken(room, repo), everything(room, repo))
+
+
+def test_what_was_mounted_below_something_mounted_over_it_is_no_mount_point_any_more(
+    repo: Repo, room: Room
+) -> None:
+    volume = prepare(repo)
+    room.mount("--bind", volume, repo.path / "deps/data")
+    # The whole working tree once more, over itself: without what was mounted in it.
+    room.mount("--bind", repo.path, repo.path)
+    commit = taken(room, repo)
+    assert missing(repo, commit) == set()
+    assert_holds(repo, commit, everything(room, repo))
+
+
+@pytest.mark.parametrize("how", ["proc", "proc,fchdir,nofollow"])
+def test_where_the_system_does_not_tell_a_change_of_device_does(repo: Repo, room: Room, how: str) -> None:
+    prepare(repo)
+    room.mount("-t", "tmpfs", "tmpfs", repo.path / "deps/data")
+    build({b"inner/file": File(b"in memory")}, room.seen(repo.path / "deps/data"))
+    repo.env[WITHOUT] = how
+    commit = taken(room, repo)
+    assert missing(repo, commit) == {"deps/data"}
+    assert below(read_back(repo, commit).listing, b"deps/data") == set()
+    repo.git("config", "envhist.crossMounts", "true")
+    assert_holds(repo, taken(room, repo), everything(room, repo))
+
+
+def test_a_mount_that_never_answers_does_not_hang_a_capture(repo: Repo, room: Room) -> None:
+    volume, place = prepare(repo), repo.path / "deps/data"
+    repo.commit("with what is covered tracked")
+    taken(room, repo)
+    room.serve("hanging", volume, place)
+    # With what the last capture knew, and from scratch.
+    for words in ((), ("--dry-run",)):
+        done = room.capture(repo, *words)
+        assert done.status == 0
+    (repo.path / ".git/envhist/cache/head").unlink(missing_ok=True)
+    assert missing(repo, taken(room, repo)) == {"deps/data"}
+
+
+def test_our_own_repository_and_keys_are_not_met_again_through_a_mount(repo: Repo, room: Room) -> None:
+    prepare(repo)
+    repo.write(".env", b"SECRET=1\n")
+    repo.git("worktree", "add", "-q", "linked")
+    repo.git("config", "envhist.crossMounts", "true")
+    room.mount("--bind", repo.path, repo.path / "deps/data")
+    commit = taken(room, repo)
+    found = read_back(repo, commit).listing
+    assert {b"deps/data/src/a", b"deps/data/linked", b"deps/data/.env"} <= set(found)
+    assert below(found, b"deps/data/.git") == below(found, b"deps/data/linked") == set()
+    assert not [path for path in found if b"envhist/keys" in path]
+
+
+def test_a_working_tree_that_is_a_mount_itself_is_captured(repo: Repo, room: Room) -> None:
+    volume = prepare(repo)
+    room.mount("--bind", volume.parent, volume.parent)
+    commit = taken(room, repo)
+    assert missing(repo, commit) == set()
+    assert_holds(repo, commit, everything(room, repo))
+
+
+def test_the_table_of_mounts_is_read_as_the_kernel_writes_it(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_bytes(
+        b"20 1 8:1 / / rw - ext4 /dev/a rw\n"
+        b"30 20 0:30 / /w/a\\040b rw shared:1 - tmpfs tmpfs rw\n"
+        b"31 20 0:31 / /w/back\\134040slash rw - tmpfs tmpfs rw\n"
+    )
+    assert read_mounts(str(table)) == (b"/", b"/w/a b", b"/w/back\\040slash")
+    assert read_mounts(str(tmp_path / "none")) is None
+    table.write_bytes(b"damaged\n")
+    assert read_mounts(str(table)) is None
+
+
+def test_a_loop_of_parents_ends() -> None:
+    assert visible_points([Mount(b"1", b"2", b"/a"), Mount(b"2", b"1", b"/b")]) == (b"/a", b"/b")
