@@ -14,6 +14,7 @@ from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.model import Record
 from git_envhist.store.commits import encode_commit
 from git_envhist.store.git import Git
+from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.keys import Key
 from git_envhist.store.message import Draft, mac_input, with_mac, write_message
 from git_envhist.store.notes import add_records
@@ -57,7 +58,7 @@ def publish(
     ref = HEADS + timeline
     for _ in range(TRIES):
         tip = repository.resolve_ref(ref)
-        parent = tip if tip is not None and stands(repository.git, tip) else None
+        parent = tip if tip is not None and _is_there(repository, tip) else None
         lost = (
             []
             if parent == tip
@@ -73,6 +74,13 @@ def publish(
         stored = sum(pack.size for pack in (*packs, *small))
         return Published(commit, parent, draft, stored, (*lost, *warnings, *moved))
     raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
+
+
+def _is_there(repository: Repository, tip: str) -> bool:
+    # A multi-pack-index that names a pack which has gone hides what stands in others.
+    return stands(repository.git, tip) or (
+        drop_broken_index(repository.pack_dir) and stands(repository.git, tip)
+    )
 
 
 def _write_commit(

@@ -14,11 +14,16 @@ COMMON_LOCK = "lock.shared"
 
 
 def tidy(repository: Repository) -> None:
-    """Merge small packs, unless a capture of another working tree is under way."""
+    """Merge small packs, unless a capture of another working tree, or a git that goes by packs, is under way."""
     lock = os.path.join(repository.common_state, COMMON_LOCK)
     try:
         with locked_now(lock) as alone:
             if alone:
-                merge_packs(repository.common_state, repository.pack_dir, repository.object_format)
+                merge_packs(
+                    repository.common_state,
+                    repository.pack_dir,
+                    repository.object_format,
+                    at_work=repository.gits_at_work,
+                )
     except (EnvhistError, OSError):
         return  # the next capture tries again; the snapshot that was just taken must not be spoken of as failed

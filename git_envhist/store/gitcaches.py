@@ -10,13 +10,16 @@ import mmap
 import os
 from collections.abc import Collection
 
-from git_envhist.store.durable import forget
+from git_envhist.store.durable import forget, read_exactly
 
 # The file that stands alone; the directory of a layered one, and the list of its layers.
 CACHES = (
     ("pack/multi-pack-index", "pack/multi-pack-index.d", "multi-pack-index-chain"),
     ("info/commit-graph", "info/commit-graphs", "commit-graph-chain"),
 )
+MIDX_HEADER = 12
+CHUNK_ROW = 12
+"""The table of a multi-pack-index's chunks: four letters and where the chunk begins."""
 
 
 def drop_caches_naming(objects_dir: str, needles: Collection[bytes]) -> None:
@@ -31,6 +34,47 @@ def drop_caches_naming(objects_dir: str, needles: Collection[bytes]) -> None:
             forget(os.path.join(objects_dir, layered, chain))
             for layer in layers:
                 forget(layer)
+
+
+def drop_broken_index(pack_dir: str) -> bool:
+    """Remove a multi-pack-index that names a pack which is not there; whether there was one.
+
+    A git that was writing one while packs were replaced names some that have gone since.
+    """
+    files = [os.path.join(pack_dir, "multi-pack-index")]
+    layered = os.path.join(pack_dir, "multi-pack-index.d")
+    files += [path for path in _files_in(layered) if path.endswith(".midx")]
+    named = {name for path in files for name in _packs_named(path)}
+    missing = [name for name in named if not os.path.exists(os.path.join(os.fsencode(pack_dir), name))]
+    if missing:
+        drop_caches_naming(os.path.dirname(pack_dir), missing)
+    return bool(missing)
+
+
+def _packs_named(path: str) -> list[bytes]:
+    """The names of the indexes that a multi-pack-index stands for; none where it cannot be read as one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    try:
+        start, end = _chunk_of_names(descriptor)
+        return [name for name in read_exactly(descriptor, end - start, start).split(b"\0") if name]
+    finally:
+        os.close(descriptor)
+
+
+def _chunk_of_names(descriptor: int) -> tuple[int, int]:
+    header = read_exactly(descriptor, MIDX_HEADER, 0)
+    if header[:5] not in (b"MIDX\1", b"MIDX\2") or len(header) < MIDX_HEADER:
+        return 0, 0
+    rows = read_exactly(descriptor, CHUNK_ROW * (header[6] + 1), MIDX_HEADER)
+    for at in range(0, len(rows) - CHUNK_ROW, CHUNK_ROW):
+        if rows[at : at + 4] == b"PNAM":
+            places = (rows[at + 4 : at + CHUNK_ROW], rows[at + CHUNK_ROW + 4 : at + 2 * CHUNK_ROW])
+            start, end = (int.from_bytes(place, "big") for place in places)
+            return start, end
+    return 0, 0
 
 
 def _holds(path: str, needles: Collection[bytes]) -> bool:

@@ -7,15 +7,21 @@ where one has not is left as it is, to be found by a check.
 
 The order, for a kill at any point: the merged pack is published and durable; only then do the packs it replaces go,
 index first, mark last. What a kill leaves behind is objects that stand twice.
+
+A git that reads an object finds it again when its pack has gone. One that goes by a list of packs made before
+(`fsck`, `repack`, `multi-pack-index`, a local clone) may fail, or write down a pack that has gone: while one of these
+is at work, nothing is merged.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from git_envhist.errors import Damaged
+from git_envhist.store.atwork import RunningGit
 from git_envhist.store.deflate import crc32
 from git_envhist.store.durable import forget, read_exactly, sync_directory
 from git_envhist.store.gitcaches import drop_caches_naming
@@ -30,21 +36,74 @@ MOST_PACKS = 12
 LARGEST = 32 << 20
 """Larger packs are not copied while somebody waits."""
 BLOCK = 4 << 20
+# fmt: off
+BY_PACKS = frozenset((
+    "bundle", "clone", "commit-graph", "count-objects", "fsck", "gc", "index-pack", "maintenance", "multi-pack-index",
+    "pack-objects", "pack-redundant", "prune", "prune-packed", "repack", "upload-pack", "verify-pack",
+))
+# fmt: on
+LOCKS = ("gc.pid", "objects/maintenance.lock", "objects/pack/multi-pack-index.lock")
+"""By these a system that does not tell of its processes shows that packs are being cleaned."""
+FORGOTTEN = 12 * 3600.0
+"""Seconds after which git itself takes a `gc.pid` for one that was left."""
 WITHOUT_DELTA = frozenset((1, 2, 3, 4))
 
 
-def merge_packs(common_state: str, pack_dir: str, object_format: str, *, largest: int = LARGEST) -> int:
+def nobody() -> list[RunningGit]:
+    """For a repository in which no git is at work."""
+    return []
+
+
+def merge_packs(
+    common_state: str,
+    pack_dir: str,
+    object_format: str,
+    *,
+    largest: int = LARGEST,
+    at_work: Callable[[], Sequence[RunningGit] | None] = nobody,
+) -> int:
     """Merge what should be merged; how many packs went. To be called while no capture runs."""
+    common_dir = os.path.dirname(os.path.dirname(pack_dir))
     own = open_published(common_state, pack_dir, object_format)
     try:
         chosen = _chosen(own, largest)
-        if not chosen:
+        if not chosen or goes_by_packs(common_dir, at_work()):
             return 0
         replaced = _write_merged(common_state, pack_dir, object_format, chosen)
     finally:
         own.close()
+    if goes_by_packs(common_dir, at_work()):
+        return 0  # it came meanwhile: for now both stay, and the next merge takes in what stands twice
     _remove(pack_dir, replaced)
     return len(replaced)
+
+
+def goes_by_packs(common_dir: str, gits: Sequence[RunningGit] | None) -> bool:
+    """Whether a git is at work, or for all we know may be, that must not lose a pack that it has listed."""
+    now = time.time()
+    if gits is None:
+        locks = [os.path.join(common_dir, name) for name in LOCKS]
+        return any(_is_younger(lock, now) for lock in locks)
+    if any(git.command in BY_PACKS and now - git.started < FORGOTTEN for git in gits):
+        return True
+    return _collects_elsewhere(os.path.join(common_dir, "gc.pid"), now)
+
+
+def _collects_elsewhere(path: str, now: float) -> bool:
+    """Whether a `git gc` of another machine, or of another container, stands in `gc.pid`."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            _, _, host = file.read(4096).strip().partition(" ")
+    except OSError:
+        return False
+    return host != os.uname().nodename and _is_younger(path, now)
+
+
+def _is_younger(path: str, now: float) -> bool:
+    try:
+        return now - os.lstat(path).st_mtime < FORGOTTEN
+    except OSError:
+        return False
 
 
 def choose(sizes: Sequence[int], most: int = MOST_PACKS) -> int:

@@ -1,24 +1,39 @@
 """The lock files that git puts beside a ref while it moves it: whose they are when they do not go away.
 
 A git that is killed in that moment leaves its lock for ever, and every later capture would fail. Nothing in the file
-says who made it. Taken away is only a lock on a ref of ours, by who holds the kernel's lock of the working tree (no
-other capture moves the ref), when it is old (git holds one for milliseconds), and no git that was running when it was
-made is running still. Where the system does not tell, it stays, and a person is told.
+says who made it: git closes it before it renames it, so that no open file tells either. Taken away is only a lock on
+a ref of ours, by who holds the kernel's lock of the working tree (no other capture moves the ref), when it has stood
+for a while (git holds one for milliseconds), and no git that may have made it is at work in this repository. Where the
+system does not tell, it stays, and a person is told.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
+from collections.abc import Callable, Sequence
 
 from git_envhist.errors import EnvhistError
-from git_envhist.system import SYSTEM
+from git_envhist.store.atwork import RunningGit
 
-STALE_AFTER = 60.0
+STALE_AFTER = 5.0
+"""Seconds. A git that we cannot see (in another container, on another machine) has long moved its ref by then."""
+GRAIN = 0.05
+"""Processes are dated by the ticks of another clock than files."""
+INTERVAL = 0.1
 WAIT = ("-c", "core.filesRefLockTimeout=2000", "-c", "core.packedRefsTimeout=5000")
 """How long git itself waits for another git: what packs refs holds each for a moment."""
-START_TIME = 19
-"""The field of /proc/<pid>/stat after the command's name that says when the process began, in ticks since the boot."""
+# fmt: off
+ONLY_READ = frozenset((
+    "blame", "cat-file", "credential-cache--daemon", "daemon", "diff", "diff-files", "diff-index", "diff-tree",
+    "for-each-ref", "fsmonitor--daemon", "grep", "log", "ls-files", "ls-tree", "rev-list", "rev-parse", "shortlog",
+    "show", "status",
+))
+# fmt: on
+"""Commands that lock no ref; some of them run for hours, below an editor or a pager."""
+
+AtWork = Callable[[], Sequence[RunningGit] | None]
 
 
 class RefLocked(EnvhistError):
@@ -34,14 +49,41 @@ class RefLocked(EnvhistError):
         )
 
 
-def remove_stale_lock(path: str, now: float) -> bool:
-    """Take away a lock whose git is dead; whether it went. For refs of ours, with the working tree locked."""
+def remove_stale_lock(path: str, at_work: AtWork) -> bool:
+    """Take away a lock whose git is dead; whether it went. For refs of ours, with the working tree locked.
+
+    A lock that no living git can have made is waited for until it is old enough.
+    """
+    made = _made(path)
+    while made is not None and not has_an_owner(made, at_work()):
+        if _age(made) >= STALE_AFTER:
+            return _unlink(path)
+        time.sleep(INTERVAL)
+        if (now := _made(path)) != made:
+            return now is None
+    return False
+
+
+def has_an_owner(made: float, gits: Sequence[RunningGit] | None) -> bool:
+    """Whether one of these gits may have made a lock at that time; nothing known means that it may."""
+    return gits is None or any(git.started <= made + GRAIN and git.command not in ONLY_READ for git in gits)
+
+
+def _made(path: str) -> float | None:
     try:
         seen = os.lstat(path)
     except OSError:
-        return False
-    if not stat.S_ISREG(seen.st_mode) or not _is_abandoned(seen.st_mtime, now):
-        return False
+        return None
+    return seen.st_mtime if stat.S_ISREG(seen.st_mode) else None
+
+
+def _age(made: float) -> float:
+    # One from the future, a clock having been set back, is old.
+    age = time.time() - made
+    return age if age >= 0 else STALE_AFTER
+
+
+def _unlink(path: str) -> bool:
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -49,42 +91,3 @@ def remove_stale_lock(path: str, now: float) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_abandoned(made_at: float, now: float) -> bool:
-    if now - made_at < STALE_AFTER:
-        return False
-    oldest = oldest_git() if SYSTEM.proc else None
-    return oldest is not None and oldest > made_at
-
-
-def oldest_git(processes: str = "/proc") -> float | None:
-    """When the git that has been running longest began; None where the system does not tell."""
-    try:
-        booted = _boot_time(processes)
-        running = [name for name in os.listdir(processes) if name.isdigit()]
-    except (OSError, ValueError):
-        return None
-    started = (_start_of_git(f"{processes}/{name}/stat", booted) for name in running)
-    return min((at for at in started if at is not None), default=float("inf"))
-
-
-def _boot_time(processes: str) -> float:
-    with open(f"{processes}/stat", "rb") as file:
-        for line in file:
-            if line.startswith(b"btime "):
-                return float(line.split()[1])
-    raise ValueError("no boot time")
-
-
-def _start_of_git(path: str, booted: float) -> float | None:
-    try:
-        with open(path, "rb") as file:
-            text = file.read()
-    except OSError:
-        return None  # it ended meanwhile
-    name = text[text.index(b"(") + 1 : text.rindex(b")")]
-    if name != b"git" and not name.startswith(b"git-"):
-        return None
-    ticks = int(text[text.rindex(b")") + 2 :].split()[START_TIME])
-    return booted + ticks / os.sysconf("SC_CLK_TCK")

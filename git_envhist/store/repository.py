@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
+from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, Completed, Git, Running, clean_environment, spawn
 from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
@@ -128,8 +128,12 @@ class Repository:
         if b"File exists" not in done.err:
             return False
         locks = [os.path.join(self.common_dir, move.ref + ".lock") for move in moves]
-        removed = [lock for lock in locks if remove_stale_lock(lock, time.time())]
+        removed = [lock for lock in locks if remove_stale_lock(lock, self.gits_at_work)]
         return bool(removed)
+
+    def gits_at_work(self) -> list[RunningGit] | None:
+        """Every git that may be working in this repository now; None where the system does not tell."""
+        return gits_at_work(self.common_dir, (self.root, self.git_dir))
 
     def sync_refs(self, refs: Sequence[str]) -> None:
         """Make moved refs survive a power cut: git renames them into place and syncs no directory."""

@@ -34,7 +34,7 @@ from types import TracebackType
 from typing import Self
 
 from git_envhist.store.durable import cannot_write, forget, sync, sync_directory, write_all
-from git_envhist.store.gitcaches import drop_caches_naming
+from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.places import (
@@ -180,6 +180,11 @@ class Staging:
 
 def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool]) -> None:
     """Clear up after captures that died: packs of published commits stay, everything else of theirs goes."""
+    # First of all: below an index that misleads, a published commit would look like one that was not.
+    try:
+        drop_broken_index(pack_dir)
+    except OSError as error:
+        raise cannot_write(error, pack_dir) from error
     for place in places(common_state, pack_dir):
         if not stagings(place):
             continue

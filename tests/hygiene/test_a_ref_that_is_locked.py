@@ -6,16 +6,21 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from git_envhist.store.reflocks import STALE_AFTER, oldest_git
+from git_envhist.store.atwork import gits_at_work
+from git_envhist.store.reflocks import STALE_AFTER
 from tests.end_to_end.captures import assert_holds, capture, history
+from tests.hygiene.guests import worktree
 from tests.support.oracle import git_fsck
-from tests.support.repository import Repo
+from tests.support.repository import Repo, make_repo
 
 LONG_AGO = STALE_AFTER + 60
+TELLS = gits_at_work("/", []) is not None
+needs_processes = pytest.mark.skipif(not TELLS, reason="this system does not tell of its processes")
 
 
 def lock_beside(repo: Repo, prefix: str, age: float) -> Path:
@@ -26,10 +31,27 @@ def lock_beside(repo: Repo, prefix: str, age: float) -> Path:
     return lock
 
 
-def test_a_young_lock_is_told_and_left(repo: Repo) -> None:
+@pytest.fixture
+def git_at_work(repo: Repo) -> Iterator[None]:
+    """A git in this repository that may hold any lock: it waits for its orders."""
+    words = ["git", "update-ref", "--stdin"]
+    waiting = subprocess.Popen(words, cwd=repo.path, stdin=subprocess.PIPE, env=repo.env)
+    _until_it_runs(waiting.pid)
+    yield
+    waiting.communicate()
+
+
+def _until_it_runs(pid: int) -> None:
+    # Between fork and exec a child bears the name of its parent.
+    while TELLS and Path(f"/proc/{pid}/comm").read_text() != "git\n":
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("git_at_work")
+def test_a_lock_that_a_git_may_hold_is_told_and_left(repo: Repo) -> None:
     capture(repo, "first")
     known = history(repo)
-    lock = lock_beside(repo, "refs/envhist", 1)
+    lock = lock_beside(repo, "refs/envhist", 0)
     done = repo.run("envlog", "capture", "-m", "second")
     assert done.status == 128
     assert done.out == ""
@@ -43,39 +65,62 @@ def test_a_young_lock_is_told_and_left(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-@pytest.mark.skipif(oldest_git() is None, reason="this system does not tell of its processes")
-def test_an_old_lock_of_a_dead_git_goes(repo: Repo) -> None:
-    if (oldest_git() or 0) < time.time() - LONG_AGO:
-        pytest.skip("a git has been running on this machine for long")
+@needs_processes
+@pytest.mark.parametrize("age", [1, LONG_AGO])
+def test_a_lock_of_a_dead_git_is_waited_for_and_goes(repo: Repo, age: float) -> None:
     capture(repo, "first")
-    locks = [lock_beside(repo, prefix, LONG_AGO) for prefix in ("refs/envhist", "refs/notes/envhist")]
+    locks = [lock_beside(repo, prefix, age) for prefix in ("refs/envhist", "refs/notes/envhist")]
     done = repo.run("envlog", "capture", "-m", "second", check=True)
     assert done.err == ""
     assert not any(lock.exists() for lock in locks)
     assert len(history(repo)) == 2
 
 
-def test_an_old_lock_stays_while_a_git_of_its_time_runs(repo: Repo) -> None:
+@needs_processes
+def test_a_git_that_works_elsewhere_or_only_reads_holds_no_lock(repo: Repo) -> None:
     capture(repo, "first")
-    reader = subprocess.Popen(
-        ["git", "cat-file", "--batch"], cwd=repo.path, stdin=subprocess.PIPE, env=repo.env
+    elsewhere = make_repo(repo.path / "env" / "elsewhere")
+    words: list[tuple[tuple[str, ...], Path]] = [
+        (("git", "update-ref", "--stdin"), elsewhere.path),
+        (("git", "cat-file", "--batch"), repo.path),
+    ]
+    others = [subprocess.Popen(w, cwd=cwd, stdin=subprocess.PIPE, env=repo.env) for w, cwd in words]
+    lock = lock_beside(repo, "refs/envhist", 1)
+    capture(repo, "second")
+    assert not lock.exists()
+    assert len(history(repo)) == 2
+    for other in others:
+        other.communicate()
+
+
+@needs_processes
+@pytest.mark.parametrize("how", ["directory", "below", "word", "environment", "worktree"])
+def test_a_git_is_found_at_work_however_it_came_to_the_repository(
+    repo: Repo, tmp_path: Path, how: str
+) -> None:
+    (repo.path / "below").mkdir()
+    (tmp_path / "outside").mkdir()
+    linked = worktree(repo, "linked", "other")
+    moved = linked.path.rename(tmp_path / "moved")
+    git_dir = str(repo.path / ".git")
+    places = {"directory": repo.path, "below": repo.path / "below", "worktree": moved}
+    options = [f"--git-dir={git_dir}"] if how == "word" else []
+    env = {**repo.env, **({"GIT_DIR": git_dir} if how == "environment" else {})}
+    started = subprocess.Popen(
+        ["git", *options, "-c", "core.pager=cat", "update-ref", "--stdin"],
+        cwd=places.get(how, tmp_path / "outside"),
+        env=env,
+        stdin=subprocess.PIPE,
     )
-    try:
-        lock = lock_beside(repo, "refs/envhist", 0)
-        # As if both had been there for long: the lock is younger than the git that runs.
-        at = time.time() + 3600
-        assert not _removed(lock, at)
-        assert lock.exists()
-    finally:
-        reader.communicate()
+    _until_it_runs(started.pid)
+    here = gits_at_work(git_dir, [str(repo.path)])
+    there = gits_at_work(str(make_repo(tmp_path / "other").path / ".git"), [str(tmp_path / "other")])
+    assert [(git.pid, git.command) for git in here or []] == [(started.pid, "update-ref")]
+    assert there == []
+    started.communicate()
 
 
-def _removed(lock: Path, now: float) -> bool:
-    from git_envhist.store.reflocks import remove_stale_lock
-
-    return remove_stale_lock(str(lock), now)
-
-
+@pytest.mark.usefixtures("git_at_work")
 def test_a_lock_that_goes_soon_is_waited_for(repo: Repo) -> None:
     capture(repo, "first")
     lock = lock_beside(repo, "refs/envhist", 0)
@@ -83,9 +128,10 @@ def test_a_lock_that_goes_soon_is_waited_for(repo: Repo) -> None:
     assert_holds(repo, capture(repo, "second"))
 
 
+@pytest.mark.usefixtures("git_at_work")
 def test_a_locked_notes_ref_costs_the_note_alone(repo: Repo) -> None:
     capture(repo, "first")
-    lock = lock_beside(repo, "refs/notes/envhist", 1)
+    lock = lock_beside(repo, "refs/notes/envhist", 0)
     done = repo.run("envlog", "capture", "--porcelain", "-m", "second", check=True)
     assert "the note could not be written, the snapshot is whole" in done.err
     lock.unlink()

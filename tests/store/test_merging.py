@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.store.merging import FACTOR, MOST_PACKS, choose, merge_packs
+from git_envhist.store.atwork import RunningGit
+from git_envhist.store.gitcaches import drop_broken_index
+from git_envhist.store.merging import FACTOR, MOST_PACKS, choose, goes_by_packs, merge_packs
 from git_envhist.store.ownpacks import KEEP_MARK
 from git_envhist.store.packs import PackWriter
-from git_envhist.store.staging import Staging
+from git_envhist.store.staging import Staging, sweep
+from tests.store.dying import each_death
 from tests.store.packing import FORMATS, empty_repo
 
 both_formats = pytest.mark.parametrize("object_format", FORMATS)
@@ -108,6 +114,106 @@ def test_a_multi_pack_index_never_names_a_pack_that_went(tmp_path: Path) -> None
 
     assert contents_of(repository) == before
     subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
+
+
+def test_a_merge_that_dies_anywhere_loses_nothing_and_is_done_by_the_next(tmp_path: Path) -> None:
+    model = empty_repo(tmp_path, "sha1").path / ".git"
+    for number in range(MOST_PACKS + 1):
+        publish(model, "sha1", [b"shared", b"%d" % number])
+    subprocess.run(["git", "multi-pack-index", "write"], cwd=model, check=True)
+    before = contents_of(model)
+    repository = tmp_path / "copy" / ".git"
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+
+    def merge() -> None:
+        merge_packs(state, packs, "sha1")
+
+    def begin_anew() -> None:
+        shutil.rmtree(repository, ignore_errors=True)
+        shutil.copytree(model, repository)
+
+    begin_anew()
+    deaths = 0
+    for deaths in each_death(merge):
+        assert contents_of(repository) == before
+        # A capture sweeps before it does anything else; nothing was published by whoever died here.
+        sweep(state, packs, lambda commit: False)
+        assert {path.suffix for path in Path(packs).iterdir()} <= {"", ".idx", ".pack", ".keep"}
+        if deaths % 10 == 0:
+            assert contents_of(repository) == before
+            subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
+        begin_anew()
+    assert deaths > 60
+    assert len(packs_of(repository)) == 1
+    assert contents_of(repository) == before
+
+
+@pytest.mark.parametrize("command", ["gc", "repack", "fsck", "multi-pack-index", "clone"])
+def test_nothing_is_merged_under_a_git_that_goes_by_packs(tmp_path: Path, command: str) -> None:
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    for number in range(20):
+        publish(repository, "sha1", [b"%d" % number])
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+    running = [RunningGit(1, time.time() - 60, "status"), RunningGit(2, time.time() - 60, command)]
+
+    assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 0
+    assert len(packs_of(repository)) == 20
+    # One for which git itself would not wait any more.
+    running[1] = RunningGit(2, time.time() - 13 * 3600, command)
+    assert merge_packs(state, packs, "sha1", at_work=lambda: running) == 20
+
+
+def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> None:
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    for number in range(20):
+        publish(repository, "sha1", [b"%d" % number])
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+    answers = iter(([], [RunningGit(1, time.time(), "repack")]))
+
+    assert merge_packs(state, packs, "sha1", at_work=lambda: next(answers)) == 0
+    assert len(packs_of(repository)) == 21
+    assert merge_packs(state, packs, "sha1") == 21
+    assert len(packs_of(repository)) == 1
+    assert len(contents_of(repository)) == 20
+
+
+def test_a_gc_of_another_machine_is_waited_for(tmp_path: Path) -> None:
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    (repository / "gc.pid").write_text("1234 elsewhere.example")
+    assert goes_by_packs(str(repository), [])
+    (repository / "gc.pid").write_text(f"1234 {socket.gethostname()}")
+    assert not goes_by_packs(str(repository), [])
+    # Where nothing is told of processes, the file itself has to do.
+    assert goes_by_packs(str(repository), None)
+    os.utime(repository / "gc.pid", (0, 0))
+    assert not goes_by_packs(str(repository), None)
+
+
+def test_an_index_written_from_an_old_list_of_packs_is_dropped(tmp_path: Path) -> None:
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+    for number in range(20):
+        publish(repository, "sha1", [b"%d" % number])
+    before = contents_of(repository)
+    subprocess.run(["git", "multi-pack-index", "write"], cwd=repository, check=True)
+    index = repository / "objects/pack/multi-pack-index"
+    stale = index.read_bytes()
+    assert not drop_broken_index(packs)
+    assert index.exists()
+    merge_packs(state, packs, "sha1")
+    index.write_bytes(stale)
+
+    assert drop_broken_index(packs)
+    assert not index.exists()
+    assert contents_of(repository) == before
+    subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"MIDX", b"MIDX\1\1\377\0\0\0\0\1", b"something else" * 9])
+def test_a_multi_pack_index_that_cannot_be_read_is_left_to_git(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "multi-pack-index").write_bytes(content)
+    assert not drop_broken_index(str(tmp_path))
+    assert (tmp_path / "multi-pack-index").read_bytes() == content
 
 
 @given(st.lists(st.integers(1, 1 << 40), max_size=60))

@@ -1,0 +1,174 @@
+"""A thousand captures beside git's own cleaning: `python -m tests.together.campaign [--captures N]` prints a table.
+
+First beside one person, at whose terminal one git command follows the other: none of them may fail. Then beside three
+at once, who disturb each other: what fails of theirs is printed, and what fails of the same three where nobody
+captures. After each: `git fsck` is clean, every snapshot is listed and gives back the bytes that it was taken of,
+nothing is left behind, the packs are few. What is wrong of that ends the program with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from git_envhist.store.merging import MOST_PACKS
+from tests.crash.campaign import sealed_repo
+from tests.crash.faults import debris
+from tests.support.repository import Repo
+from tests.together.content import Taken
+from tests.together.neighbours import Failure, Neighbour, a_crowd, beside, one_person, upstream
+
+BY_COMMAND = 10
+"""Every so many-th capture by the program, the others in this process."""
+
+
+@dataclass
+class Outcome:
+    """A line of the table."""
+
+    beside: str
+    captures: int = 0
+    seconds: float = 0.0
+    commands: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    packs: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        cells = (self.beside, self.captures, f"{self.seconds:.0f} s", self.commands, len(self.failures),
+                 self.packs, len(self.wrong))  # fmt: skip
+        return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--captures", type=int, default=1000)
+    words.add_argument("kinds", nargs="*", help="of person, crowd, control; all of them where none is named")
+    asked = words.parse_args()
+    kinds = asked.kinds or ["person", "crowd", "control"]
+    print("| beside | captures | took | commands of git's | of them failed | packs | wrong |", flush=True)
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    outcomes = []
+    took = 60.0
+    for kind in kinds:
+        outcome = control(took) if kind == "control" else captures(kind, asked.captures)
+        took = outcome.seconds
+        print(outcome, flush=True)
+        outcomes.append(outcome)
+    for outcome in outcomes:
+        tell(outcome)
+    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+
+
+CAST: dict[str, Callable[[Repo], list[Neighbour]]] = {"person": one_person, "crowd": a_crowd}
+
+
+def captures(kind: str, number: int) -> Outcome:
+    """So many captures beside one person, or three."""
+    outcome = Outcome(kind)
+    with tempfile.TemporaryDirectory(prefix="together-") as place:
+        repo = sealed_repo(Path(place))
+        upstream(repo)
+        run(repo, CAST[kind](repo), number, outcome)
+    return outcome
+
+
+def run(repo: Repo, neighbours: list[Neighbour], number: int, outcome: Outcome) -> None:
+    """Capture beside them, then judge."""
+    taken = Taken(repo)
+    start = time.monotonic()
+    with beside(neighbours):
+        for step in range(number):
+            taken.write(step)
+            try:
+                taken.capture(step, by_command=step % BY_COMMAND == 0)
+            except Exception as error:  # every failure counts, whatever its kind
+                outcome.wrong.append(f"capture {step}: {type(error).__name__}: {error}")
+        outcome.seconds = time.monotonic() - start
+    outcome.captures = len(taken.snapshots)
+    _count(outcome, neighbours)
+    outcome.packs = own_packs(repo)
+    outcome.wrong += taken.wrong()
+    settle(taken, number)
+    outcome.wrong += left_behind(repo, outcome.failures)
+    outcome.wrong += taken.wrong(read_every=number)
+    # One person disturbs nobody; of a crowd's failures those are ours that speak of a pack of ours.
+    ours = [
+        failure for failure in outcome.failures
+        if outcome.beside == "person" or any(name in failure.said for name in taken.packs)
+    ]  # fmt: skip
+    outcome.wrong += [f"failed because of us: {failure}" for failure in ours]
+
+
+def control(seconds: float) -> Outcome:
+    """The three, for as long, where nobody captures."""
+    outcome = Outcome("crowd, no capture", seconds=seconds)
+    with tempfile.TemporaryDirectory(prefix="together-") as place:
+        repo = sealed_repo(Path(place))
+        upstream(repo)
+        neighbours = a_crowd(repo)
+        with beside(neighbours):
+            time.sleep(seconds)
+    _count(outcome, neighbours)
+    return outcome
+
+
+def _count(outcome: Outcome, neighbours: list[Neighbour]) -> None:
+    outcome.commands = sum(sum(neighbour.runs.values()) for neighbour in neighbours)
+    outcome.failures = [failure for neighbour in neighbours for failure in neighbour.failures]
+
+
+def own_packs(repo: Repo) -> int:
+    return len(list((repo.path / ".git/objects/pack").glob("*.keep")))
+
+
+def settle(taken: Taken, step: int) -> None:
+    """Two captures where nobody else is at work, the packs merged and everything swept; then a thorough cleaning."""
+    for more in range(2):
+        taken.write(step + more)
+        taken.capture(step + more)
+    # Beside a crowd, git may have lost objects of its own branch: it cannot collect then, which is not ours to judge.
+    taken.repo.git("reflog", "expire", "--expire=now", "--all", check=False)
+    taken.repo.git("gc", "-q", "--prune=now", check=False)
+
+
+def left_behind(repo: Repo, failures: list[Failure]) -> list[str]:
+    """What nobody will clear up; a git that failed leaves locks and files of its own, which are not ours to judge."""
+    left = [name for name in debris(repo) if not is_gits_own(name)]
+    wrong = [f"left behind: {name}" for name in left]
+    if not failures and (more := set(debris(repo)) - set(left)):
+        wrong.append(f"left behind by git, although nothing of it failed: {sorted(more)}")
+    if (packs := own_packs(repo)) > MOST_PACKS + 2:
+        wrong.append(f"{packs} packs are left")
+    return wrong
+
+
+def is_gits_own(name: str) -> bool:
+    """Whether only git makes such a file: none of ours."""
+    own = ("envhist/", "refs/envhist/", "refs/notes/envhist/", "objects/.envhist-staging/")
+    return not name.startswith(own) and not name.endswith(".keep")
+
+
+def tell(outcome: Outcome) -> None:
+    """What failed, the same words once."""
+    said = Counter(f"git {failure.words[0]}: {_first_line(failure.said)}" for failure in outcome.failures)
+    for text, times in said.most_common():
+        print(f"\n{outcome.beside}: {times} times {text}")
+    for line in outcome.wrong:
+        print(f"\n{outcome.beside}: WRONG: {line}")
+
+
+def _first_line(said: str) -> str:
+    line = next(iter(said.splitlines()), "no word")
+    return re.sub(r"'/[^']*/", "'", re.sub(r"[0-9a-f]{40}", "…", re.sub(r"\.tmp-\d+-", "", line)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

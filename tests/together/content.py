@@ -1,0 +1,92 @@
+"""Known bytes for each capture, and whether its snapshot gives them back, to plain git and to a second reader."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from git_envhist import EnvHistory
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+from tests.support.snapshot import read_back
+
+PLACE = "env/"
+LARGE = 40_000
+
+
+@dataclass
+class Taken:
+    """What each snapshot was taken of, in the order in which they were taken."""
+
+    repo: Repo
+    files: dict[str, bytes] = field(default_factory=dict)
+    """As they are now."""
+    snapshots: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """By commit: the files at that moment."""
+    packs: set[str] = field(default_factory=set)
+    """The names of all packs of ours that were seen, those too that were merged since."""
+
+    def write(self, step: int) -> None:
+        """New bytes, bytes that come back, a new name, and one that goes."""
+        wanted = {
+            "state": f"{step} ".encode() * 100,
+            f"deep/d{step % 5}/file": f"deep {step}".encode() * 10,
+            "again": f"{step % 3}".encode() * 200,
+            "large": hashlib.shake_256(b"%d" % (step // 10)).digest(LARGE),
+            f"new/{step}": b"%d" % step,
+        }
+        self.files |= {PLACE + name: content for name, content in wanted.items()}
+        for name in (*wanted,):
+            self.repo.write(PLACE + name, wanted[name])
+        if step >= 20:
+            gone = f"{PLACE}new/{step - 20}"
+            del self.files[gone]
+            (self.repo.path / gone).unlink()
+        # The same bytes as objects of the user's, which a cleaning beside us takes at any time.
+        names = [PLACE + name for name in wanted]
+        self.repo.git("hash-object", "-w", *names, check=False)
+
+    def capture(self, step: int, *, by_command: bool = False) -> None:
+        """Take a snapshot and remember of what."""
+        if by_command:
+            words = ("capture", "--porcelain", "-m", f"step {step}")
+            commit = self.repo.run("envlog", *words, check=True).out.strip()
+        else:
+            snapshot = EnvHistory.open(str(self.repo.path), workers="here").capture(f"step {step}").snapshot
+            assert snapshot is not None
+            commit = str(snapshot.id)
+        assert commit not in self.snapshots
+        self.snapshots[commit] = dict(self.files)
+        self.packs.update(path.stem for path in (self.repo.path / ".git/objects/pack").glob("*.keep"))
+
+    def wrong(self, *, read_every: int = 1) -> list[str]:
+        """What is not as it was captured, or not listed, or complained of by git."""
+        found = [f"fsck: {complaint}"] if (complaint := git_fsck(self.repo.path)) else []
+        listed = self.repo.run("envlog", "--format=%H", "-n", "100000", check=True).out.split()
+        if listed != [*reversed(self.snapshots)]:
+            found.append(
+                f"{len(self.snapshots)} were taken, and {len(listed)} others or in another order listed"
+            )
+        for number, (commit, files) in enumerate(self.snapshots.items()):
+            if self._stored(commit) != {path: _blob(content) for path, content in files.items()}:
+                found.append(f"{commit} holds other bytes than it was taken of")
+            if number % read_every == 0 and self._read(commit) != files_by_sha256(files):
+                found.append(f"{commit} reads back as something else than it was taken of")
+        return found
+
+    def _stored(self, commit: str) -> dict[str, str]:
+        lines = self.repo.git("ls-tree", "-r", commit, PLACE).splitlines()
+        return {line.partition("\t")[2]: line.split()[2] for line in lines}
+
+    def _read(self, commit: str) -> dict[str, str | None]:
+        listing = read_back(self.repo, commit).listing
+        found = {path.decode(): entry for path, entry in listing.items() if entry.kind == "f"}
+        return {path: entry.sha256 for path, entry in found.items() if path.startswith(PLACE)}
+
+
+def files_by_sha256(files: dict[str, bytes]) -> dict[str, str | None]:
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+
+
+def _blob(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -1,0 +1,136 @@
+"""Captures beside git's own cleaning, looking and working, and beside what a killed git left. Many more of them:
+`python -m tests.together.campaign`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from git_envhist import EnvHistory
+from git_envhist.store.atwork import gits_at_work
+from git_envhist.store.merging import MOST_PACKS
+from tests.end_to_end.captures import assert_holds, capture, history
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+from tests.together.campaign import Outcome, run
+from tests.together.neighbours import CLEANING, LOOKING, WORKING, Neighbour, beside, upstream
+
+LEFT_BY_GIT = (
+    "gc.pid",
+    "gc.pid.lock",
+    "index.lock",
+    "HEAD.lock",
+    "packed-refs.lock",
+    "shallow.lock",
+    "objects/maintenance.lock",
+    "objects/info/commit-graph.lock",
+    "objects/info/commit-graphs/commit-graph-chain.lock",
+    "objects/pack/multi-pack-index.lock",
+    "objects/pack/tmp_pack_AbCdEf",
+    "objects/pack/tmp_idx_AbCdEf",
+    "objects/pack/.tmp-4711-pack-0123456789.pack",
+    "objects/12/tmp_obj_AbCdEf",
+    "refs/heads/main.lock",
+    "refs/envhist/heads/tmp_renamed_ref",
+)
+
+
+@pytest.mark.slow
+def test_one_person_at_work_beside_captures_fails_at_nothing_and_nothing_is_lost(repo: Repo) -> None:
+    upstream(repo)
+    outcome = Outcome("person")
+    words = [*CLEANING[:7], LOOKING[3], *CLEANING[7:], *WORKING[:4], LOOKING[-1]]
+    run(repo, [Neighbour(repo, words)], 30, outcome)
+    assert outcome.captures == 30
+    assert outcome.commands >= len(words)
+    assert outcome.wrong == []
+
+
+def test_what_a_killed_git_left_blocks_no_capture_and_is_left_alone(repo: Repo) -> None:
+    capture(repo, "-m", "before")
+    left = [repo.path / ".git" / name for name in LEFT_BY_GIT]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half of something")
+        os.utime(path, (0, 0))
+    for step in range(MOST_PACKS + 2):
+        taken = capture_here(repo, step)
+    assert_holds(repo, taken)
+    assert len(history(repo)) == MOST_PACKS + 3
+    assert [path.read_bytes() for path in left] == [b"half of something"] * len(left)
+    assert packs(repo) <= MOST_PACKS
+
+
+def capture_here(repo: Repo, step: int) -> str:
+    """A capture of something new, in this process."""
+    repo.write("env/state", f"{step}")
+    snapshot = EnvHistory.open(str(repo.path), workers="here").capture(f"step {step}").snapshot
+    assert snapshot is not None
+    return str(snapshot.id)
+
+
+def packs(repo: Repo) -> int:
+    return len(list((repo.path / ".git/objects/pack").glob("*.keep")))
+
+
+@pytest.mark.skipif(gits_at_work("/", []) is None, reason="this system does not tell of its processes")
+def test_packs_are_not_merged_away_under_a_git_that_lists_them(repo: Repo) -> None:
+    words = ["git", "-C", str(repo.path), "pack-objects", "--quiet", "--all", "--stdout", "--revs"]
+    packing = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=repo.env)
+    try:
+        for step in range(MOST_PACKS):
+            capture_here(repo, step)
+        assert packs(repo) > MOST_PACKS
+    finally:
+        packing.communicate()
+    assert packing.returncode == 0
+    capture_here(repo, MOST_PACKS)
+    assert packs(repo) <= MOST_PACKS
+    assert git_fsck(repo.path) == ""
+
+
+def test_an_index_that_hides_the_tip_does_not_end_the_timeline(repo: Repo) -> None:
+    known = [capture_here(repo, step) for step in range(3)][::-1]
+    repo.git("multi-pack-index", "write")
+    index = repo.path / ".git/objects/pack/multi-pack-index"
+    stale = index.read_bytes()
+    for step in range(3, MOST_PACKS + 3):
+        known.insert(0, capture_here(repo, step))
+    # As a git would write it that had listed the packs before they were merged.
+    index.write_bytes(stale)
+    known.insert(0, capture_here(repo, MOST_PACKS + 3))
+    assert history(repo) == known
+    assert git_fsck(repo.path) == ""
+
+
+@pytest.mark.parametrize("number", [MOST_PACKS + 8])
+def test_packs_of_captures_start_no_gc(repo: Repo, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr("git_envhist.capturing.capture.tidy", lambda repository: None)
+    for step in range(number):
+        capture_here(repo, step)
+    assert packs(repo) >= number
+    few = ("-c", "gc.auto=100", "-c", f"gc.autoPackLimit={number // 2}", "-c", "gc.autoDetach=false")
+    before = _files(repo)
+    assert repo.run_git(*few, "gc", "--auto").err == ""
+    assert _files(repo) == before
+
+
+def _files(repo: Repo) -> list[Path]:
+    return sorted((repo.path / ".git/objects").rglob("*"))
+
+
+def test_a_user_who_merges_rebases_and_amends_keeps_every_word_of_the_history(repo: Repo) -> None:
+    first = capture(repo, "-m", "the intent")
+    repo.run("envlog", "name", "kept", first, check=True)
+    repo.run("envlog", "note", first, "-m", "a remark", check=True)
+    upstream(repo)
+    with beside([Neighbour(repo, WORKING)]):
+        pass
+    repo.git("reflog", "expire", "--expire=now", "--all")
+    repo.git("gc", "-q", "--prune=now")
+    card = repo.run("envlog", "show", "kept", check=True).out
+    assert "the intent" in card
+    assert "a remark" in card
