@@ -74,7 +74,10 @@ def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
     return list(between(span, history.world.own))
 
 
-def _that_changed(history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]) -> set[str]:
-    from git_envhist.cli.details import changes_of  # loaded late: keeps envlog fast
+def _that_changed(
+    history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
+) -> frozenset[str]:
+    from git_envhist.store.series import those_that_changed  # loaded late: keeps envlog fast
 
-    return {snapshot.commit for snapshot in found if changes_of(history, snapshot, pathspecs)}
+    steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
+    return those_that_changed(history.repository.git, steps, pathspecs)

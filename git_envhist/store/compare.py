@@ -42,16 +42,22 @@ def compare(
         # It looks for its packs while the trees are compared.
         reader.start()
         rows = read_rows(git, old, after)
-        known = _read_metadata(reader, rows, after) if metadata else {}
-        tree = TreeReader(reader, after, rows.id_length)
-        changes = join(rows.contents, rows.nested, known, tree.look_up)
-        if any(change.after is None for change in changes.values()):
-            changes = _without_unseen(changes, _read_missing(reader, tree))
+        changes = find_changes(reader, rows, after, metadata=metadata)
     if pathspecs:
         changes = _limit(git, changes, pathspecs)
     if renames is not None:
         changes = _pair_renames(changes, read_renames(git, old, after, pathspecs, renames))
     return tuple(changes[path] for path in sorted(changes))
+
+
+def find_changes(reader: CatFile, rows: Rows, after: str, *, metadata: bool = True) -> dict[EnvPath, Change]:
+    """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side."""
+    known = _read_metadata(reader, rows, after) if metadata else {}
+    tree = TreeReader(reader, after, rows.id_length)
+    changes = join(rows.contents, rows.nested, known, tree.look_up)
+    if any(change.after is None for change in changes.values()):
+        changes = _without_unseen(changes, _read_missing(reader, tree))
+    return changes
 
 
 class TreeReader:
@@ -116,12 +122,13 @@ def _lies_in(path: bytes, places: frozenset[bytes]) -> bool:
 def _limit(git: Git, changes: Mapping[EnvPath, Change], pathspecs: Sequence[bytes]) -> dict[EnvPath, Change]:
     # The top has no name that a pattern could match.
     paths = [path for path in changes if path]
-    directories = [path for path in paths if _is_directory(changes[path])]
+    directories = [path for path in paths if is_directory(changes[path])]
     matched = matching(git, paths, directories, pathspecs)
     return {path: changes[path] for path in paths if path in matched}
 
 
-def _is_directory(change: Change) -> bool:
+def is_directory(change: Change) -> bool:
+    """Whether either side is one: so a pattern with a slash at its end means it."""
     return any(
         side is not None and side.kind is EntryKind.DIRECTORY for side in (change.before, change.after)
     )

@@ -1,0 +1,77 @@
+"""Which of many snapshots changed some paths: told of all of them together, as exactly as of each alone.
+
+One git compares them all, one reads the shards that differ, and one is asked which paths are meant: on 2,000 snapshots
+that is 4,000 processes less than comparing each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from git_envhist.store.compare import find_changes, is_directory
+from git_envhist.store.git import Git
+from git_envhist.store.objects import CatFile
+from git_envhist.store.pathspecs import at_top, matching
+from git_envhist.store.rows import NOT_PIECES, RAW, Row, Rows, parse_row, sort_rows
+
+AT_ONCE = 64
+"""So many snapshots are compared by one git: what it says of them is held in memory."""
+
+Step = tuple[str, str | None]
+"""A snapshot's commit and the one before it."""
+
+
+class Paths(NamedTuple):
+    """What one snapshot changed."""
+
+    files: tuple[bytes, ...]
+    directories: tuple[bytes, ...]
+
+
+def those_that_changed(git: Git, steps: Sequence[Step], pathspecs: Sequence[bytes]) -> frozenset[str]:
+    """The commits of those snapshots that changed a path which the pathspecs, spelled as from the top, mean."""
+    with CatFile(git) as reader:
+        changed = {commit: _paths(reader, commit, rows) for commit, rows in _compare_all(git, steps)}
+    files = {path for paths in changed.values() for path in paths.files}
+    directories = {path for paths in changed.values() for path in paths.directories}
+    # Apart: what is a directory in one snapshot may be a file in another.
+    meant = matching(git, files, (), pathspecs) if files else frozenset()
+    meant_directories = matching(git, directories, directories, pathspecs) if directories else frozenset()
+    return frozenset(
+        commit
+        for commit, paths in changed.items()
+        if not (meant.isdisjoint(paths.files) and meant_directories.isdisjoint(paths.directories))
+    )
+
+
+def _paths(reader: CatFile, commit: str, rows: Rows) -> Paths:
+    changes = find_changes(reader, rows, commit)
+    # The top has no name that a pattern could match.
+    files = tuple([path for path, change in changes.items() if path and not is_directory(change)])
+    directories = tuple([path for path, change in changes.items() if path and is_directory(change)])
+    return Paths(files, directories)
+
+
+def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, Rows]]:
+    """Each snapshot that differs from the one before it, and in what."""
+    for start in range(0, len(steps), AT_ONCE):
+        lines = "".join(
+            f"{commit} {before or ''}".rstrip() + "\n" for commit, before in steps[start : start + AT_ONCE]
+        )
+        words = (*RAW, "--stdin", "--root", "-t", "--no-renames", "--", b":(top)", NOT_PIECES)
+        listed = git.run(*at_top(git), *words, stdin=lines.encode("ascii"), environment=git.no_index)
+        for commit, rows in _by_commit(listed):
+            yield commit, sort_rows(rows)
+
+
+def _by_commit(listed: bytes) -> Iterator[tuple[str, Iterable[tuple[bytes, Row]]]]:
+    commit, rows = b"", []
+    fields = iter(listed.split(b"\0"))
+    for field in fields:
+        if field.startswith(b":"):
+            rows.append((next(fields), parse_row(field)))
+            continue
+        if commit:
+            yield commit.decode("ascii"), rows
+        commit, rows = field, []

@@ -1,0 +1,78 @@
+"""Which snapshots changed some paths, told of all together, is what comparing each of them alone tells."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import Snapshot
+from git_envhist.store import series
+from git_envhist.store.compare import compare
+from git_envhist.store.pathspecs import anchored
+from git_envhist.store.series import those_that_changed
+from tests.support.repository import Repo
+
+PATHSPECS = (
+    *(
+        [b"app.py"],
+        [b"src"],
+        [b"src/"],
+        [b"*.py"],
+        [b":(exclude)src"],
+        [b"thing"],
+        [b"thing/"],
+        [b"*.log", b"app.py"],
+    ),
+    *([b"data/empty/"], [b":(glob)**/deep/*"], [b"nothing"], [b"."], [b"src/mode.sh"], [b".gitattributes"]),
+)
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    """Snapshots that differ in bytes, in what only the manifest knows, in nothing, and in what a path is."""
+    history = EnvHistory.open(str(repo.path), workers="here")
+
+    def capture() -> None:
+        history.capture("x")
+
+    repo.write("src/mode.sh", b"echo", 0o644)
+    repo.write("thing", b"a file")
+    capture()
+    repo.write("app.py", b"print('changed')\n")
+    capture()
+    capture()
+    (repo.path / "src/mode.sh").chmod(0o600)
+    capture()
+    (repo.path / "data/empty").mkdir(parents=True)
+    capture()
+    (repo.path / "thing").unlink()
+    repo.write("thing/deep/a.log", b"1")
+    repo.write(".gitattributes", b"*.bin -text\n")
+    capture()
+    shutil.rmtree(repo.path / "thing")
+    (repo.path / "thing").mkdir()
+    capture()
+    return history
+
+
+def alone(history: EnvHistory, snapshot: Snapshot, specs: list[bytes]) -> bool:
+    return bool(compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=specs))
+
+
+@pytest.mark.parametrize("at_once", [64, 2])
+def test_all_together_are_told_as_each_alone(
+    history: EnvHistory, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(series, "AT_ONCE", at_once)
+    snapshots = history.log()
+    steps = [(snapshot.commit, snapshot.parent) for snapshot in snapshots]
+    counts = set()
+    for typed in PATHSPECS:
+        specs = [anchored(spec, b"", b"/nowhere") for spec in typed]
+        expected = {snapshot.commit for snapshot in snapshots if alone(history, snapshot, specs)}
+        assert those_that_changed(history.repository.git, steps, specs) == expected, typed
+        counts.add(len(expected))
+    # Else this would compare nothing with nothing.
+    assert {0, 1, 2, 3} <= counts
