@@ -17,7 +17,7 @@ from tests.support.repository import Repo
 from tests.support.snapshot import contents
 
 # Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
-MACHINE = dict(os.environ)
+MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def install(repo: Repo, place: bytes, words: list[str], tmp_path: Path) -> None:

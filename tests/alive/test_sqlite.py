@@ -180,17 +180,17 @@ def test_what_became_a_database_after_it_was_looked_at_is_held_like_one(
         print("half way", flush=True)
         input()
     """
-    real = reading.open_file
+    real = reading.open_seen
     writers = []
 
-    def late(name: bytes) -> int:
+    def late(name: bytes) -> tuple[int, os.stat_result]:
         if name == b"app.db" and not os.path.getsize(path):
             writers.append(program(exclusive, path))
             writers[-1].__enter__()
         return real(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(content, "open_file", late)
+        patch.setattr(content, "open_seen", late)
         taken = captured(repo)
     assert [(one.path, one.why.value) for one in taken.missing] == [(b"data/app.db", "unstable")]
 
