@@ -180,6 +180,7 @@ class Taker:
         def consume(blocks: Iterator[Block]) -> None:
             self._store.forget(mark)
             result[:] = [self._store.add_big(self._within_budget(blocks))]
+            self._check_budget()
 
         try:
             seen, stable = read_streamed(descriptor, consume, grows=leaf.grows)
@@ -192,8 +193,11 @@ class Taker:
     def _within_budget(self, blocks: Iterator[Block]) -> Iterator[Block]:
         for block in blocks:
             yield block
-            if self._store.added_bytes() > self._budget:
-                raise OverBudget
+            self._check_budget()
+
+    def _check_budget(self) -> None:
+        if self._store.added_bytes() > self._budget:
+            raise OverBudget
 
     def _fingerprint(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
         if self._policy.keyed_hash is None:

@@ -32,7 +32,9 @@ class Blobs:
         """Keep a big file in pieces: its size, the id of the pointer that stands for it, and of its pieces' tree."""
         self._files += 1
         size, tree = store_pieces(self._writer, self._counted(blocks))
-        return size, self._writer.add(b"blob", write_pointer(size, tree)), tree
+        pointer = self._writer.add(b"blob", write_pointer(size, tree))
+        self._count()
+        return size, pointer, tree
 
     def mark(self) -> Mark:
         """This moment, for `forget`."""

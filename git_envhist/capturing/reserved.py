@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
-from git_envhist.capture.ignore import path_filter, path_matcher
-from git_envhist.capture.seal import keyed_hash, seal
-from git_envhist.capture.secrets import SecretRules, mask_tokens
+from git_envhist.capture.ignore import path_filter
+from git_envhist.capture.seal import seal
+from git_envhist.capture.secrets import mask_tokens
+from git_envhist.capturing.staged import StagedKeeper
 from git_envhist.capturing.take import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, WhyMissing
 from git_envhist.settings import Settings
-from git_envhist.store.gitview import GitView, StagedEntry
+from git_envhist.store.gitview import GitView
 from git_envhist.store.keys import Key
-from git_envhist.store.layout import ATTACHMENTS, GIT_CHANGED, MISSING, RULES, STAGED, UNSTABLE
+from git_envhist.store.layout import ATTACHMENTS, GIT_CHANGED, MISSING, RULES, UNSTABLE
 from git_envhist.store.listings import write_git_changes, write_missing, write_rules
 from git_envhist.store.names import stored_name
-from git_envhist.store.objects import CatFile
-from git_envhist.store.quoting import quote_path
+from git_envhist.store.packs import PackWriter
 from git_envhist.store.repository import Repository
 from git_envhist.store.snapshots import FILE, ObjectSink, TreeEntry, pieces_entries
 
@@ -27,7 +26,7 @@ Entries = dict[bytes, TreeEntry]
 
 class Taking(Protocol):
     @property
-    def writer(self) -> ObjectSink: ...
+    def writer(self) -> PackWriter: ...
 
     @property
     def repository(self) -> Repository: ...
@@ -52,12 +51,20 @@ def reserved_entries(
     _put_lists(entries, sink, taken, view)
     extent = taken.survey
     left_out = path_filter(extent.ignore, extent.exclude, extent.fingerprint)
+    room = taking.settings.budget - _stored(taken) - sink.stored_bytes
     try:
-        _put_staged(entries, sink, taking, view.staged, key, left_out)
+        keeper = StagedKeeper(taking.repository.git, sink, taking.settings, key, room, warnings)
+        entries.update(keeper.keep(view.staged, left_out))
     except (EnvhistError, OSError) as error:
         warnings.append(f"the staged tree could not be kept, the snapshot is whole: {error}")
     names = _put_attachments(entries, sink, attach, key, warnings)
     return entries, names
+
+
+def _stored(taken: Taken) -> int:
+    """How many bytes the workers have stored."""
+    found = taken.gathered
+    return sum(pack.size for pack in found.packs) + sum(len(entry) for _, entry in found.objects)
 
 
 def _put(entries: Entries, sink: ObjectSink, path: bytes, data: bytes) -> None:
@@ -76,49 +83,6 @@ def _put_lists(entries: Entries, sink: ObjectSink, taken: Taken, view: GitView) 
         _put(entries, sink, RULES, rules)
     if view.changed is not None:
         _put(entries, sink, GIT_CHANGED, write_git_changes(view.changed))
-
-
-def _put_staged(
-    entries: Entries,
-    sink: ObjectSink,
-    taking: Taking,
-    staged: tuple[StagedEntry, ...],
-    key: Key | None,
-    left_out: Callable[[bytes], bool],
-) -> None:
-    if not staged:
-        return
-    rules = SecretRules(path_matcher(list(taking.settings.secret)))
-    lines = []
-    with CatFile(taking.repository.git) as reader:
-        for entry in staged:
-            found = reader.read(entry.oid) if entry.mode else None
-            content = found[1] if found is not None else b""
-            secret = rules.by_name(entry.path) or rules.by_content(entry.path, content)
-            lines.append(_staged_line(entry, key if secret else None, secret))
-            wanted = entry.needs_content and not left_out(entry.path)
-            if wanted and found is not None and not (secret and key is None):
-                data = seal(key, entry.path, b"staged", content) if secret and key else content
-                place = b"%b/content/%d-%b" % (
-                    STAGED,
-                    entry.stage,
-                    _shown_id(entry, key if secret else None),
-                )
-                _put(entries, sink, place, data)
-    _put(entries, sink, STAGED + b"/index", b"".join(sorted(lines)))
-
-
-def _staged_line(entry: StagedEntry, key: Key | None, secret: bool) -> bytes:
-    oid = _shown_id(entry, key) if not secret or key is not None else b"sealed"
-    return b"%b %06o %b %d\n" % (quote_path(entry.path), entry.mode, oid, entry.stage)
-
-
-def _shown_id(entry: StagedEntry, key: Key | None) -> bytes:
-    # The bare id of a secret file's blob is a hash of the secret.
-    if key is None:
-        return entry.oid.encode("ascii")
-    # A seal is bound to its path: equal content of two paths has two ids, and two places.
-    return keyed_hash(key, entry.oid.encode("ascii"), entry.path)[:20].hex().encode("ascii")
 
 
 def _put_attachments(

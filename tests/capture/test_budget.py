@@ -79,6 +79,17 @@ def test_a_file_that_compresses_counts_as_what_it_takes(repo: Repo) -> None:
     assert_holds(repo, snapshot(repo).commit)
 
 
+def test_the_last_pieces_of_a_file_count_too(repo: Repo) -> None:
+    """Pieces are cut from some megabytes at a time: all of a file of that size come at its end."""
+    repo.git("config", "envhist.bigFile", "1m")
+    repo.git("config", "envhist.budget", "4m")
+    fill(repo, small=MIB, large=5 * MIB)
+    taken = take(repo, "fork")
+    assert [(one.path, one.why) for one in taken.missing] == [(b"dir/large", WhyMissing.BUDGET)]
+    assert held(repo, taken) == {"small"}
+    assert taken.stored_bytes < 2 * MIB
+
+
 def test_what_is_left_out_is_not_told_as_gone(repo: Repo) -> None:
     fill(repo, grows=100)
     take(repo)

@@ -1,0 +1,89 @@
+"""Large contents that only the index has: kept in pieces, within the budget, and never held in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+
+import pytest
+
+from git_envhist.capturing import staged
+from git_envhist.model import Captured
+from tests.capture.taking import take
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+
+MIB = 1 << 20
+
+
+def stage(repo: Repo, name: str, data: bytes) -> str:
+    """Have content in the index alone; its id."""
+    repo.write(name, data)
+    repo.git("add", "-f", name)
+    repo.write(name, "something else")
+    return repo.git("rev-parse", f":{name}")
+
+
+def places(repo: Repo, taken: Captured) -> dict[str, str]:
+    """What is kept of the staged contents: (mode of git's) by name."""
+    assert taken.snapshot is not None
+    rows = repo.git("ls-tree", f"{taken.snapshot.commit}:.envhist/staged/content").splitlines()
+    return {row.split("\t")[1]: row.split()[2] for row in rows}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+def test_a_large_one_is_put_together_by_plain_git(repo: Repo, packed: bool) -> None:
+    repo.git("config", "envhist.bigFile", "1m")
+    data = random.Random(1).randbytes(5 * MIB) + bytes(MIB)
+    large, small = stage(repo, "large", data), stage(repo, "small", b"just a few bytes")
+    if packed:
+        repo.git("repack", "-adq", "--keep-unreachable")
+    taken = take(repo)
+    kept = places(repo, taken)
+    assert set(kept) == {f"0-{large}", f"0-{small}"}
+    assert repo.git("cat-file", "blob", kept[f"0-{small}"]) == "just a few bytes"
+    each = "while read -r _ _ blob _; do git cat-file blob $blob; done"
+    script = f"git ls-tree -r {kept[f'0-{large}']} | {each} | sha256sum"
+    assert repo.execute("sh", "-c", script).out.split()[0] == hashlib.sha256(data).hexdigest()
+    assert git_fsck(repo.path) == ""
+    sizes = re.findall(
+        r"^\S+ blob \S+ +(\d+)", repo.git("ls-tree", "-r", "-l", kept[f"0-{large}"]), re.MULTILINE
+    )
+    assert max(map(int, sizes)) <= 256 << 10
+
+
+def test_what_is_too_much_is_left_out_and_told(repo: Repo) -> None:
+    repo.git("config", "envhist.bigFile", "1m")
+    repo.git("config", "envhist.budget", "2m")
+    stage(repo, "large", random.Random(2).randbytes(3 * MIB))
+    middle = stage(repo, "middle", random.Random(3).randbytes(MIB - 1))
+    stage(repo, "more", random.Random(4).randbytes(MIB - 2))
+    more = stage(repo, "tiny", b"there is room for this")
+    taken = take(repo)
+    assert [warning for warning in taken.warnings if "staged" in warning] == [
+        "what was staged of 'large' is left out: it is too large",
+        "what was staged of 'more' is left out: it is too large",
+    ]
+    assert set(places(repo, taken)) == {f"0-{middle}", f"0-{more}"}
+    assert taken.snapshot is not None
+    index = repo.git("show", f"{taken.snapshot.commit}:.envhist/staged/index")
+    assert [line.split()[0] for line in index.splitlines()] == ["large", "middle", "more", "tiny"]
+    assert taken.stored_bytes < 2 * MIB + 100_000
+    assert git_fsck(repo.path) == ""
+
+
+def test_a_secret_one_that_no_memory_holds_is_left_out(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo.git("config", "envhist.bigFile", "1m")
+    monkeypatch.setattr(staged, "MOST_SEALED", 2 * MIB)
+    fits = b"PASSWORD=correct-horse\n" * 60_000
+    stage(repo, "a/.env", fits)
+    stage(repo, "b/.env", fits * 2)
+    taken = take(repo)
+    assert [warning for warning in taken.warnings if "staged" in warning] == [
+        "what was staged of 'b/.env' is left out: it is too large"
+    ]
+    (sealed,) = places(repo, taken).values()
+    assert b"correct-horse" not in repo.execute("git", "cat-file", "blob", sealed).out.encode(
+        "utf-8", "replace"
+    )
