@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from git_envhist.capture.attributes import ExtrasFormat, link_group, read_xattrs
-from git_envhist.capture.databases import is_database
+from git_envhist.capture.databases import Patience, is_database
 from git_envhist.capture.descent import join
 from git_envhist.capture.fingerprints import chained
 from git_envhist.capture.holding import Unit
@@ -48,6 +48,7 @@ class Taker:
         self._policy = policy
         self._budget = budget
         self._home_device = home_device
+        self.patience = Patience()
         self._scans: tuple[bytes, bool] = (b"", False)
 
     def take(self, visit: Visit, leaf: Leaf) -> bool:

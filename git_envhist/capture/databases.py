@@ -47,6 +47,9 @@ READER_BYTE = 127
 others are left to readers, who wait for us where they find none."""
 
 PATIENCE_SECONDS = 5.0
+"""For how long a database is waited for."""
+DATABASES_WAITED_FOR, LEAST_SECONDS = 2, 0.05
+"""So many may cost all of that; each further one that is kept from us costs no more than a look."""
 LINUX, BSD = struct.Struct("hhqqi4x"), struct.Struct("qqihh")
 """`struct flock`, as the C libraries lay it out."""
 BUSY = (errno.EAGAIN, errno.EACCES)
@@ -96,17 +99,34 @@ def base_of(name: bytes) -> bytes | None:
     return None
 
 
+class Patience:
+    """What is left of the time that a capture waits for databases."""
+
+    def __init__(self) -> None:
+        self._left = PATIENCE_SECONDS * DATABASES_WAITED_FOR
+
+    @contextmanager
+    def waiting(self) -> Iterator[float]:
+        """Until when to wait; how long it was is counted."""
+        started = time.monotonic()
+        try:
+            yield started + max(LEAST_SECONDS, min(PATIENCE_SECONDS, self._left))
+        finally:
+            self._left -= time.monotonic() - started
+
+
 @contextmanager
-def held_still(descriptor: int, name: bytes) -> Iterator[Hold]:
+def held_still(descriptor: int, name: bytes, patience: Patience) -> Iterator[Hold]:
     """Hold the database that is open on `descriptor` and called `name` here; `Restless` where somebody else won't
     let go of it in time, or where the file system knows no locks."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    _patiently(lambda: _share_database(descriptor), deadline)
+    with patience.waiting() as deadline:
+        _patiently(lambda: _share_database(descriptor), deadline)
     memory = -1
     try:
         memory = _open_memory(name)
         if memory >= 0:
-            _patiently(lambda: _share_log(memory), deadline)
+            with patience.waiting() as deadline:
+                _patiently(lambda: _share_log(memory), deadline)
         # In this order: a journal that is there although nobody writes was there before we came.
         has_journal = os.path.lexists(name + JOURNAL)
         is_hot = has_journal and not is_locked(descriptor, RESERVED_BYTE)

@@ -7,7 +7,7 @@ from bisect import insort
 from collections.abc import Callable
 from typing import Protocol
 
-from git_envhist.capture.databases import JOURNAL, LOG, Hold, Restless, held_still, what_moved
+from git_envhist.capture.databases import JOURNAL, LOG, Hold, Patience, Restless, held_still, what_moved
 from git_envhist.capture.reading import Unreadable
 from git_envhist.capture.records import COLUMNS
 from git_envhist.capture.scan import Leaf, Visit
@@ -18,6 +18,11 @@ HOLD_TRIES = 3
 
 class Keeper(Protocol):
     """What takes content into the store."""
+
+    @property
+    def patience(self) -> Patience:
+        """What is left of the time that locks are waited for."""
+        ...
 
     def take(self, visit: Visit, leaf: Leaf) -> bool:
         """Take what stands under a name; False where it is no leaf any more."""
@@ -68,7 +73,7 @@ class Unit:
                 del self._visit.missing[noted:]
                 undo()
             try:
-                with held_still(self._descriptor, self._database.name) as hold:
+                with held_still(self._descriptor, self._database.name, self._keeper.patience) as hold:
                     gone = self._take_held(hold)
                     moved = what_moved(self._descriptor, self._database.name, hold)
             except Restless as reason:

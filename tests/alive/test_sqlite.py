@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,9 +106,9 @@ def test_programs_go_on_reading_and_writing_while_a_log_is_held(data: Path) -> N
     assert connection.execute("select count(*) from t").fetchone() == (1,)
     hold = """
         import os, sys
-        from git_envhist.capture.databases import held_still
+        from git_envhist.capture.databases import Patience, held_still
         os.chdir(sys.argv[1])
-        with held_still(os.open("app.db", os.O_RDONLY), b"app.db"):
+        with held_still(os.open("app.db", os.O_RDONLY), b"app.db", Patience()):
             print("held", flush=True)
             input()
     """
@@ -216,6 +217,41 @@ def test_a_database_that_is_kept_from_us_is_told_every_time_and_read_when_it_is_
     taken = captured(repo)
     assert taken.missing == ()
     assert rows_of(given_back(repo, taken, tmp_path / "copy") / "app.db") == {1}
+
+
+def test_many_databases_that_are_kept_from_us_cost_no_more_time_than_two(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.chdir(data)
+    names = [f"app{number}.db" for number in range(9)]
+    for name in names:
+        make_database(data / name, "delete")
+    kept = """
+        import sqlite3, sys
+        held = [sqlite3.connect(name, isolation_level=None) for name in sys.argv[1:]]
+        for connection in held:
+            connection.execute("begin exclusive")
+        print("kept", flush=True)
+        input()
+    """
+    patience = databases.Patience()
+    granted = []
+    with program(kept, *names):
+        for name in names:
+            now = time.monotonic()
+            with patience.waiting() as deadline:
+                granted.append(round(deadline - now, 1))
+            descriptor = os.open(name, os.O_RDONLY)
+            with (
+                pytest.raises(databases.Restless, match="keeps it locked"),
+                databases.held_still(descriptor, os.fsencode(name), patience),
+            ):
+                pass
+            os.close(descriptor)
+    # The last of them were looked at, and not waited for.
+    assert granted[0] == 0.2
+    assert max(granted[3:]) < 0.2
 
 
 def test_an_encrypted_database_is_known_by_its_log(

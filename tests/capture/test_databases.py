@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.capture.databases import Restless, base_of, held_still, is_database
+from git_envhist.capture.databases import Patience, Restless, base_of, held_still, is_database
 
 WRITER = """
     import sqlite3, sys
@@ -55,12 +55,12 @@ def writing(database: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
 # Locks belong to a process, so a copy is made as a worker makes it: in one of its own.
 COPIER = """
     import os, sys
-    from git_envhist.capture.databases import held_still
+    from git_envhist.capture.databases import Patience, held_still
     source, target = map(os.fsencode, sys.argv[1:3])
     os.chdir(os.path.dirname(source))
     name = os.path.basename(source)
     descriptor = os.open(name, os.O_RDONLY)
-    with held_still(descriptor, name) as hold:
+    with held_still(descriptor, name, Patience()) as hold:
         for suffix in (b"", b"-wal", *([b"-journal"] if hold.is_hot else [])):
             try:
                 data = open(name + suffix, "rb").read() if suffix else os.pread(descriptor, 1 << 30, 0)
@@ -160,7 +160,7 @@ def test_a_database_that_somebody_keeps_to_himself_is_told(
     owner.stdout.readline()
     descriptor = os.open("app.db", os.O_RDONLY)
     started = time.monotonic()
-    with pytest.raises(Restless, match="keeps it locked"), held_still(descriptor, b"app.db"):
+    with pytest.raises(Restless, match="keeps it locked"), held_still(descriptor, b"app.db", Patience()):
         pass
     assert time.monotonic() - started >= 0.2
     os.close(descriptor)
