@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone, PlanAction, PlannedDirectory
+from git_envhist.model import (
+    Entry,
+    EntryKind,
+    EnvPath,
+    LeftAlone,
+    PlanAction,
+    PlannedDirectory,
+    shown_path,
+)
 from git_envhist.restore.disk import Door
 from git_envhist.restore.dress import Lose
 from git_envhist.restore.journal import Journal
@@ -40,7 +48,7 @@ def apply(journal: Journal, door: Door, on_step: OnStep = nobody_listens, *, fre
     for done, staged in enumerate(journal.staged):
         applier.forward(staged)
         on_step(done + 1, len(journal.staged))
-    applier.dress(lambda own: own.after or own.before)
+    applier.dress(lambda own: own.after)
     return applier.applied()
 
 
@@ -95,8 +103,13 @@ class _Applier:
         """Give the directories what their own lines say: nothing here moves their times any more."""
         for own in self._journal.directories:
             entry = side_of(own)
-            if entry is not None and not self._is_left(own):
-                self._try(lambda own=own, entry=entry: self._dress(own, entry))  # type: ignore[misc]
+            if entry is None:
+                # It goes; where it could not, it stays as it was.
+                self._dress(own, own.before)
+            elif not self._is_left(own):
+                why = self._dress(own, entry)
+                if why is not None:
+                    self._left.append(LeftAlone(shown_path(own.realm, own.path), why))
 
     def applied(self) -> Applied:
         return Applied(tuple(self._left), tuple(self._losses))
@@ -128,8 +141,11 @@ class _Applier:
                 raise Stays(CHANGED)
             self._door.dresser.named(directory, name, entry, self._losing(step.shown))
 
-    def _dress(self, own: PlannedDirectory, entry: Entry) -> None:
-        self._door.dress_directory(own.realm, own.path, entry, self._losing(own.path))
+    def _dress(self, own: PlannedDirectory, entry: Entry | None) -> str | None:
+        if entry is None:
+            return None
+        losing = self._losing(shown_path(own.realm, own.path))
+        return self._try(lambda: self._door.dress_directory(own.realm, own.path, entry, losing))
 
     def _take_back(self, unit: int) -> None:
         """A unit of which one step cannot be made is not touched at all."""

@@ -1,8 +1,8 @@
 """What a restore is about to do, on the disk before it does it: any later command can finish it or take it back.
 
 A journal is written once, whole, and never changed; how far a restore came is told by looking at its slots. A small
-file beside it says in which direction it went last. Both stand in the git directory, which nobody else fills; they are
-read with suspicion all the same, since a torn or a foreign one must not move a single file.
+file beside it says that it is over, once what it put away begins to be thrown away. Both stand in the git directory,
+which nobody else fills; they are read with suspicion all the same, since a torn or a foreign one must not move a file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -41,7 +40,7 @@ class Phase(Enum):
     """How far a restore came, as far as that must be remembered."""
 
     APPLYING = "applying"
-    ABORTING = "aborting"
+    """It can go on or be taken back."""
     DONE = "done"
     """It arrived at its target; what is left is to throw away what went."""
     UNDONE = "undone"
@@ -60,6 +59,9 @@ class Journal:
 
 def write_journal(directory: str, journal: Journal) -> None:
     """Make a journal durable; from here on the restore has begun."""
+    if _unlink(directory, PHASE):
+        # Left by a restore that was killed in its very last step: it is not this one's.
+        _sync(directory)
     payload = json.dumps(_journal_to_json(journal), separators=(",", ":")).encode("ascii")
     digest = hashlib.sha256(payload).hexdigest().encode("ascii")
     _write(directory, JOURNAL, HEAD + digest + b"\n" + payload)
@@ -94,15 +96,15 @@ def read_phase(directory: str) -> Phase:
 
 
 def remove_journal(directory: str) -> None:
-    """Forget a restore that is over: the journal last, so that its phase is never taken for another's."""
-    _forget(directory, JOURNAL)
-    _forget(directory, PHASE)
+    """Forget a restore that is over: the journal first and for good, so that its phase is never missing beside it."""
+    if _unlink(directory, JOURNAL):
+        _sync(directory)
+    _unlink(directory, PHASE)
 
 
 def _write(directory: str, name: str, data: bytes) -> None:
     path = os.path.join(directory, name)
-    with suppress(FileNotFoundError):
-        os.unlink(path + ".new")
+    _unlink(directory, name + ".new")
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW, 0o600)
     try:
         done = 0
@@ -134,10 +136,12 @@ def _read(directory: str, name: str) -> bytes | None:
         return file.read()
 
 
-def _forget(directory: str, name: str) -> None:
-    with suppress(FileNotFoundError):
+def _unlink(directory: str, name: str) -> bool:
+    try:
         os.unlink(os.path.join(directory, name))
-    _sync(directory)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _damaged(directory: str) -> Damaged:

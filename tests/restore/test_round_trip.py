@@ -34,7 +34,7 @@ def go_there_and_back(top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
 
 
 @given(CHANGES)
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_any_environment_comes_back_and_goes_again(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:
@@ -42,7 +42,7 @@ def test_any_environment_comes_back_and_goes_again(
 
 
 @given(CHANGES)
-@settings(max_examples=15)
+@settings(max_examples=6)
 def test_any_environment_of_an_ordinary_user_comes_back(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:

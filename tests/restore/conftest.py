@@ -1,0 +1,15 @@
+"""No test here waits for the disk: a kill loses nothing that was written, synced or not."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from git_envhist.restore.hands import Hands
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(Hands, "sync", lambda self, descriptor: None)

@@ -1,0 +1,67 @@
+"""Hands that die before their n-th change to the disk and stay dead; hands of a system that knows less."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from git_envhist.restore.hands import Hands
+
+CHANGES = frozenset(name for name in vars(Hands) if not name.startswith("_"))
+
+
+class Dead(BaseException):
+    """The process is no more; nothing of it catches this."""
+
+
+class DyingHands(Hands):
+    """Make `left` changes more, then none."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in CHANGES:
+            return found
+
+        def mortal(*arguments: Any) -> Any:
+            if self.left <= 0:
+                raise Dead
+            self.left -= 1
+            return found(*arguments)
+
+        return mortal
+
+
+class PlainHands(Hands):
+    """Of a file system that can neither exchange two names nor refuse to replace one."""
+
+    def _rename(self, *_: Any) -> bool:
+        return False
+
+
+class LinklessHands(PlainHands):
+    """Nor give a file two names (but for those that the environment needs)."""
+
+    moving = False
+
+    def move(self, *names: Any) -> None:
+        self.moving = True
+        try:
+            super().move(*names)
+        finally:
+            self.moving = False
+
+    def link(self, *names: Any) -> None:
+        if self.moving:
+            raise PermissionError(errno.EPERM, "no links here")
+        super().link(*names)
+
+
+class DyingPlainHands(DyingHands, PlainHands):
+    """Both."""
+
+
+class DyingLinklessHands(DyingHands, LinklessHands):
+    """All of it."""

@@ -1,0 +1,231 @@
+"""A restore that dies before any of its changes: then it goes on, or is taken back, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from git_envhist.errors import Damaged
+from git_envhist.restore.apply import apply
+from git_envhist.restore.finish import discard, finish
+from git_envhist.restore.journal import Phase, read_journal, read_phase
+from tests.restore.dying import Dead, DyingHands, DyingLinklessHands, DyingPlainHands
+from tests.restore.engine import Engine
+from tests.restore.test_round_trip import CHANGES
+from tests.support.oracle import Listing
+from tests.support.privileges import permissions_bind
+from tests.support.repository import make_repo
+from tests.support.trees import (
+    Chmod,
+    Directory,
+    Edit,
+    Fifo,
+    File,
+    HardLink,
+    Link,
+    Put,
+    Remove,
+    Touch,
+    Tree,
+    build,
+)
+from tests.support.trees import apply as edit
+
+T1, T2 = 1_600_000_000_000_000_001, 1_700_000_000_000_000_002
+
+BEFORE: Tree = {
+    b"": Directory(mtime_ns=T1),
+    b"same": File(b"same", mtime_ns=T1),
+    b"edited": File(b"one", 0o640, T1),
+    b"touched": File(b"touched", 0o644, T1),
+    b"gone/deep/file": File(b"file", mtime_ns=T1),
+    b"gone/deep": Directory(0o555, T1),
+    b"gone": Directory(0o755, T1),
+    b"turns": File(b"a file", mtime_ns=T1),
+    b"folds/in": File(b"in", mtime_ns=T1),
+    b"folds": Directory(0o700, T1),
+    b"link": Link(b"/etc/passwd", T1),
+    b"pair": File(b"pair", mtime_ns=T1),
+    b"twin": HardLink(b"pair"),
+    b"closed/file": File(b"1", 0o444, T1),
+    b"closed": Directory(0o555, T1),
+    b"pipe": Fifo(0o600, T1),
+    b"data.db": File(b"db 1", mtime_ns=T1),
+    b"data.db-wal": File(b"wal 1", mtime_ns=T1),
+}
+CHANGED: tuple[Edit, ...] = (
+    Put(b"edited", File(b"two", 0o755, T2)),
+    Put(b"touched", File(b"touched", 0o600, T2)),
+    Chmod(b"gone/deep", 0o755),
+    Remove(b"gone"),
+    Put(b"turns", Directory()),
+    Put(b"turns/into", File(b"a directory", mtime_ns=T2)),
+    Put(b"turns/into2", HardLink(b"turns/into")),
+    Put(b"folds", File(b"folded", mtime_ns=T2)),
+    Put(b"link", Link(b"elsewhere", T2)),
+    Remove(b"twin"),
+    Put(b"twin", File(b"alone", mtime_ns=T2)),
+    Chmod(b"closed", 0o755),
+    Put(b"closed/file", File(b"2", 0o400, T2)),
+    Put(b"closed/more", File(b"more", mtime_ns=T2)),
+    Chmod(b"closed", 0o500),
+    Touch(b"closed", T2),
+    Remove(b"pipe"),
+    Put(b"new", Directory(0o750, T2)),
+    Put(b"new/below", Directory(0o555, T2)),
+    Put(b"data.db", File(b"db 2", mtime_ns=T2)),
+    Put(b"data.db-wal", File(b"wal 2", mtime_ns=T2)),
+)
+
+
+class Scene:
+    """Two moments of an environment, which stands at the first."""
+
+    def __init__(self, top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
+        make_repo(top, commit=False)
+        build(tree, top)
+        self.engine = Engine(top)
+        self.first, self.then = self.engine.capture(), self.engine.look()
+        edit(changes, top)
+        self.second, self.now = self.engine.capture(), self.engine.look()
+        self.stand_at_first()
+
+    def stand_at_first(self) -> None:
+        self.engine.restore(self.second, self.first)
+        assert self.engine.look() == self.then
+
+    def run(self, hands: DyingHands) -> bool:
+        """Restore the second moment with these hands; whether they lived to its end."""
+        engine = self.engine
+        try:
+            with engine.door() as door:
+                discard(door)
+            journal, _ = engine.prepare(engine.plan(self.first, self.second), hands)
+            with engine.door(hands) as door:
+                apply(journal, door, fresh=True)
+                finish(journal, door, engine.private)
+        except Dead:
+            return False
+        return True
+
+    def recover(self, hands: DyingHands, *, forwards: bool) -> None:
+        """What the next command does with what was left; it may die in turn."""
+        engine = self.engine
+        journal = read_journal(engine.private)
+        if journal is None:
+            with engine.door(hands) as door:
+                discard(door)
+            return
+        phase = read_phase(engine.private)
+        if phase is not Phase.APPLYING:
+            with engine.door(hands) as door:
+                finish(journal, door, engine.private, undone=phase is Phase.UNDONE)
+        elif forwards:
+            engine.go_on(hands)
+        else:
+            engine.take_back(hands)
+
+    def judge(self, *, forwards: bool | None) -> Listing:
+        """The environment stands exactly at one of the two moments, and nothing of the restore is left."""
+        found = self.engine.look()
+        if forwards is None:
+            assert found in (self.then, self.now)
+        else:
+            assert found == (self.now if forwards else self.then)
+        assert self.engine.debris() == []
+        return found
+
+
+FOREVER = 1 << 30
+KINDS = (DyingHands, DyingPlainHands, DyingLinklessHands)
+
+
+def deaths(scene: Scene, kind: type[DyingHands], step: int, first: int = 0) -> Iterator[tuple[int, bool]]:
+    """Kill a restore before every `step`-th change; (the change, whether the journal was there)."""
+    for number in range(first, FOREVER, step):
+        if scene.run(kind(number)):
+            scene.judge(forwards=True)
+            scene.engine.restore(scene.second, scene.first)
+            return
+        begun = read_journal(scene.engine.private) is not None
+        yield number, begun
+        if scene.engine.look() == scene.now:
+            scene.engine.restore(scene.second, scene.first)
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [(DyingHands, 1), (DyingPlainHands, 5), (DyingLinklessHands, 7)],
+    ids=("every change", "without an exchange", "without links"),
+)
+def test_whatever_it_dies_of_it_goes_on_or_is_taken_back(
+    tmp_path: Path, kind: type[DyingHands], step: int
+) -> None:
+    scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
+    for turn, (_, begun) in enumerate(deaths(scene, kind, step)):
+        done = begun and read_phase(scene.engine.private) is Phase.DONE
+        scene.recover(kind(FOREVER), forwards=bool(turn % 2))
+        scene.judge(forwards=begun and (done or bool(turn % 2)))
+
+
+def test_an_ordinary_users_restore_dies_as_well(tmp_path: Path) -> None:
+    with permissions_bind():
+        scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
+        for turn, (_, begun) in enumerate(deaths(scene, DyingHands, 6)):
+            done = begun and read_phase(scene.engine.private) is Phase.DONE
+            scene.recover(DyingHands(FOREVER), forwards=bool(turn % 2))
+            scene.judge(forwards=begun and (done or bool(turn % 2)))
+
+
+def test_it_may_die_again_and_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
+    chance = random.Random(7)
+    for _ in deaths(scene, DyingHands, 7, first=3):
+        die_while_recovering(scene, chance)
+
+
+def die_while_recovering(scene: Scene, chance: random.Random) -> None:
+    for _ in range(2):
+        try:
+            scene.recover(DyingHands(chance.randrange(60)), forwards=chance.random() < 0.5)
+        except Dead:
+            continue
+        scene.judge(forwards=None)
+        return
+    # Once it has begun to throw things away there is but one direction.
+    scene.recover(DyingHands(FOREVER), forwards=chance.random() < 0.5)
+    scene.judge(forwards=None)
+
+
+@given(CHANGES, st.integers(0, 2**32))
+@settings(max_examples=6)
+def test_any_restore_dies_anywhere(
+    tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]], seed: int
+) -> None:
+    scene = Scene(tmp_path_factory.mktemp("any") / "repo", *change)
+    chance = random.Random(seed)
+    for _ in range(4):
+        if scene.engine.look() != scene.then:
+            scene.stand_at_first()
+        if not scene.run(chance.choice(KINDS)(chance.randrange(40))):
+            die_while_recovering(scene, chance)
+
+
+def test_a_journal_that_was_tampered_with_moves_nothing(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
+    assert not scene.run(DyingHands(90))
+    place = os.path.join(scene.engine.private, "journal")
+    seen = scene.engine.look()
+    with open(place, "r+b") as file:
+        data = file.read()
+        file.seek(0)
+        file.write(data.replace(b"edited", b"../../", 1))
+    with pytest.raises(Damaged):
+        scene.recover(DyingHands(FOREVER), forwards=True)
+    assert scene.engine.look() == seen

@@ -1,0 +1,336 @@
+"""Somebody goes on working while a restore runs: what they wrote stays, is told of, and nothing outside is touched."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from git_envhist.restore.apply import abort, apply
+from git_envhist.restore.finish import finish
+from git_envhist.restore.hands import Hands
+from git_envhist.restore.swap import CAME, CHANGED, NOT_EMPTY
+from tests.restore.dying import PlainHands
+from tests.restore.engine import Engine
+from tests.restore.test_killed import BEFORE, Scene
+from tests.restore.test_killed import CHANGED as CHANGES
+from tests.support.oracle import listing
+from tests.support.repository import Repo, make_repo
+from tests.support.trees import Directory, File, Tree, build
+
+OLD: Tree = {
+    b"a/file": File(b"old", mtime_ns=10**18),
+    b"a/other": File(b"other", mtime_ns=10**18),
+    b"came/back": File(b"back", mtime_ns=10**18),
+    b"goes": Directory(),
+    b"log": File(b"line 1\n", mtime_ns=10**18),
+}
+
+
+class MeddlingHands(Hands):
+    """Lets somebody in right before a call on a name, after it was looked at."""
+
+    def __init__(self, call: str, name: bytes, meddle: Callable[[], object]) -> None:
+        self._call, self._name, self._meddle = call, name, meddle
+
+    def exchange(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
+        self._let_in("exchange", name)
+        super().exchange(one, name, other, other_name)
+        self._let_in("after exchange", name)
+
+    def move(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
+        self._let_in("move", name)
+        self._let_in("move to", other_name)
+        super().move(one, name, other, other_name)
+
+    def _let_in(self, call: str, name: bytes) -> None:
+        if (call, name) == (self._call, self._name):
+            self._call = ""
+            self._meddle()
+
+
+class MeddlingPlainHands(MeddlingHands, PlainHands):
+    """On a file system without an exchange."""
+
+
+class Desk:
+    """An environment at its second moment, on the way back to the first."""
+
+    def __init__(self, top: Path) -> None:
+        make_repo(top, commit=False)
+        build(OLD, top)
+        self.top = top
+        self.engine = Engine(top)
+        self.first, self.then = self.engine.capture(), self.engine.look()
+        (top / "a" / "file").write_bytes(b"new")
+        shutil.rmtree(top / "came")
+        (top / "goes" / "extra").write_bytes(b"extra")
+        (top / "made").mkdir()
+        (top / "made" / "later").write_bytes(b"later")
+        (top / "log").write_bytes(b"line 1\nline 2\n")
+        self.second, self.now = self.engine.capture(), self.engine.look()
+
+    def path(self, name: str) -> Path:
+        return self.top / name
+
+    def edit(self, name: str, text: bytes = b"by hand") -> Callable[[], None]:
+        return lambda: self._edit(name, text)
+
+    def _edit(self, name: str, text: bytes) -> None:
+        self.path(name).parent.mkdir(exist_ok=True)
+        self.path(name).write_bytes(text)
+
+    def save_over(self, name: str, text: bytes = b"by hand") -> Callable[[], None]:
+        """As editors save: another file is given the name."""
+        return lambda: self._save_over(name, text)
+
+    def _save_over(self, name: str, text: bytes) -> None:
+        self.path(name + "~").write_bytes(text)
+        os.rename(self.path(name + "~"), self.path(name))
+
+    def unlike_the_first(self) -> set[bytes]:
+        """Which paths are not as the first moment has them; the directories that hold them aside."""
+        found = self.engine.look()
+        wrong = {path for path in found.keys() | self.then.keys() if found.get(path) != self.then.get(path)}
+        return {path for path in wrong if not any(other.startswith(path + b"/") for other in wrong) and path}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path / "repo")
+
+
+@pytest.mark.parametrize("how", ["edit", "save_over"])
+def test_a_file_that_is_edited_after_the_plan_stays_and_is_told(desk: Desk, how: str) -> None:
+    outcome = desk.engine.restore(desk.second, desk.first, meanwhile=getattr(desk, how)("a/file"))
+    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert desk.path("a/file").read_bytes() == b"by hand"
+    assert desk.unlike_the_first() == {b"a/file"}
+    assert outcome.differences == ()
+
+
+@pytest.mark.parametrize("hands", [MeddlingHands, MeddlingPlainHands])
+@pytest.mark.parametrize("how", ["edit", "save_over"])
+def test_a_file_that_is_edited_in_the_last_moment_stays_as_well(
+    desk: Desk, how: str, hands: type[MeddlingHands]
+) -> None:
+    call = "exchange" if hands is MeddlingHands else "move"
+    meddling = hands(call, b"file", getattr(desk, how)("a/file"))
+    outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
+    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert desk.path("a/file").read_bytes() == b"by hand"
+    assert desk.unlike_the_first() == {b"a/file"}
+    assert outcome.kept == ()
+
+
+def test_a_file_that_is_edited_and_saved_again_during_the_swap_is_there_twice(desk: Desk) -> None:
+    """The first edit was put away when the second came: both are kept."""
+
+    def edit_twice() -> None:
+        desk.edit("a/file", b"first")()
+        hands._call = "after exchange"
+        hands._meddle = desk.save_over("a/file", b"second")
+
+    hands = MeddlingHands("exchange", b"file", edit_twice)
+    outcome = desk.engine.restore(desk.second, desk.first, hands=hands)
+    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert desk.path("a/file").read_bytes() == b"second"
+    assert [kept.path for kept in outcome.kept] == [b"a/file"]
+    assert held(desk, outcome.kept[0].why) == b"first"
+
+
+def held(desk: Desk, place: str) -> bytes:
+    found = list(Path(desk.engine.private).glob(f"*/{place}"))
+    assert len(found) == 1
+    return found[0].read_bytes()
+
+
+def test_what_comes_where_a_file_should_come_stays(desk: Desk) -> None:
+    outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("came"[:4] + "/back"))
+    assert outcome.left_alone == {b"came": CAME}
+    assert desk.path("came/back").read_bytes() == b"by hand"
+
+
+@pytest.mark.parametrize("hands", [MeddlingHands, MeddlingPlainHands])
+def test_what_comes_in_the_last_moment_stays(desk: Desk, hands: type[MeddlingHands]) -> None:
+    meddling = hands("move to", b"came", desk.edit("came/back"))
+    outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
+    assert outcome.left_alone == {b"came": CAME}
+    assert desk.path("came/back").read_bytes() == b"by hand"
+
+
+def test_a_directory_into_which_something_comes_stays(desk: Desk) -> None:
+    outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("made/just now"))
+    assert outcome.left_alone == {b"made": NOT_EMPTY}
+    assert desk.unlike_the_first() == {b"made/just now"}
+
+
+@pytest.mark.parametrize("hands", [MeddlingHands, MeddlingPlainHands])
+def test_a_directory_into_which_something_comes_in_the_last_moment_is_put_back(
+    desk: Desk, hands: type[MeddlingHands]
+) -> None:
+    meddling = hands("move", b"made", desk.edit("made/just now"))
+    outcome = desk.engine.restore(desk.second, desk.first, hands=meddling)
+    assert outcome.left_alone == {b"made": NOT_EMPTY}
+    assert desk.unlike_the_first() == {b"made/just now"}
+
+
+def test_what_is_written_through_an_open_descriptor_is_kept(desk: Desk) -> None:
+    with open(desk.path("log"), "ab", buffering=0) as log:
+        meddling = MeddlingHands("after exchange", b"log", lambda: None)
+        plan = desk.engine.plan(desk.second, desk.first)
+        journal, _ = desk.engine.prepare(plan)
+        with desk.engine.door(meddling) as door:
+            apply(journal, door, fresh=True)
+            log.write(b"line 3\n")
+            kept = finish(journal, door, desk.engine.private)
+    assert desk.engine.look() == desk.then
+    assert [item.path for item in kept] == [b"log"]
+    assert held(desk, kept[0].why) == b"line 1\nline 2\nline 3\n"
+
+
+@pytest.mark.parametrize("how", ["edit", "save_over"])
+def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, how: str) -> None:
+    journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
+    with desk.engine.door() as door:
+        apply(journal, door, fresh=True)
+        getattr(desk, how)("a/file")()
+        desk.edit("came/more")()
+        applied = abort(journal, door)
+        kept = finish(journal, door, desk.engine.private, undone=True)
+    places = {item.path: item.why for item in kept}
+    if how == "edit":
+        # It was ours, and they wrote to it: what was there before comes back, and theirs is put aside.
+        assert desk.path("a/file").read_bytes() == b"new"
+        assert held(desk, places[b"a/file"]) == b"by hand"
+    else:
+        assert desk.path("a/file").read_bytes() == b"by hand"
+        assert held(desk, places[b"a/file"]) == b"new"
+        assert b"a/file" in {left.path for left in applied.left_alone}
+    assert (
+        Path(desk.engine.private) / held_directory(desk, places[b"came"]) / "more"
+    ).read_bytes() == b"by hand"
+
+
+def held_directory(desk: Desk, place: str) -> Path:
+    return next(Path(desk.engine.private).glob(f"*/{place}"))
+
+
+OUTSIDE: Tree = {
+    **{name: File(b"outside") for name in (b"file", b"more", b"in", b"into", b"into2")},
+    b"deep/file": File(b"outside"),
+    b"deep": Directory(0o700),
+}
+
+
+class PlantingHands(Hands):
+    """Before the n-th change somebody puts a link to somewhere else in a directory's place."""
+
+    def __init__(self, after: int, plant: Callable[[], object]) -> None:
+        self.left, self.plant = after, plant
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name in ("exchange", "move", "chmod", "fchmod", "futime", "utime", "unlink", "rmdir"):
+            self.left -= 1
+            if self.left == 0:
+                self.plant()
+        return found
+
+
+@pytest.mark.parametrize("directory", ["gone", "closed", "turns"])
+def test_a_link_that_is_planted_between_two_changes_leads_nowhere(tmp_path: Path, directory: str) -> None:
+    scene = Scene(tmp_path / "scene", BEFORE, CHANGES)
+    planted = 0
+    for number in range(1, 60, 7):
+        place = tmp_path / f"copy {number}"
+        subprocess.run(["cp", "-a", str(scene.engine.top), str(place)], check=True)
+        planted += restore_with_planted_link(place, scene, directory, number)
+        shutil.rmtree(place)
+    assert planted > 1
+
+
+def restore_with_planted_link(place: Path, scene: Scene, directory: str, number: int) -> bool:
+    engine = Engine(place)
+    journal, _ = engine.prepare(engine.plan(scene.first, scene.second))
+    outside = place.parent / f"outside {number}"
+    build(OUTSIDE, outside)
+    canary = listing(outside, top=True)
+    seen: list[bytes] = []
+
+    def plant() -> None:
+        if (place / directory).is_dir():
+            os.rename(place / directory, place.parent / f"aside {number}")
+            os.symlink(outside, place / directory)
+            seen.append(b"planted")
+
+    with engine.door(PlantingHands(number, plant)) as door:
+        apply(journal, door, fresh=True)
+        finish(journal, door, engine.private)
+    assert listing(outside, top=True) == canary
+    return bool(seen)
+
+
+def test_a_hard_link_to_somewhere_else_is_not_written_through(tmp_path: Path, repo: Repo) -> None:
+    store = tmp_path / "store"
+    store.write_bytes(b"package")
+    os.link(store, repo.path / "package")
+    engine = Engine(repo.path)
+    first, then = engine.capture(), engine.look()
+    os.unlink(repo.path / "package")
+    (repo.path / "package").write_bytes(b"changed")
+    second = engine.capture()
+    engine.restore(second, first)
+    assert engine.look().keys() == then.keys()
+    assert (repo.path / "package").read_bytes() == b"package"
+    (repo.path / "package").write_bytes(b"written to")
+    assert store.read_bytes() == b"package"
+
+
+@pytest.mark.parametrize("change", ["content", "mode"])
+def test_what_else_has_the_file_keeps_it_as_it_is(tmp_path: Path, repo: Repo, change: str) -> None:
+    (repo.path / "package").write_bytes(b"package")
+    engine = Engine(repo.path)
+    first, then = engine.capture(), engine.look()
+    (repo.path / "package").chmod(0o600)
+    if change == "content":
+        (repo.path / "package").write_bytes(b"changed")
+    os.link(repo.path / "package", tmp_path / "store")
+    second = engine.capture()
+    seen = os.stat(tmp_path / "store")
+    outcome = engine.restore(second, first)
+    assert engine.look() == then
+    assert outcome.differences == ()
+    found = os.stat(tmp_path / "store")
+    assert (found.st_mode, found.st_mtime_ns, found.st_size) == (seen.st_mode, seen.st_mtime_ns, seen.st_size)
+
+
+def test_a_running_program_and_a_mapped_file_go_on_as_they_were(repo: Repo) -> None:
+    program = repo.path / "program"
+    shutil.copy(
+        sys.executable if not os.path.islink(sys.executable) else os.path.realpath(sys.executable), program
+    )
+    data = repo.write("data", b"first" * 1000)
+    engine = Engine(repo.path)
+    first, then = engine.capture(), engine.look()
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
+    data.write_bytes(b"other" * 1000)
+    second = engine.capture()
+    with open(data, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        running = subprocess.Popen([str(program), "60"])
+        try:
+            outcome = engine.restore(second, first)
+            assert engine.look() == then
+            assert running.poll() is None
+            assert mapped[:5] == b"other"
+            assert outcome.left_alone == {}
+        finally:
+            running.kill()
+            running.wait()
