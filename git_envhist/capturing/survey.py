@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.ignore import FILE_NAME, split_lines, usable
@@ -15,6 +14,7 @@ from git_envhist.errors import Refused
 from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
+from git_envhist.values import dataclass
 
 BOUNDARY = "worktree"
 RULES_VERSION = 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -138,6 +137,8 @@ def _first_lines(captured: Captured) -> Iterator[str]:
     yield from directory_lines(largest)
     below = [path for path, _, _ in largest if path.isascii() and os.fsdecode(path).isprintable()]
     if below:
+        import shlex  # loaded late: only a first capture needs it
+
         pattern = shlex.quote(f"/{os.fsdecode(below[0])}/")
         yield f" to leave one out: echo {pattern} >> .envhistignore"
 

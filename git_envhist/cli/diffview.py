@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from git_envhist.cli.diffsource import Manner, Opener, Source
-from git_envhist.cli.diffstat import stat_texts
-from git_envhist.cli.patchview import patch_texts
-from git_envhist.cli.rawview import name_only, name_status, raw
-from git_envhist.cli.storyview import story_texts
+from git_envhist.model import Change
 
 __all__ = ["FORMS", "Manner", "Opener", "Source", "diff_texts"]
 
@@ -17,15 +14,19 @@ FORMS = ("story", "stat", "name_status", "name_only", "raw", "patch")
 
 def diff_texts(form: str, source: Source, manner: Manner) -> Iterator[bytes]:
     """What differs in one of `FORMS`, ready to be written piece by piece."""
-    match form:
-        case "name_only":
-            return name_only(source.changes, manner)
-        case "name_status":
-            return name_status(source.changes, manner)
-        case "raw":
-            return raw(source.changes, manner)
-        case "stat":
-            return stat_texts(source, manner)
-        case "patch":
-            return patch_texts(source, manner)
-    return story_texts(source, manner)
+    if form == "stat":
+        from git_envhist.cli.diffstat import stat_texts  # loaded late: each form brings its own modules
+
+        return stat_texts(source, manner)
+    if form == "patch":
+        from git_envhist.cli.patchview import patch_texts  # loaded late: likewise
+
+        return patch_texts(source, manner)
+    if form == "story":
+        from git_envhist.cli.storyview import story_texts  # loaded late: likewise
+
+        return story_texts(source, manner)
+    from git_envhist.cli import rawview  # loaded late: likewise
+
+    texts: Callable[[tuple[Change, ...], Manner], Iterator[bytes]] = getattr(rawview, form)
+    return texts(source.changes, manner)

@@ -11,7 +11,6 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import anchored_paths, diff_manner
 from git_envhist.cli.diffview import FORMS, Source, diff_texts
 from git_envhist.cli.options import argument, option
-from git_envhist.cli.storyview import split_by_class, variable_facts
 from git_envhist.errors import UsageError
 from git_envhist.history.ranges import resolve_range
 from git_envhist.history.resolve import End, resolve_end
@@ -141,6 +140,8 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
 def _choose(changes: tuple[Change, ...], classes: frozenset[str]) -> tuple[Change, ...]:
     if classes == frozenset(CLASSES):
         return changes
+    from git_envhist.cli.storyview import split_by_class  # loaded late: a list of paths needs none of it
+
     in_env, in_files = split_by_class(changes)
     return tuple(in_env if "env" in classes else in_files)
 
@@ -155,6 +156,7 @@ def _show(session: Session, source: Source, wanted: Wanted) -> None:
 
 def _as_json(source: Source, before: Moment, after: Moment, wanted: Wanted) -> dict[str, object]:
     from git_envhist.cli.jsondiff import diff_json  # loaded late: only --json needs it
+    from git_envhist.cli.storyview import variable_facts  # loaded late: likewise
 
     facts = variable_facts(source, reveal=wanted.reveal)
     return diff_json(_name(before), _name(after), source.changes, facts)

@@ -23,7 +23,9 @@ KIND_WORDS = {
 
 def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterable[FactChange]) -> Json:
     """Two moments, by id or `now`, with every path and every fact that differs."""
-    counts = count(changes)
+    moved = sum(change.kind is ChangeKind.RENAMED for change in changes)
+    # A file that moved is told as that, and not a second time as one that came and one that went.
+    counts = count(change for change in changes if change.kind is not ChangeKind.RENAMED)
     return {
         "schema": SCHEMA,
         "before": before,
@@ -31,6 +33,7 @@ def diff_json(before: str, after: str, changes: Sequence[Change], facts: Iterabl
         "added": counts.added,
         "modified": counts.modified,
         "removed": counts.removed,
+        "renamed": moved,
         "files": [change_json(change) for change in changes],
         "facts": [_fact(fact) for fact in facts],
     }

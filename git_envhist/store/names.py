@@ -74,10 +74,17 @@ def suspicious(names_joined: bytes) -> bool:
     """Look at many names at once, joined by NUL: False means that each is stored as it is, wherever it stands."""
     enclosed = b"\0%b\0" % names_joined
     lowered = enclosed.lower()
-    for sign in _SIGNS:
-        if sign in lowered:
-            return _suspicious().search(enclosed, 0, len(enclosed) - 1) is not None
-    return False
+    if b"\0.git" in lowered:
+        for name in _FAMOUS:
+            if b"\0%b\0" % name in lowered:
+                return True
+        for name in _HARMLESS:
+            lowered = lowered.replace(b"\0%b\0" % name, b"\0\0")
+    return _shows_a_sign(lowered) and _suspicious().search(enclosed, 0, len(enclosed) - 1) is not None
+
+
+def _shows_a_sign(lowered: bytes) -> bool:
+    return any(sign in lowered for sign in _SIGNS)
 
 
 def is_name(name: bytes) -> bool:
@@ -87,6 +94,11 @@ def is_name(name: bytes) -> bool:
 
 def must_escape(name: bytes, *, top: bool = False, link: bool = False) -> bool:
     """Whether git would refuse or obey this name, or it is ours."""
+    lowered = name.lower()
+    if lowered in _FAMOUS:
+        return link or not _FAMOUS[lowered]
+    if not _shows_a_sign(b"\0%b\0" % lowered):
+        return False
     return (
         _refused().search(name) is not None
         or (link and _refused_link().search(name) is not None)
@@ -195,3 +207,6 @@ _SIGNS = (
     *(b"\0.git", b"\0.mailmap", b"\0.envhist", b"\0.\0", b"\0..\0"),
     *(b"\\", b"%", b"/", b"~", b"\xe2", b"\xef"),
 )
+# What stands in nearly every repository is told by heart; the value: only a link of that name is obeyed.
+_FAMOUS = {b".git": False, b".gitmodules": False, b".gitattributes": False, b".gitignore": True}
+_HARMLESS = (b".github", b".gitkeep", b".gitlab-ci.yml")

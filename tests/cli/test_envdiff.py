@@ -132,6 +132,11 @@ def test_a_moved_file_is_one_change_where_it_is_asked_for(repo: Repo) -> None:
         assert shown.startswith("R09")
         assert shown.endswith("\told.txt\tnew.txt\n")
     assert diff(repo, "--name-status", "-M100%") == "A\tnew.txt\nD\told.txt\n"
+    counts = ("added", "removed", "modified", "renamed")
+    told = json.loads(diff(repo, "--json", "-M"))
+    assert ([told[word] for word in counts], len(told["files"])) == ([0, 0, 0, 1], 1)
+    apart = json.loads(diff(repo, "--json"))
+    assert ([apart[word] for word in counts], len(apart["files"])) == ([1, 1, 0, 0], 2)
 
 
 @pytest.mark.parametrize(

@@ -379,6 +379,10 @@ def test_without_the_escape_git_would_have_obeyed(repo: Repo) -> None:
 
 
 HINTS = [
+    b".github",
+    b".GitKeep",
+    b".gitlab-ci.yml",
+    b"hub",
     *IGNORED[:3],
     *OBEYED,
     *SHORT,
@@ -401,3 +405,11 @@ HINTS = [
 @given(st.lists(st.sampled_from(HINTS), max_size=7).map(b"".join))
 def test_the_first_look_at_names_passes_nothing_that_the_pattern_finds(joined: bytes) -> None:
     assert suspicious(joined) == (rules_of_names._suspicious().search(b"\0" + joined) is not None)
+
+
+@given(st.lists(st.sampled_from(HINTS), max_size=4).map(b"".join), st.booleans(), st.booleans())
+def test_what_is_told_by_heart_is_what_the_patterns_say(name: bytes, top: bool, link: bool) -> None:
+    found = [rules_of_names._refused()]
+    found += [rules_of_names._refused_link()] if link else []
+    found += [rules_of_names._reserved()] if top else []
+    assert must_escape(name, top=top, link=link) == any(pattern.search(name) for pattern in found)

@@ -1,0 +1,103 @@
+"""What the quick commands load, and how many processes they start: counted, for a clock says little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.rules.source import CHECKOUT
+from tests.support.repository import Repo
+
+SCRIPT = """
+import re, sys
+import re._compiler as engine
+made, compiled = engine.compile, []
+engine.compile = lambda *words: (compiled.append(words[0]), made(*words))[1]
+from git_envhist.cli import entry
+status = entry.run_program(sys.argv[2], sys.argv[3:])
+with open(sys.argv[1], "w") as told:
+    print(status, len(compiled), *sys.modules, file=told)
+"""
+# Each of them takes longer than the rest of a quick command together.
+NEVER = {
+    "click",
+    "dataclasses",
+    "inspect",
+    "rich",
+    "subprocess",
+    "tempfile",
+    "dulwich",
+    "pathspec",
+    "zstandard",
+}
+
+
+class Run:
+    """One run of a program, looked at."""
+
+    def __init__(self, repo: Repo, tmp_path: Path, program: str, *words: str) -> None:
+        told, trace = tmp_path / "told", tmp_path / "trace"
+        trace.write_text("")
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(told), program, *words],
+            cwd=repo.path,
+            # git tells of itself: each of its processes writes one such line.
+            env={**repo.env, "PYTHONPATH": str(CHECKOUT), "GIT_TRACE2_EVENT": str(trace)},
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+        status, patterns, *modules = told.read_text().split()
+        assert status == "0", done.stderr
+        self.patterns = int(patterns)
+        self.modules = set(modules)
+        self.children = trace.read_text().count('"event":"start"')
+
+    @property
+    def ours(self) -> set[str]:
+        return {name for name in self.modules if name.startswith("git_envhist.")}
+
+
+@pytest.fixture
+def captured(repo: Repo, tmp_path: Path) -> Repo:
+    for number in range(3):
+        repo.write("app.py", f"print({number})\n")
+        repo.run("envlog", "capture", "-m", f"moment {number}", check=True)
+    return repo
+
+
+def test_a_list_asks_git_three_things_and_loads_nothing_heavy(captured: Repo, tmp_path: Path) -> None:
+    run = Run(captured, tmp_path, "git-envlog", "-n2")
+    # Where the repository is, what is configured, and the log itself.
+    assert run.children == 3
+    assert not run.modules & NEVER
+    assert not {name for name in run.ours if ".capture." in name}
+    assert {"git_envhist.store.compare", "git_envhist.store.manifest"}.isdisjoint(run.ours)
+    assert run.patterns <= 20
+
+
+def test_a_list_by_paths_starts_the_same_processes_however_long_it_is(captured: Repo, tmp_path: Path) -> None:
+    before = Run(captured, tmp_path, "git-envlog", "--", "app.py").children
+    for number in range(3):
+        captured.write("app.py", f"print('again', {number})\n")
+        captured.run("envlog", "capture", check=True)
+    assert Run(captured, tmp_path, "git-envlog", "--", "app.py").children == before
+
+
+def test_a_diff_compares_the_trees_and_reads_what_differs(captured: Repo, tmp_path: Path) -> None:
+    run = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@")
+    # As for a list, and the trees' comparison beside a reader of objects; what git itself calls so.
+    assert run.children <= 5
+    assert not run.modules & NEVER
+    assert not {name for name in run.ours if ".capture." in name}
+    assert run.patterns <= 45
+
+
+def test_a_capture_loads_no_library_of_others_but_for_packing(captured: Repo, tmp_path: Path) -> None:
+    captured.run("envlog", "capture", "-m", "once more", check=True)
+    run = Run(captured, tmp_path, "git-envlog", "capture", "--if-changed")
+    assert not run.modules & (NEVER - {"zstandard"})
+    assert run.patterns <= 50
+    assert run.children <= 9
