@@ -24,26 +24,22 @@ from git_envhist.model import (
     Snapshot,
     Trigger,
 )
-from git_envhist.settings import Settings, config_home, read_settings
+from git_envhist.opening import Opened, open_repository
+from git_envhist.settings import config_home, read_settings
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.records import name_record, remark_record
-from git_envhist.store.repository import HEADS, Repository
-from git_envhist.values import dataclass
+from git_envhist.store.repository import HEADS
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from git_envhist.beginning import Beginning
     from git_envhist.capturing.capture import Capturing
+    from git_envhist.capturing.present import Present
     from git_envhist.store.files import FileReader
     from git_envhist.store.keys import KeyRing
-
-
-@dataclass(frozen=True, slots=True)
-class Present:
-    """The live environment as a tree that git can see while the context is open."""
-
-    git: Git
-    tree: str
 
 
 class EnvHistory:
@@ -51,19 +47,18 @@ class EnvHistory:
 
     def __init__(
         self,
-        repository: Repository,
-        settings: Settings,
+        opened: Opened,
         environ: Mapping[str, str],
         *,
         workers: str = "spawn",
         directory: str = ".",
     ) -> None:
-        self.repository = repository
-        self.settings = settings
+        self.repository = opened.repository
+        self.settings = read_settings(opened.repository.read_config())
         self.directory = directory
         self._environ = dict(environ)
         self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
-        self.warnings: list[str] = []
+        self.warnings = list(opened.remarks)
 
     @classmethod
     def open(
@@ -73,11 +68,18 @@ class EnvHistory:
 
         `workers`: a program of our own may be forked ("fork"), a host program must not be ("spawn").
         """
-        with told_by_the_system(directory):
-            repository = Repository.open(directory)
-            settings = read_settings(repository.read_config())
         chosen = os.environ if environ is None else environ
-        return cls(repository, settings, chosen, workers=workers, directory=directory)
+        with told_by_the_system(directory):
+            return cls(open_repository(directory, chosen), chosen, workers=workers, directory=directory)
+
+    @classmethod
+    def init(cls, directory: str = ".", *, workers: str = "spawn", **wish: Unpack[Beginning]) -> EnvHistory:
+        """The history of a plain directory, begun where there is none; inside a git repository, that repository's."""
+        from git_envhist.beginning import begin  # loaded late: keeps envlog fast
+
+        chosen = wish.get("environ") or os.environ
+        with told_by_the_system(directory):
+            return cls(begin(directory, chosen, wish), chosen, workers=workers, directory=directory)
 
     @property
     def timeline(self) -> str | None:
@@ -188,6 +190,8 @@ class EnvHistory:
     @contextmanager
     def present(self) -> Iterator[Present]:
         """The live environment, captured into a staging that is thrown away."""
+        from git_envhist.capturing.present import Present  # loaded late: with the capture itself
+
         with self._capturing.present() as held:
             yield Present(self.repository.git.with_objects(held.staging.path), held.finish().tree)
 

@@ -129,3 +129,10 @@ def config_home(environ: Mapping[str, str]) -> str:
     home = environ.get("HOME") or os.path.expanduser("~")
     configured = environ.get("XDG_CONFIG_HOME", "")
     return configured if configured.startswith("/") else f"{home}/.config"
+
+
+def data_home(environ: Mapping[str, str]) -> str:
+    """The directory of the user's data, as the XDG base directories have it."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+    configured = environ.get("XDG_DATA_HOME", "")
+    return configured if configured.startswith("/") else f"{home}/.local/share"

@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show name note key help
+    set -l subcommands capture show name note init key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -17,6 +17,7 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a show -d 'one snapshot in full, or a file as it was'
     complete -c $program -n '__git_envlog_using list' -f -a name -d 'name a moment, or take its name away'
     complete -c $program -n '__git_envlog_using list' -f -a note -d 'add to the story of a moment'
+    complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
     complete -c $program -n '__git_envlog_using list' -f -a key -d 'show, export or import the keys that seal secret files'
     complete -c $program -n '__git_envlog_using list' -f -a help -d 'the short help of a subcommand'
     complete -c $program -n '__git_envlog_using list' -l max-count -s n -x -d 'at most so many'
@@ -82,6 +83,15 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using note' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using note' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using note' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using init' -l force -s f -d 'also for the home directory or /'
+    complete -c $program -n '__git_envlog_using init' -l new -d 'begin another history'
+    complete -c $program -n '__git_envlog_using init' -l adopt -r -d 'go on with a history'
+    complete -c $program -n '__git_envlog_using init' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using init' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using init' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using init' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using init' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using init' -l version -d 'the version of this program'
     complete -c $program -n '__git_envlog_using key' -a 'show export import'
     complete -c $program -n '__git_envlog_using key' -l use -d 'seal new files with the imported key'
     complete -c $program -n '__git_envlog_using key' -l json -d 'the answer as JSON'

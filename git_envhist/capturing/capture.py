@@ -47,7 +47,8 @@ class Capturing:
         return captured
 
     def _capture(self, request: Request) -> Captured:
-        if not request.force:
+        # Who begins a history for such a place has been asked.
+        if not request.force and not self.repository.plain:
             refuse_home(self.repository.root, self.environ)
         with self.locked(request):
             swept = [*self.settings.warnings, *self._sweep()]
@@ -106,6 +107,8 @@ class Capturing:
 
     def _view(self, taking: Taker) -> GitView:
         repository = self.repository
+        if repository.plain:
+            return GitView()
         return read_view(
             repository.git,
             repository.root,

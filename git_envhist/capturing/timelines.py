@@ -46,10 +46,11 @@ def ensure_timeline(repository: Repository, settings: Settings) -> str:
 
 def mint(host: str, directory: str, tail: str) -> str:
     """Two components that git takes as a ref, whatever the host and the directory are called."""
-    return f"{_slug(host.partition('.')[0])}/{_slug(directory)}-{tail}"
+    return f"{slug(host.partition('.')[0])}/{slug(directory)}-{tail}"
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
+    """A word of letters and digits that reminds of a text."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
     return plain or "env"
 

@@ -47,7 +47,7 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
     if options["name"] is not None:
         refuse_name(options["name"])
     captured = _capture(session, _intent(intent, messages), options)
-    for warning in captured.warnings:
+    for warning in (*session.history.warnings, *captured.warnings):
         warn(warning)
     _warn_of_missing(captured.missing)
     if session.json:

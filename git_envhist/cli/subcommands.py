@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "show": Subcommand("git_envhist.cli.show:show", "one snapshot in full, or a file as it was"),
     "name": Subcommand("git_envhist.cli.name:name", "name a moment, or take its name away"),
     "note": Subcommand("git_envhist.cli.note:note", "add to the story of a moment"),
+    "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
@@ -27,7 +28,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("verify", "run", "fork", "bisect", "undo", "redo", "task", "resume", "effect", "init", "push", "fetch"),
+    *("verify", "run", "fork", "bisect", "undo", "redo", "task", "resume", "effect", "push", "fetch"),
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
     *("status", "browse", "mcp"),
 }

@@ -34,6 +34,10 @@ class RefMove:
     old: str | None
 
 
+class NothingHere(NotARepository):
+    """git finds no repository in a directory, nor above it."""
+
+
 class RefsMoved(EnvhistError):
     """A ref was not where the transaction expected it; nothing was changed."""
 
@@ -53,6 +57,8 @@ class Repository:
     git: Git
     config: Config | None = field(default=None, repr=False, compare=False)
     """The configuration as it was when the repository was opened."""
+    plain: bool = False
+    """Made by us for a directory that is no git repository: there is no index and no code commit."""
 
     @classmethod
     def open(cls, directory: str = ".", environment: Mapping[bytes, bytes] | None = None) -> Repository:
@@ -239,9 +245,9 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
         return GitFailed(said, hint="\n".join(line.strip() for line in remedy.splitlines() if line.strip()))
     if b"not a git repository" in done.err:
         here = os.path.abspath(directory)
-        return NotARepository(
+        return NothingHere(
             f"not a git repository, nor below one: '{here}'",
-            hint="'git init' makes one",
+            hint="'git envlog init' keeps a history without git, 'git init' makes a repository",
         )
     return NotARepository(done.complaint)
 

@@ -117,6 +117,13 @@ def test_names_and_notes(repo: Repo) -> None:
     assert answer(repo, "named", "name", "--json", "-d", "v1")
 
 
+def test_a_history_for_a_plain_directory(tmp_path: Path) -> None:
+    plain = Repo(tmp_path, dict(os.environ))
+    told = answer(plain, "begun", "init", "--json")
+    assert isinstance(told, dict)
+    assert (told["root"], told["plain"], told["timeline"], told["snapshots"]) == (str(tmp_path), True, None, 0)
+
+
 @pytest.mark.parametrize(
     ("words", "status", "code"),
     [

@@ -568,6 +568,47 @@ LIST = (
         ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
     ),
     Line(
+        "envlog init",
+        "history for a plain directory, found from anywhere below it and after it moved",
+        (
+            "cli/test_init.py::test_everything_works_as_in_a_repository_of_gits",
+            "cli/test_init.py::test_it_is_found_after_the_directory_was_moved",
+            "cli/test_init.py::test_the_nearest_directory_with_a_history_is_meant",
+            "cli/test_init.py::test_everything_of_it_is_private",
+            "cli/test_init.py::test_git_sees_nothing_there_and_no_code_commit_is_known",
+        ),
+    ),
+    Line(
+        "envlog init, in a git repository",
+        "nothing needs to be set up",
+        (
+            "cli/test_init.py::test_inside_a_git_repository_there_is_nothing_to_set_up",
+            "cli/test_init.py::test_a_directory_that_became_a_repository_says_which_history_is_meant",
+        ),
+    ),
+    Line(
+        "envlog init --force",
+        "also the home directory and /",
+        ("cli/test_init.py::test_the_home_directory_and_the_machine_want_force",),
+    ),
+    Line(
+        "envlog init --new",
+        "begins another history, the one before stays readable",
+        (
+            "cli/test_init.py::test_a_history_begun_anew_keeps_the_one_before_readable",
+            "cli/test_init.py::test_a_copy_that_the_file_system_made_is_told_from_the_original",
+        ),
+    ),
+    Line(
+        "envlog init --adopt",
+        "goes on with the history of a directory that is gone",
+        (
+            "cli/test_init.py::test_a_directory_made_anew_at_the_same_place_is_asked_about",
+            "cli/test_init.py::test_a_copy_has_no_history_until_it_takes_one_up",
+            "cli/test_init.py::test_a_directory_moved_to_another_file_system_is_told_how_to_go_on",
+        ),
+    ),
+    Line(
         "envlog key",
         "shows, exports, imports the keys",
         (
@@ -789,6 +830,11 @@ PYTHON = (
         "python open",
         "the history of a working tree",
         ("end_to_end/test_python.py::test_a_history_is_captured_read_compared_named_and_noted",),
+    ),
+    Line(
+        "python init",
+        "the history of a plain directory, its storage chosen",
+        ("cli/test_init.py::test_a_program_begins_a_history_where_it_wants",),
     ),
     Line(
         "python capture",

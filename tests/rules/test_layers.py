@@ -13,6 +13,9 @@ VOCABULARY = {"model", "errors", "system", "values", "_version"}
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "capturing", "lookup"}
 
+# Which history is meant by a directory, and how one begins.
+WIRING |= {"opening", "beginning"}
+
 # Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
 # needs from another it declares as a Protocol, and the wiring hands it in.
 MAY_KNOW = {

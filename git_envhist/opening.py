@@ -1,0 +1,97 @@
+"""Which history is meant by a directory: that of its git repository, or one kept for a plain directory; the nearer.
+
+A repository of git's is found by git. A plain directory is found by the records of `store/homes.py`, which are looked
+at first, because there are hardly ever any. Where both begin at one directory, git's is the one: somebody said
+`git init` there later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from git_envhist.capturing.timelines import FILE as TIMELINE
+from git_envhist.errors import EnvhistError
+from git_envhist.settings import data_home
+from git_envhist.store.homes import Home, Homes
+from git_envhist.store.plain import open_plain
+from git_envhist.store.repository import NothingHere, Repository
+from git_envhist.values import dataclass
+
+HOMES = "homes"
+
+
+class AnotherDirectory(EnvhistError):
+    """Another directory stands where the one was whose history is kept."""
+
+    code = "another-directory"
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(
+            f"'{home.path}' is not the directory whose history was kept, but another one at its place",
+            hint=f"go on with that history: git envlog init --adopt={home.name}\nbegin another: git envlog init --new",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A repository, and what is to be said about how it was found."""
+
+    repository: Repository
+    remarks: tuple[str, ...] = ()
+
+
+def own_data(environ: Mapping[str, str]) -> str:
+    """Where the histories of plain directories are, with all that belongs to them."""
+    return os.path.join(data_home(environ), "git-envhist")
+
+
+def homes_of(environ: Mapping[str, str]) -> Homes:
+    """The records of the user's plain directories."""
+    return Homes(os.path.join(own_data(environ), HOMES))
+
+
+def open_repository(directory: str, environ: Mapping[str, str]) -> Opened:
+    """The repository that a directory's history is in."""
+    if "GIT_DIR" in os.environ:
+        return Opened(Repository.open(directory))
+    homes = homes_of(environ)
+    found = homes.find(directory)
+    try:
+        repository = Repository.open(directory)
+    except NothingHere:
+        if found is None:
+            _refuse_another(homes, directory)
+            raise
+        return Opened(open_plain(*found))
+    if found is None:
+        return Opened(repository)
+    home, root = found
+    if is_below(root, repository.root):
+        return Opened(open_plain(home, root))
+    return Opened(repository, _remarks(home, root, repository))
+
+
+def is_below(path: str, top: str) -> bool:
+    """Whether a path is inside a directory and not that directory itself."""
+    return path != top and path.startswith(top.rstrip("/") + "/")
+
+
+def earlier(home: Home, repository: Repository) -> str:
+    """What is to be said where a directory that had a history became a git repository."""
+    return (
+        f"'{repository.root}' is a git repository now, and its history is kept there; the earlier one stays in "
+        f"'{home.repository}': git --git-dir='{home.repository}' --work-tree='{repository.root}' envlog"
+    )
+
+
+def _remarks(home: Home, root: str, repository: Repository) -> tuple[str, ...]:
+    # Once something was captured into git's, nobody needs to be told again.
+    told = root != repository.root or os.path.exists(os.path.join(repository.state, TIMELINE))
+    return () if told else (earlier(home, repository),)
+
+
+def _refuse_another(homes: Homes, directory: str) -> None:
+    home = homes.stood_here(directory)
+    if home is not None:
+        raise AnotherDirectory(home)
