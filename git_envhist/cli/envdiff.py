@@ -132,9 +132,16 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
 def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) -> Iterator[Source]:
     history, paths = session.history, anchored_paths(session)
     with history.sides(before, after) as (git, old, new):
-        changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames)
+        brief = _is_brief(session, wanted)
+        changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
         chosen = _choose(changes, wanted.classes)
         yield Source(git, old or empty_tree(git, new), new, chosen, history.open_sealed, wanted.renames)
+
+
+def _is_brief(session: Session, wanted: Wanted) -> bool:
+    """Whether all that is shown of a modified file is its path."""
+    names_only = wanted.silent or wanted.form in ("name_only", "name_status")
+    return names_only and not session.json and wanted.renames is None and wanted.classes == frozenset(CLASSES)
 
 
 def _choose(changes: tuple[Change, ...], classes: frozenset[str]) -> tuple[Change, ...]:

@@ -31,18 +31,20 @@ def compare(
     pathspecs: Sequence[bytes] = (),
     renames: int | None = None,
     metadata: bool = True,
+    brief: bool = False,
 ) -> tuple[Change, ...]:
     """The changes between two tree-ishes in the order of their paths; `before` None: everything is added.
 
     `pathspecs` are spelled as from the top (`pathspecs.anchored`); `renames` is the least similarity, in percent;
-    without `metadata` the manifest is not read, and only what git's tree shows is seen.
+    without `metadata` the manifest is not read, and only what git's tree shows is seen; with `brief` no more is read
+    of a file whose bytes differ: its modes are those that git's imply, and it is not known how it is stored.
     """
     old = before if before is not None else empty_tree(git, after)
     with CatFile(git) as reader:
         # It looks for its packs while the trees are compared.
         reader.start()
         rows = read_rows(git, old, after)
-        changes = find_changes(reader, rows, after, metadata=metadata)
+        changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
     if pathspecs:
         changes = _limit(git, changes, pathspecs)
     if renames is not None:
@@ -50,9 +52,11 @@ def compare(
     return tuple(changes[path] for path in sorted(changes))
 
 
-def find_changes(reader: CatFile, rows: Rows, after: str, *, metadata: bool = True) -> dict[EnvPath, Change]:
+def find_changes(
+    reader: CatFile, rows: Rows, after: str, *, metadata: bool = True, brief: bool = False
+) -> dict[EnvPath, Change]:
     """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side."""
-    known = _read_metadata(reader, rows, after) if metadata else {}
+    known = _read_metadata(reader, rows, after, brief) if metadata else {}
     tree = TreeReader(reader, after, rows.id_length)
     changes = join(rows.contents, rows.nested, known, tree.look_up)
     if any(change.after is None for change in changes.values()):
@@ -92,9 +96,14 @@ class TreeReader:
         return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
 
 
-def _read_metadata(reader: CatFile, rows: Rows, after: str) -> Mapping[bytes, Both]:
+def _read_metadata(reader: CatFile, rows: Rows, after: str, brief: bool) -> Mapping[bytes, Both]:
     shards = [(row.before, row.after) for row in rows.shards]
-    return read_differences(reader, shards, rows.contents, after)
+    if not brief:
+        return read_differences(reader, shards, rows.contents, after)
+    # Where both sides are of one kind the path was modified, whatever the manifest says.
+    certain = {path for path, row in rows.contents.items() if row.stays_what_it_is}
+    others = [path for path in rows.contents if path not in certain]
+    return read_differences(reader, shards, others, after, certain)
 
 
 def _read_missing(reader: CatFile, tree: TreeReader) -> frozenset[bytes]:

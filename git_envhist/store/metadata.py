@@ -51,21 +51,28 @@ def read_differences(
     shards: Iterable[tuple[bytes | None, bytes | None]],
     contents: Iterable[bytes],
     after: str,
+    certain: Iterable[bytes] = (),
 ) -> dict[bytes, Both]:
     """Stored path -> what is known of it: the paths whose lines differ, and those in `contents`, whose bytes do.
 
-    `shards` are the ids, in hex, of the shards that differ.
+    `shards` are the ids, in hex, of the shards that differ; of the paths in `certain` nothing needs to be known.
     """
-    wanted: dict[bytes, list[bytes]] = {}
-    for path in contents:
-        directory, _, name = path.rpartition(b"/")
-        wanted.setdefault(directory, []).append(name)
+    wanted, passed_over = _by_directory(contents), _by_directory(certain)
     texts = _read_pairs(reader, shards)
     texts.update(_read_unchanged(reader, [name for name in wanted if name not in texts], after))
     found: dict[bytes, Both] = {}
     for directory, (old, new) in texts.items():
-        for path, both in _compare_shards(directory, old, new, wanted.get(directory, ())):
+        names, less = wanted.get(directory, ()), passed_over.get(directory, ())
+        for path, both in _compare_shards(directory, old, new, names, less):
             found[path] = _merge(found.get(path), both)
+    return found
+
+
+def _by_directory(paths: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for path in paths:
+        directory, _, name = path.rpartition(b"/")
+        found.setdefault(directory, []).append(name)
     return found
 
 
@@ -107,18 +114,26 @@ def _directory(text: bytes | None) -> bytes:
 
 
 def _compare_shards(
-    directory: bytes, old: bytes | None, new: bytes | None, names: Iterable[bytes]
+    directory: bytes,
+    old: bytes | None,
+    new: bytes | None,
+    names: Iterable[bytes],
+    certain: Iterable[bytes] = (),
 ) -> Iterator[tuple[bytes, Both]]:
     if old is not None and new is not None:
-        old, new = _without_equal_lines(old, new, names)
+        old, new = _without_equal_lines(old, new, names, certain)
+        if not names and _without_times(old) == _without_times(new):
+            return
     before = _read(old)
     after = before if new == old else _read(new)
     for path in {**before, **after} if after is not before else before:
         yield path, Both(before.get(path), after.get(path))
 
 
-def _without_equal_lines(old: bytes, new: bytes, names: Iterable[bytes]) -> tuple[bytes, bytes]:
-    """Both texts without the lines in which they do not differ, but with those of the given names."""
+def _without_equal_lines(
+    old: bytes, new: bytes, names: Iterable[bytes], certain: Iterable[bytes] = ()
+) -> tuple[bytes, bytes]:
+    """Both texts without the lines in which they do not differ, but for those of `names`; none of `certain`."""
     old_head, old_own, old_body = _split(old)
     new_head, new_own, new_body = _split(new)
     if old_head != new_head or _owner(old_own) != _owner(new_own):
@@ -127,6 +142,9 @@ def _without_equal_lines(old: bytes, new: bytes, names: Iterable[bytes]) -> tupl
     start, old_end, new_end = _where_they_differ(old_body, new_body)
     old_lines, new_lines = _without_pairs(_lines(old_body[start:old_end]), _lines(new_body[start:new_end]))
     kept = set(old_lines) ^ set(new_lines)
+    if certain:
+        less = _quoted(certain)
+        kept = {line for line in kept if _name(line) not in less}
     sought = _quoted(names).difference(map(_name, kept))
     return (
         _joined(old_head, old_own, old_body, old_lines, kept, sought),
@@ -185,6 +203,14 @@ def _same_at_end(one: bytes, other: bytes, most: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _without_times(text: bytes) -> list[list[bytes]]:
+    """The words of all lines but the times, which are no difference."""
+    lines = [line.split(b" ") for line in text.split(b"\n")]
+    for words in lines[1:]:
+        del words[3:4]
+    return lines
 
 
 def _lines(body: bytes) -> list[bytes]:

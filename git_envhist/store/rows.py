@@ -36,6 +36,11 @@ class Row(NamedTuple):
     new_oid: bytes
 
     @property
+    def stays_what_it_is(self) -> bool:
+        """Whether both sides are there and of one type."""
+        return bool(self.old_mode and self.new_mode) and self.old_mode >> 12 == self.new_mode >> 12
+
+    @property
     def before(self) -> bytes | None:
         return self.old_oid if self.old_mode else None
 

@@ -403,6 +403,10 @@ def test_any_two_trees_differ_in_what_was_described(
     pair = _Scratch.get(tmp_path_factory).write(*trees)
     assert pair.letters() == list(naive(*trees))
     assert count(pair.changes()) == count_naively(*trees)
+    brief = compare(pair.git, pair.before, pair.after, brief=True)
+    assert [(change.kind, change.path) for change in brief] == [
+        (change.kind, change.path) for change in pair.changes()
+    ]
     for change in pair.changes():
         for side, tree in zip((change.before, change.after), trees, strict=True):
             if side is not None:
