@@ -133,7 +133,7 @@ class Held:
             return replace(draft, changed=changed, story=describe_counts(changed, first=True))
         git = self.context.repository.git.with_objects(self.staging.path)
         try:
-            changed = count(compare(git, parent, tree))
+            changed = count(compare(git, parent, tree, brief=True))
         except EnvhistError as error:
             # The snapshot before is damaged; this one is not, and is not lost with it.
             self.warnings.append(f"what changed could not be told: {error}")
