@@ -77,18 +77,22 @@ def is_sidecar(descriptor: int, name: bytes) -> bool:
     """Whether an open file is the log or the journal of a database, by its first bytes: those of an encrypted
     database, which cannot be told by its own, stand in the clear."""
     if name.endswith(LOG):
-        return os.pread(descriptor, 4, 0) in LOG_MAGIC
-    return name.endswith(JOURNAL) and os.pread(descriptor, len(JOURNAL_MAGIC), 0) == JOURNAL_MAGIC
+        return _first_bytes(descriptor, 4) in LOG_MAGIC
+    return name.endswith(JOURNAL) and _first_bytes(descriptor, len(JOURNAL_MAGIC)) == JOURNAL_MAGIC
 
 
 def is_database(descriptor: int, size: int) -> bool:
     """Whether an open file is a SQLite database, by its first bytes."""
     if size < SMALLEST_PAGE or size % SMALLEST_PAGE:
         return False
+    return _first_bytes(descriptor, len(MAGIC)) == MAGIC
+
+
+def _first_bytes(descriptor: int, size: int) -> bytes:
     try:
-        return os.pread(descriptor, len(MAGIC), 0) == MAGIC
+        return os.pread(descriptor, size, 0)
     except OSError:
-        return False  # whoever reads the whole of it will say what is wrong
+        return b""  # whoever reads the whole of it will say what is wrong
 
 
 def base_of(name: bytes) -> bytes | None:

@@ -25,7 +25,7 @@ TRIES = 10
 CLOCK_GRAIN_NS = 20_000_000
 """More than a kernel tick (at most 10 ms): two changes within it can share a time stamp."""
 SECOND_NS = 1_000_000_000
-LONGEST_GRAIN_NS = SECOND_NS + CLOCK_GRAIN_NS
+LONGEST_GRAIN_NS = 2 * SECOND_NS + CLOCK_GRAIN_NS
 BLOCK = 1 << 20
 Block = bytes | int
 """Some bytes; or a number, which stands for so many NULs that no disk holds."""
@@ -242,8 +242,10 @@ def _youth(seen: os.stat_result) -> int:
 
 def grain(time_ns: int) -> int:
     """Within what time two changes can share this time stamp."""
-    # A whole second is hardly ever chance: some file systems keep no more.
-    return CLOCK_GRAIN_NS if time_ns % SECOND_NS else LONGEST_GRAIN_NS
+    # A whole second is hardly ever chance: some file systems keep no more, and FAT every other one alone.
+    if time_ns % SECOND_NS:
+        return CLOCK_GRAIN_NS
+    return SECOND_NS + CLOCK_GRAIN_NS if time_ns // SECOND_NS % 2 else LONGEST_GRAIN_NS
 
 
 def unreadable(error: OSError) -> Unreadable:

@@ -146,7 +146,7 @@ class Scanner:
         return visit
 
     def _look_at(self, visit: Visit, name: bytes, known: _Known, pruned: Mapping[bytes, str | None]) -> None:
-        if not visit.path and name == DOT_GIT:
+        if not visit.path and _leads_to_repository(name):
             return  # the repository that holds the history is no part of the environment
         if pruned and join(visit.path, name) in pruned:
             # Not even asked for its stat: where a mount hangs, that would be for ever.
@@ -253,6 +253,16 @@ def _settled(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:
     return row if _is_settled(row[CTIME], row[MTIME], started_ns) else (0, *row[1:])
 
 
+def _leads_to_repository(name: bytes) -> bool:
+    """Whether a name at the top is what git calls `.git`; where case is folded it may be spelled otherwise."""
+    if name.lower() != DOT_GIT:
+        return False
+    try:
+        return name == DOT_GIT or os.path.samestat(os.lstat(name), os.lstat(DOT_GIT))
+    except OSError:
+        return False
+
+
 def walk(
     descent: Descent, tops: Iterable[bytes], scanner_limits: Limits, ignored: Ignored | None
 ) -> list[bytes]:
@@ -274,7 +284,7 @@ def _directories(descent: Descent, path: bytes, limits: Limits, ignored: Ignored
             for item in listing:
                 name, below = item.name, join(path, item.name)
                 # Asked first: where the kind of an entry is told by its stat alone, a mount that hangs would hang us.
-                if (not path and name == DOT_GIT) or below in limits.pruned:
+                if (not path and _leads_to_repository(name)) or below in limits.pruned:
                     continue
                 if not item.is_dir(follow_symlinks=False):
                     continue

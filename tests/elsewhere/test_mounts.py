@@ -13,7 +13,7 @@ from git_envhist.system import WITHOUT
 from tests.capture.taking import everything_stored
 from tests.end_to_end.captures import assert_holds
 from tests.support.mounts import Room, private_mounts
-from tests.support.oracle import Listing, listing
+from tests.support.oracle import Listing
 from tests.support.repository import Repo
 from tests.support.snapshot import read_back
 from tests.support.trees import File, build
@@ -42,10 +42,6 @@ def taken(room: Room, repo: Repo, *words: str) -> str:
 def missing(repo: Repo, commit: str) -> set[str]:
     shown = repo.run_git("show", f"{commit}:.envhist/missing", check=False)
     return {line.split("\t")[0] if "\t" in line else line.split(" ")[0] for line in shown.out.splitlines()}
-
-
-def everything(room: Room, repo: Repo) -> Listing:
-    return listing(room.seen(repo.path), top=True)
 
 
 def below(found: Listing, path: bytes) -> set[bytes]:
@@ -81,7 +77,7 @@ def test_a_mount_is_missing_and_not_entered_and_captured_where_that_is_wanted(
     assert HIDDEN not in everything_stored(repo)
 
     repo.git("config", "envhist.crossMounts", "true")
-    assert_holds(repo, taken(room, repo), everything(room, repo))
+    assert_holds(repo, taken(room, repo), room.listing(repo.path))
     repo.git("config", "envhist.crossMounts", "false")
     assert missing(repo, taken(room, repo)) == {"deps/data"}
 
@@ -92,17 +88,17 @@ def test_a_mount_that_comes_and_goes_between_captures_is_told_rightly(
 ) -> None:
     repo.git("config", "envhist.crossMounts", crossing)
     volume, place = prepare(repo), repo.path / "deps/data"
-    assert_holds(repo, taken(room, repo), everything(room, repo))
+    assert_holds(repo, taken(room, repo), room.listing(repo.path))
     for _ in range(2):
         room.mount("--bind", volume, place)
         commit = taken(room, repo)
         if crossing == "true":
-            assert_holds(repo, commit, everything(room, repo))
+            assert_holds(repo, commit, room.listing(repo.path))
         else:
             assert missing(repo, commit) == {"deps/data"}
             assert below(read_back(repo, commit).listing, b"deps/data") == set()
         room.umount(place)
-        assert_holds(repo, taken(room, repo), everything(room, repo))
+        assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
 def test_a_file_can_be_a_mount_point(repo: Repo, room: Room) -> None:
@@ -112,10 +108,10 @@ def test_a_file_can_be_a_mount_point(repo: Repo, room: Room) -> None:
     assert missing(repo, commit) == {"src/a"}
     assert b"src/a" not in read_back(repo, commit).listing
     repo.git("config", "envhist.crossMounts", "true")
-    assert_holds(repo, taken(room, repo), everything(room, repo))
+    assert_holds(repo, taken(room, repo), room.listing(repo.path))
     assert repo.git("show", f"{taken(room, repo)}:src/a") == "4"
     room.umount(repo.path / "src/a")
-    assert_holds(repo, taken(room, repo), everything(room, repo))
+    assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
 def test_mounts_in_mounts_over_each_other_and_with_odd_names(repo: Repo, room: Room) -> None:
@@ -132,7 +128,7 @@ def test_mounts_in_mounts_over_each_other_and_with_odd_names(repo: Repo, room: R
     shown = repo.run_git("show", f"{commit}:.envhist/missing").out.splitlines()
     assert len(shown) == 2
     repo.git("config", "envhist.crossMounts", "true")
-    assert_holds(repo, taken(room, repo), everything(room, repo))
+    assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
 def test_what_was_mounted_below_something_mounted_over_it_is_no_mount_point_any_more(
@@ -144,7 +140,7 @@ def test_what_was_mounted_below_something_mounted_over_it_is_no_mount_point_any_
     room.mount("--bind", repo.path, repo.path)
     commit = taken(room, repo)
     assert missing(repo, commit) == set()
-    assert_holds(repo, commit, everything(room, repo))
+    assert_holds(repo, commit, room.listing(repo.path))
 
 
 @pytest.mark.parametrize("how", ["proc", "proc,fchdir,nofollow"])
@@ -157,7 +153,7 @@ def test_where_the_system_does_not_tell_a_change_of_device_does(repo: Repo, room
     assert missing(repo, commit) == {"deps/data"}
     assert below(read_back(repo, commit).listing, b"deps/data") == set()
     repo.git("config", "envhist.crossMounts", "true")
-    assert_holds(repo, taken(room, repo), everything(room, repo))
+    assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
 def test_a_mount_that_never_answers_does_not_hang_a_capture(repo: Repo, room: Room) -> None:
@@ -191,7 +187,7 @@ def test_a_working_tree_that_is_a_mount_itself_is_captured(repo: Repo, room: Roo
     room.mount("--bind", volume.parent, volume.parent)
     commit = taken(room, repo)
     assert missing(repo, commit) == set()
-    assert_holds(repo, commit, everything(room, repo))
+    assert_holds(repo, commit, room.listing(repo.path))
 
 
 def test_the_table_of_mounts_is_read_as_the_kernel_writes_it(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.oracle import Listing, listing
 from tests.support.programs import CHECKOUT
 from tests.support.repository import Repo, Result
 
@@ -64,6 +65,13 @@ class Room:
     def seen(self, path: Path) -> Path:
         """Where a path of the namespace is seen from outside."""
         return Path(f"/proc/{self.holder.pid}/root{path}")
+
+    def listing(self, path: Path) -> Listing:
+        """What the oracle sees there, with the owners as the namespace has them."""
+        found = listing(self.seen(path), top=True)
+        if os.geteuid() == 0:
+            return found
+        return {name: replace(entry, uid=0, gid=0) for name, entry in found.items()}
 
     def capture(self, repo: Repo, *words: str, check: bool = True) -> Result:
         """Take a snapshot in the namespace."""

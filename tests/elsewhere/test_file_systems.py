@@ -1,0 +1,113 @@
+"""File systems that are unlike Linux's own: they fold case, decompose names, fail to read."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from git_envhist.capture.reading import CLOCK_GRAIN_NS, SECOND_NS, grain
+from tests.end_to_end.captures import assert_holds
+from tests.support.mounts import Room, private_mounts
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo, make_repo
+from tests.support.snapshot import read_back
+from tests.support.trees import File, build
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    with private_mounts() as there:
+        yield there
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Repo:
+    """A working tree whose files are shown through another file system, and whose repository is on this one."""
+    (tmp_path / "behind").mkdir()
+    place = make_repo(tmp_path / "place")
+    place.git("init", "-q", "--separate-git-dir", str(tmp_path / "repository"))
+    (tmp_path / "place/.git").rename(tmp_path / "behind/.git")
+    (tmp_path / "place/app.py").rename(tmp_path / "behind/app.py")
+    return place
+
+
+def behind(repo: Repo) -> Path:
+    return repo.path.parent / "behind"
+
+
+def missing(repo: Repo, commit: str) -> str:
+    return repo.run_git("--git-dir=../repository", "show", f"{commit}:.envhist/missing", check=False).out
+
+
+def test_a_file_that_the_disk_cannot_read_costs_itself_alone(shown: Repo, room: Room) -> None:
+    build(
+        {
+            b"dir/a": File(b"1"),
+            b"dir/rotten": File(b"2"),
+            b"dir/rotten big": File(bytes(9 << 20)),
+            b"dir/z": File(b"3"),
+            b"rotten.db": File(b"SQLite format 3\0" + bytes(4080)),
+            b"rotten.db-wal": File(b"4"),
+        },
+        behind(shown),
+    )
+    room.serve("failing", behind(shown), shown.path)
+    done = room.capture(shown)
+    assert "warning" in done.err
+    shown.path = shown.path.parent / "repository"
+    found = read_back(shown, done.out.strip()).listing
+    assert {b"dir/a", b"dir/z", b"app.py"} <= set(found)
+    assert not [path for path in found if b"rotten" in path]
+    told = missing(shown, done.out.strip())
+    assert told.count("io-error") == 4
+    shown.path = shown.path.parent / "place"
+    refused = room.capture(shown, "--strict", check=False)
+    assert refused.status == 3
+
+
+def test_where_case_is_folded_the_repository_is_known_in_any_spelling(shown: Repo, room: Room) -> None:
+    (behind(shown) / ".git").rename(behind(shown) / ".GIT")
+    names = [b"Name", "na\u0308me".encode(), b"vendor/.Git/HEAD", b"vendor/.GITATTRIBUTES"]
+    build({name: File(name) for name in names}, behind(shown))
+    room.serve("folding", behind(shown), shown.path)
+    assert room.run("test", "-e", shown.path / "nAME", check=False).status == 0
+    first, second = (room.capture(shown).out.strip() for _ in range(2))
+    shown.path = shown.path.parent / "repository"
+    for taken in (first, second):
+        found = read_back(shown, taken).listing
+        assert {path for path, entry in found.items() if entry.kind == "f"} == {b"app.py", *names}
+    assert git_fsck(shown.path) == ""
+
+
+def test_where_case_counts_another_spelling_is_an_ordinary_name(repo: Repo) -> None:
+    repo.write(".GIT/HEAD", b"1")
+    repo.write("Name", b"1")
+    repo.write("name", b"2")
+    commit = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
+    assert_holds(repo, commit)
+    assert {b".GIT/HEAD", b"Name", b"name"} <= set(read_back(repo, commit).listing)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_names_are_kept_as_the_file_system_lists_them(repo: Repo, form: str) -> None:
+    name = unicodedata.normalize(form, "résumé ångström").encode()
+    repo.write(name, b"1")
+    commit = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
+    assert_holds(repo, commit)
+    assert name in read_back(repo, commit).listing
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "wanted"),
+    [
+        (1_700_000_001 * SECOND_NS + 1, CLOCK_GRAIN_NS),
+        (1_700_000_001 * SECOND_NS, SECOND_NS + CLOCK_GRAIN_NS),
+        (1_700_000_000 * SECOND_NS, 2 * SECOND_NS + CLOCK_GRAIN_NS),
+    ],
+    ids=["fine", "whole seconds", "every other second, as on FAT"],
+)
+def test_the_coarser_a_clock_the_longer_a_file_is_young(time_ns: int, wanted: int) -> None:
+    assert grain(time_ns) == wanted
