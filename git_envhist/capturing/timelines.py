@@ -34,7 +34,8 @@ def ensure_timeline(repository: Repository, settings: Settings) -> str:
         return name
     name = mint(os.uname().nodename, os.path.basename(repository.root), os.urandom(3).hex())
     directory = state_directory(repository.state)
-    temporary = os.path.join(directory, f"{FILE}.{os.getpid()}")
+    # One name for all: what a killed capture left is written over by the next.
+    temporary = os.path.join(directory, f"{FILE}.new")
     with open(temporary, "w", encoding="ascii") as file:
         file.write(name + "\n")
         file.flush()

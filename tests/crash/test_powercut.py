@@ -1,0 +1,34 @@
+"""The power is cut at some moments of some captures; `powercut` does hundreds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crash.powercut import NAMESPACE
+from tests.support.programs import CHECKOUT
+from tests.support.repository import Repo
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
+def test_what_was_said_to_be_captured_survives_a_power_cut() -> None:
+    words = [sys.executable, "-m", "tests.crash.powercut", "--captures", "2", "--cuts", "4", "--seed", "5"]
+    clean = {name: value for name, value in os.environ.items() if name != NAMESPACE}
+    done = subprocess.run(words, cwd=CHECKOUT, env=clean, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "| 4 |" in done.stdout
+
+
+def test_a_name_that_was_being_written_when_the_power_went_is_written_again(repo: Repo) -> None:
+    state = Path(repo.path / ".git/envhist")
+    state.mkdir()
+    (state / "timeline.new").write_bytes(b"half a na")
+    repo.run("envlog", "capture", check=True)
+    assert sorted(path.name for path in state.glob("timeline*")) == ["timeline"]
