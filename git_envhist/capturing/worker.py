@@ -188,8 +188,6 @@ class CaptureWorker:
 
     def _closed_directory(self, path: bytes, error: OSError) -> Visit | None:
         """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
-        if isinstance(error, LeftOut):
-            return None
         parent, _, name = path.rpartition(b"/")
         try:
             if is_realm_top(path):
@@ -199,7 +197,7 @@ class CaptureWorker:
                 own = os.lstat(name)
         except OSError:
             return None
-        if not stat.S_ISDIR(own.st_mode):
+        if isinstance(error, LeftOut) or not stat.S_ISDIR(own.st_mode):
             return None
         visit = Visit(path, own, young=True)
         reason = unreadable(error)
