@@ -35,7 +35,8 @@ MOST_PACKS = 12
 """Below this many packs nothing is gained."""
 LARGEST = 32 << 20
 """Larger packs are not copied while somebody waits."""
-BLOCK = 4 << 20
+AT_ONCE = 2
+"""So many times the largest is copied after one capture at most; the rest is for the captures that follow."""
 # fmt: off
 BY_PACKS = frozenset((
     "bundle", "clone", "commit-graph", "count-objects", "fsck", "gc", "index-pack", "maintenance", "multi-pack-index",
@@ -122,6 +123,8 @@ def _chosen(own: OwnPacks, largest: int) -> list[str]:
     sizes = {path: os.stat(path).st_size for path in own.paths}
     small = sorted((size, path) for path, size in sizes.items() if size <= largest)
     count = choose([size for size, _ in small])
+    while count > 2 and sum(size for size, _ in small[:count]) > AT_ONCE * largest:
+        count -= 1
     return [path for _, path in small[:count]] if count > 1 else []
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
-from tests.benchmarks.all_refs import without_snapshots
 from tests.benchmarks.many_snapshots import git, sealed
 from tests.benchmarks.runs import Cost, Job, middle, seconds
 
@@ -103,10 +102,26 @@ def _work(top: Path, step: int) -> None:
     (top / "code" / "d0" / f"f{2 + step % 30}.py").write_text(f"step = {step}\n")
 
 
+def as_if_never_captured(top: Path, place: Path) -> Path:
+    """A copy without the history; both are packed as `git gc` leaves them."""
+    shutil.copytree(top, place, symlinks=True)
+    refs = git(place, "for-each-ref", "--format=delete %(refname)", "refs/envhist", "refs/notes/envhist")
+    subprocess.run(["git", "update-ref", "--stdin"], cwd=place, input=refs + "\n", text=True, check=True)
+    # What git found in a pack of a capture it did not store again.
+    git(place, "repack", "-q", "-a", "-d", "--pack-kept-objects")
+    for kept in (place / ".git" / "objects" / "pack").glob("*.keep"):
+        for suffix in (".pack", ".idx", ".keep"):
+            kept.with_suffix(suffix).unlink()
+    shutil.rmtree(place / ".git" / "envhist")
+    for each in (top, place):
+        git(each, "gc", "-q")
+    return place
+
+
 def compare(with_history: Path, work: Path, rounds: int) -> bool:
     """Print a row for each command; whether all stay within what is allowed."""
     places = []
-    for top in (without_snapshots(with_history, work / "without"), with_history):
+    for top in (as_if_never_captured(with_history, work / "without"), with_history):
         upstream = work / f"upstream-of-{top.name}"
         git(work, "clone", "-q", "--bare", "--no-local", "--single-branch", str(top), str(upstream))
         git(top, "remote", "add", "upstream", str(upstream))
@@ -184,6 +199,9 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=6_000)
     parser.add_argument("--large", action="store_true", help="100,000 files")
     parser.add_argument("--snapshots", type=int, default=1_000)
+    parser.add_argument(
+        "--project", type=Path, help="a repository that was made before, instead of a new one"
+    )
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--gc", action="store_true", help="only what git gc pays for each snapshot")
     chosen = parser.parse_args()
@@ -194,15 +212,19 @@ def main() -> int:
         print(f"{facts}, {git(work, '--version')}\n")
         if chosen.gc:
             return print_gc(work, files, chosen.snapshots)
-        make_project(work / "project", files, chosen.snapshots)
+        if chosen.project is None:
+            make_project(work / "project", files, chosen.snapshots)
+        else:
+            shutil.copytree(chosen.project, work / "project", symlinks=True)
         packs = len(list((work / "project/.git/objects/pack").glob("*.keep")))
         print(f"{packs} packs of captures\n")
         return 0 if compare(work / "project", work, chosen.rounds) else 1
 
 
 def print_gc(work: Path, files: int, snapshots: int) -> int:
-    counts = (snapshots // 5, snapshots)
     for wide in (False, True):
+        # The wide ones are the slower to take, and tell more by each.
+        counts = (snapshots // 25, snapshots // 5) if wide else (snapshots // 5, snapshots)
         slope = gc_slope(work, files, counts, wide=wide)
         what = f"one of {WIDE:,} entries of a directory changed" if wide else "three files changed"
         print(f"git gc, {what}: {slope:.2f} ms for each snapshot", flush=True)
