@@ -57,7 +57,9 @@ JOURNAL_CRASH = """
     import sqlite3, sys
     connection = sqlite3.connect(sys.argv[1], isolation_level=None)
     connection.execute("create table t (n integer primary key, padding blob)")
+    connection.execute("begin")
     connection.executemany("insert into t values (?, randomblob(500))", [(n,) for n in range(1, int(sys.argv[2]) + 1)])
+    connection.execute("commit")
     connection.execute("pragma cache_size=2")
     connection.execute("pragma cache_spill=1")
     connection.execute("begin immediate")

@@ -106,7 +106,9 @@ def test_a_hot_journal_is_held_together_with_its_database(tmp_path: Path) -> Non
         import os, sqlite3, sys
         connection = sqlite3.connect(sys.argv[1], isolation_level=None)
         connection.execute("create table t (n integer primary key, twin integer)")
+        connection.execute("begin")
         connection.executemany("insert into t values (?, ?)", [(n, n) for n in range(1, 401)])
+        connection.execute("commit")
         connection.execute("pragma cache_size=2")
         connection.execute("pragma cache_spill=1")
         connection.execute("begin")
