@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import cannot_write, sync_directory
@@ -43,6 +42,8 @@ def make_repository(place: str) -> None:
             _fill(new)
             os.rename(new, place)
         except BaseException:
+            import shutil  # loaded late: every program passes through this module
+
             shutil.rmtree(new, ignore_errors=True)
             raise
         sync_directory(os.path.dirname(place))

@@ -27,6 +27,7 @@ NEVER = {
     "dataclasses",
     "inspect",
     "rich",
+    "shutil",
     "subprocess",
     "tempfile",
     "dulwich",
