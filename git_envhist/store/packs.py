@@ -23,7 +23,7 @@ from typing import NamedTuple, Self
 
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.model import ObjectId
-from git_envhist.store.deflate import QUICKEST, adler32, compress, crc32
+from git_envhist.store.deflate import adler32, crc32, pack
 from git_envhist.store.durable import cannot_write, forget, read_exactly, sync, write_all
 from git_envhist.store.idx import encode_index
 from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks
@@ -34,9 +34,6 @@ __all__ = ["KEEP_MARK", "Mark", "OwnPacks", "PackWriter", "StagedPack"]
 
 HEADER_SIZE = 12
 BUFFER_SIZE = 1 << 20
-TINY = 2048
-"""Up to here the codes of a stream of its own cost more time than the rest: 7 of 9 microseconds, for a quarter of the
-bytes. What is so small takes a hundredth of a pack."""
 KIND_CODES = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 CHECK_MEMORY = "run a memory test on this machine, then the command again"
 
@@ -100,7 +97,7 @@ class PackWriter:
         return ObjectId(oid)
 
     def _append(self, oid: bytes, kind: bytes, data: bytes, checksum: int) -> None:
-        packed = compress(data, self._level if len(data) > TINY else QUICKEST)
+        packed = pack(data, self._level)
         if packed[-4:] != checksum.to_bytes(4, "big"):
             raise Damaged("bytes changed in memory while they were stored", hint=CHECK_MEMORY)
         header = entry_header(KIND_CODES[kind], len(data))

@@ -219,10 +219,11 @@ def test_a_file_that_is_cut_short_before_it_is_finished_is_noticed(tmp_path: Pat
 def test_bytes_that_change_between_hashing_and_deflating_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compress = deflate.compress
-    monkeypatch.setattr(packs_module, "compress", lambda data, level: compress(b"J" + data[1:], level))
-    with PackWriter(str(tmp_path), "sha1") as writer, pytest.raises(Damaged, match="changed in memory"):
-        writer.add(b"blob", b"Hello")
+    pack = deflate.pack
+    monkeypatch.setattr(packs_module, "pack", lambda data, level: pack(b"J" + data[1:], level))
+    for data in (b"Hello", b"Hello" * 1000, noise(100_000)):
+        with PackWriter(str(tmp_path), "sha1") as writer, pytest.raises(Damaged, match="changed in memory"):
+            writer.add(b"blob", data)
 
 
 def test_zlib_takes_over_where_isal_cannot_be_imported(tmp_path: Path) -> None:
