@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from git_envhist.capture.reading import CLOCK_GRAIN_NS, SECOND_NS, grain
+from tests.cli.test_terminal_session import on_terminal
 from tests.end_to_end.captures import assert_holds
 from tests.support.mounts import Room, private_mounts
-from tests.support.oracle import git_fsck
+from tests.support.oracle import git_fsck, listing
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshot import read_back
 from tests.support.trees import File, build
@@ -66,6 +69,29 @@ def test_a_file_that_the_disk_cannot_read_costs_itself_alone(shown: Repo, room: 
     shown.path = shown.path.parent / "place"
     refused = room.capture(shown, "--strict", check=False)
     assert refused.status == 3
+
+
+def test_what_comes_in_small_helpings_is_read_to_the_end(shown: Repo, room: Room) -> None:
+    build({b"small": File(b"0123456789" * 500), b"big": File(os.urandom(9 << 20))}, behind(shown))
+    room.serve("stuttering", behind(shown), shown.path)
+    taken = room.capture(shown).out.strip()
+    wanted = listing(behind(shown))
+    shown.path = shown.path.parent / "repository"
+    found = read_back(shown, taken).listing
+    assert {path: entry.sha256 for path, entry in found.items() if entry.kind == "f"} == {
+        path: entry.sha256 for path, entry in wanted.items()
+    }
+
+
+def test_on_a_terminal_a_capture_that_takes_longer_shows_how_far_it_is(shown: Repo, room: Room) -> None:
+    build({b"f%d" % number: File(b"%d" % number) for number in range(30)}, behind(shown))
+    room.serve("slow", behind(shown), shown.path)
+    said, status = on_terminal(shown, *room.inside(shown.path), "git-envlog", "capture", "-m", "slow")
+    assert status == 0
+    assert "capturing" in said
+    assert re.search(r"[1-9]\d* files", said)
+    # What stays is what was done, not how.
+    assert "slow" in said[said.rindex("capturing") :]
 
 
 def test_where_case_is_folded_the_repository_is_known_in_any_spelling(shown: Repo, room: Room) -> None:

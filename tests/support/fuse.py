@@ -6,6 +6,8 @@
 - folding    names are found in any case, as on macOS and Windows
 - failing    every file with `rotten` in its name gives EIO when it is read
 - hanging    nothing is ever answered, as by a server that is gone
+- stuttering a read gives a few hundred bytes at most, whatever was asked for
+- slow       each reading of a file takes a tenth of a second
 
 It needs the right to mount, and `/dev/fuse`.
 """
@@ -18,6 +20,7 @@ import os
 import stat
 import struct
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -186,7 +189,24 @@ class Hanging(Server):
         return what == INIT
 
 
-MANNERS = {"plain": Server, "folding": Folding, "failing": Failing, "hanging": Hanging}
+class Stuttering(Server):
+    def read(self, node: int, words: bytes) -> bytes:
+        return super().read(node, words)[:700]
+
+
+class Slow(Server):
+    def may_read(self, path: bytes) -> None:
+        time.sleep(0.1)
+
+
+MANNERS = {
+    "plain": Server,
+    "folding": Folding,
+    "failing": Failing,
+    "hanging": Hanging,
+    "stuttering": Stuttering,
+    "slow": Slow,
+}
 
 if __name__ == "__main__":
     MANNERS[sys.argv[1]](sys.argv[2]).serve(sys.argv[3])
