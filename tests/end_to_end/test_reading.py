@@ -133,6 +133,20 @@ def test_json_is_one_array_newest_first_and_lines_where_wanted(told: Told) -> No
     assert [json.loads(line)["id"] for line in lines] == ids[::-1]
 
 
+def test_what_changed_is_whole_on_a_card_and_cut_in_a_list(told: Told) -> None:
+    repo, _ = told
+    paths = [f"many/{number:03}" for number in range(230)]
+    for path in paths:
+        repo.write(path, path)
+    repo.run("envlog", "capture", check=True)
+    card = json.loads(repo.run("envlog", "show", "--json").out)["env_changed"]
+    assert [one["path"] for one in card["paths"] if one["path"] in paths] == paths
+    assert card["added"] + card["modified"] + card["removed"] == len(card["paths"])
+    (listed,) = json.loads(repo.run("envlog", "-n1", "--json").out)
+    assert len(listed["env_changed"]["paths"]) == 200
+    assert listed["env_changed"]["added"] == card["added"]
+
+
 def test_each_line_resolves_by_id_time_name_and_intent(told: Told) -> None:
     repo, ids = told
     for words in ("installed", ids[2][:7], ids[2], "@", "10:18", "@{10:18}", "11m", ":/package install"):
