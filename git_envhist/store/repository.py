@@ -17,6 +17,8 @@ from git_envhist.values import dataclass, field
 HEADS = "refs/envhist/heads/"
 NOTES = "refs/notes/envhist/"
 TRASH = "refs/envhist/trash/"
+SYNCED = ("-c", "core.fsync=reference", "-c", "core.fsyncMethod=fsync")
+"""A ref's file is on the medium before it gets its name (git 2.36 and newer): else a power cut leaves it empty."""
 
 Config = tuple[tuple[str, str | None], ...]
 
@@ -128,7 +130,9 @@ class Repository:
             raise _why_not_moved(done)
 
     def _update_refs(self, transaction: bytes) -> Completed:
-        return self.git.try_run(*WAIT, "update-ref", "--no-deref", "-z", "--stdin", stdin=transaction)
+        return self.git.try_run(
+            *WAIT, *SYNCED, "update-ref", "--no-deref", "-z", "--stdin", stdin=transaction
+        )
 
     def _remove_stale_locks(self, done: Completed, moves: Sequence[RefMove]) -> bool:
         if b"File exists" not in done.err:

@@ -125,6 +125,17 @@ def test_the_pack_directory_is_synced_before_a_ref_moves(traced: list[Event], re
 
 
 @needs_strace
+def test_a_ref_is_synced_before_it_gets_its_name(traced: list[Event], repo: Repo) -> None:
+    major, minor = map(int, repo.git("version").split()[2].split(".")[:2])
+    if (major, minor) < (2, 36):
+        pytest.skip("this git syncs no refs")
+    for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist", "refs/notes/envhist").split():
+        path = f"{repo.path}/.git/{ref}"
+        (moved,) = [n for n, e in enumerate(traced) if e.name.startswith("rename") and e.paths[-1] == path]
+        assert [n for n in syncs_of(traced, path + ".lock") if n < moved], f"{path} may be empty"
+
+
+@needs_strace
 def test_refs_and_their_directories_are_synced_before_anything_is_said(
     traced: list[Event], repo: Repo
 ) -> None:
