@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.benchmarks.many_snapshots import git, make_repository, sealed
+from tests.benchmarks.runs import Cost, Job, middle, seconds
 from tests.benchmarks.screens import Screen, screen, show_terminal, show_window
 
 WITHOUT = "--exclude='refs/envhist/*' --exclude='refs/notes/envhist/*' --all"
@@ -38,7 +37,7 @@ LISTED = (
     ("log", "--format=%h", "--all"),
     ("log", "--format=%h", *WITHOUT.replace("'", "").split()),
 )
-ROUNDS = 7
+ROUNDS = 15
 
 
 def take_pictures(on: Screen, top: Path, out: Path, config: Path) -> None:
@@ -94,34 +93,33 @@ def without_snapshots(top: Path, place: Path) -> Path:
     return place
 
 
-def measure(top: Path, upstream: Path) -> dict[str, float]:
-    """Milliseconds of what people type, the median of several runs; `git gc` once, at the end."""
-    git(top, "remote", "add", "upstream", str(upstream))
-    git(top, "fetch", "-q", "upstream")
-    figures = {
-        command: statistics.median(_time(top, f"{command} >/dev/null") for _ in range(ROUNDS))
-        for command in (
-            "git status",
-            "git log",
-            "git log --all",
-            f"git log {WITHOUT}",
-            "git fetch --quiet upstream",
-        )
-    }
-    fetches = []
-    for _ in range(ROUNDS):
-        tip = git(upstream, "commit-tree", "-m", "one more", "-p", "main", "main^{tree}")
-        git(upstream, "update-ref", "refs/heads/main", tip)
-        fetches.append(_time(top, "git fetch --quiet upstream"))
-    figures["git fetch, of one commit"] = statistics.median(fetches)
-    figures["git gc"] = _time(top, "git gc --quiet")
+def measure(places: list[tuple[Path, Path]]) -> dict[str, list[float]]:
+    """What people type, in repositories that take turns: the middle of several runs; `git gc` once, at the end."""
+    for top, upstream in places:
+        git(top, "remote", "add", "upstream", str(upstream))
+        git(top, "fetch", "-q", "upstream")
+    looking = ("git status", "git log", "git log --all", f"git log {WITHOUT}", "git fetch --quiet upstream")
+    figures = {command: _in_turns(places, command, lambda _: None, ROUNDS) for command in looking}
+    figures["git fetch, of one commit"] = _in_turns(places, looking[-1], _one_more, ROUNDS)
+    figures["git gc"] = _in_turns(places, "git gc --quiet", lambda _: None, 1)
     return figures
 
 
-def _time(top: Path, command: str) -> float:
-    start = time.perf_counter()
-    subprocess.run(["sh", "-c", command], cwd=top, check=True)
-    return (time.perf_counter() - start) * 1000
+def _in_turns(
+    places: list[tuple[Path, Path]], command: str, prepare: Callable[[Path], None], rounds: int
+) -> list[float]:
+    costs: list[list[Cost]] = [[] for _ in places]
+    for _ in range(rounds):
+        for number, (top, upstream) in enumerate(places):
+            prepare(upstream)
+            job = Job(("sh", "-c", f"{command} >/dev/null"), top, os.environ)
+            costs[number].append(seconds([job]))
+    return [middle(each) for each in costs]
+
+
+def _one_more(upstream: Path) -> None:
+    tip = git(upstream, "commit-tree", "-m", "one more", "-p", "main", "main^{tree}")
+    git(upstream, "update-ref", "refs/heads/main", tip)
 
 
 def print_table(top: Path, work: Path) -> None:
@@ -131,17 +129,19 @@ def print_table(top: Path, work: Path) -> None:
     indexed = work / "indexed"
     shutil.copytree(top, indexed, symlinks=True)
     git(indexed, "multi-pack-index", "write")
-    figures = []
+    places = []
     for place in (without_snapshots(top, work / "without"), top, indexed):
         git(place, "status")  # writes what a copy has changed of the files' times
         upstream = work / f"upstream-of-{place.name}"
         git(work, "clone", "-q", "--bare", str(place), str(upstream))
-        figures.append(measure(place, upstream))
+        places.append((place, upstream))
     packs = len(list((top / ".git" / "objects" / "pack").glob("*.keep")))
-    print(f"{os.cpu_count()} cores, {git(top, '--version')}, {packs} packs of captures\n")
-    print("| command | without | with | with one index |\n| --- | ---: | ---: | ---: |")
-    for command in figures[0]:
-        cells = " | ".join(f"{column[command]:.0f} ms" for column in figures)
+    print(f"{os.cpu_count()} cores, {git(top, '--version')}, {packs} packs of captures; of the processors")
+    print("(and on the wall)\n\n| command | without | with | with one index |\n| --- | ---: | ---: | ---: |")
+    for command, figures in measure(places).items():
+        cells = " | ".join(
+            f"{getattr(cost, 'processor', 0.0) * 1000:.1f} ms ({cost * 1000:.0f})" for cost in figures
+        )
         print(f"| `{command}` | {cells} |")
 
 
