@@ -10,7 +10,7 @@ from typing import TypedDict
 from git_envhist.capturing.survey import refuse_home
 from git_envhist.capturing.timelines import slug
 from git_envhist.errors import EnvhistError, Refused, UsageError
-from git_envhist.opening import AnotherDirectory, Opened, earlier, homes_of, is_below, own_data
+from git_envhist.opening import HISTORIES, AnotherDirectory, Opened, earlier, homes_of, is_below, own_data
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.homes import Home, Homes, TwoDirectories, is_meant
 from git_envhist.store.locks import locked, state_directory
@@ -19,7 +19,6 @@ from git_envhist.store.repository import NothingHere, Repository
 from git_envhist.store.sameness import identify
 from git_envhist.values import replace
 
-HISTORIES = "histories"
 LOCK = "lock"
 
 
@@ -45,10 +44,8 @@ def begin(directory: str, environ: Mapping[str, str], wish: Beginning) -> Opened
     opened = _covered_by_git(root, environ)
     if opened is not None:
         return opened
-    if not wish.get("force"):
-        refuse_home(root, environ)
     with _records(environ) as homes:
-        return _begin(homes, root, own_data(environ), wish)
+        return _begin(homes, root, environ, wish)
 
 
 def _covered_by_git(root: str, environ: Mapping[str, str]) -> Opened | None:
@@ -79,18 +76,20 @@ def _records(environ: Mapping[str, str]) -> Iterator[Homes]:
         yield homes
 
 
-def _begin(homes: Homes, root: str, data: str, wish: Beginning) -> Opened:
+def _begin(homes: Homes, root: str, environ: Mapping[str, str], wish: Beginning) -> Opened:
     own = _own(homes, root, wish)
     if own is not None and not wish.get("anew") and wish.get("adopt") is None:
         _refuse_elsewhere(own, wish.get("storage"))
         return Opened(open_plain(own, root))
+    if not wish.get("force"):
+        refuse_home(root, environ)
     if wish.get("adopt") is not None:
         taken_up = _adopted(homes, root, wish)
         _let_go(homes, root, own, taken_up)
         return Opened(open_plain(taken_up, root))
     if not wish.get("anew"):
         _refuse_anothers_place(homes, root)
-    made = _make(homes, root, data, wish)
+    made = _make(homes, root, own_data(environ), wish)
     _let_go(homes, root, own, made)
     return Opened(open_plain(made, root), tuple(_beside(homes, root)))
 

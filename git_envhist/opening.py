@@ -18,7 +18,7 @@ from git_envhist.store.plain import open_plain
 from git_envhist.store.repository import NothingHere, Repository
 from git_envhist.values import dataclass
 
-HOMES = "homes"
+HOMES, HISTORIES = "homes", "histories"
 
 
 class AnotherDirectory(EnvhistError):
@@ -49,6 +49,12 @@ def own_data(environ: Mapping[str, str]) -> str:
 def homes_of(environ: Mapping[str, str]) -> Homes:
     """The records of the user's plain directories."""
     return Homes(os.path.join(own_data(environ), HOMES))
+
+
+def kept_apart(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Where the histories of plain directories are, with the keys of each."""
+    usual = [os.path.join(own_data(environ), place) for place in (HOMES, HISTORIES)]
+    return (*usual, *(home.repository for home in homes_of(environ).all()))
 
 
 def open_repository(directory: str, environ: Mapping[str, str]) -> Opened:

@@ -17,6 +17,7 @@ from git_envhist.capturing.tidying import COMMON_LOCK, tidy
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, Refused, SealingError
 from git_envhist.model import Captured, EnvPath, Snapshot
+from git_envhist.opening import kept_apart
 from git_envhist.settings import Settings
 from git_envhist.store.chain import read_chain
 from git_envhist.store.gitview import GitView, read_view
@@ -98,7 +99,13 @@ class Capturing:
         return Staging.create(self.repository.common_state, self.repository.pack_dir)
 
     def _taker(self, staging: Staging, key: Key | None) -> Taker:
-        extent = survey(self.repository, self.settings, key.id if key else None, self.keys.backup.directory)
+        extent = survey(
+            self.repository,
+            self.settings,
+            key.id if key else None,
+            self.keys.backup.directory,
+            kept_apart(self.environ),
+        )
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(HEADS + timeline) if timeline else None
         return Taker(

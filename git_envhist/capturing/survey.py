@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 from git_envhist.capture.descent import REALM_MARK, join
@@ -45,11 +45,18 @@ class Survey:
         return tuple(path for path, why in self.pruned.items() if why == WhyMissing.MOUNT.value)
 
 
-def survey(repository: Repository, settings: Settings, key_id: str | None, keys: str) -> Survey:
-    """Look around; `keys` is where the keys lie outside the git directory."""
+def survey(
+    repository: Repository,
+    settings: Settings,
+    key_id: str | None,
+    keys: str,
+    histories: Collection[str] = (),
+) -> Survey:
+    """Look around; `keys` is where the keys lie outside the git directory, `histories` where other histories do."""
+    apart = (keys, *histories)
     bases, warnings = _bases(repository, settings)
     mounts = read_mounts()
-    pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or (), keys)
+    pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or (), apart)
     ignore, bad = usable(_read_ignore_file(repository.root))
     exclude, also_bad = usable(settings.exclude)
     fingerprint, bad_too = usable(settings.fingerprint)
@@ -60,7 +67,7 @@ def survey(repository: Repository, settings: Settings, key_id: str | None, keys:
     return Survey(
         bases,
         pruned,
-        _know(repository, keys),
+        _know(repository, apart),
         mounts is not None,
         ignore,
         exclude,
@@ -97,7 +104,7 @@ def _bases(repository: Repository, settings: Settings) -> tuple[dict[bytes, byte
 
 
 def _prune(
-    repository: Repository, bases: Mapping[bytes, bytes], mounts: Iterable[bytes], keys: str
+    repository: Repository, bases: Mapping[bytes, bytes], mounts: Iterable[bytes], apart: Collection[str]
 ) -> dict[bytes, str | None]:
     """What is not entered: ours, other working trees of the same repository, what is mounted inside."""
     pruned: dict[bytes, str | None] = {}
@@ -109,12 +116,12 @@ def _prune(
         for tree in _other_working_trees(repository):
             _add(pruned, top, real, tree, BOUNDARY)
         # A home may be a root, or stand in the working tree: what opens every sealed file is never a part of it.
-        for ours in _our_directories(repository, keys):
+        for ours in _our_directories(repository, apart):
             _add(pruned, top, real, os.path.realpath(ours), None)
     return pruned
 
 
-def _know(repository: Repository, keys: str) -> dict[tuple[int, int], str | None]:
+def _know(repository: Repository, apart: Collection[str]) -> dict[tuple[int, int], str | None]:
     """Ours and other working trees by their numbers: a mount may show them once more, another spelling name them."""
     known: dict[tuple[int, int], str | None] = {}
     root = os.path.realpath(os.fsencode(repository.root)).lower() + b"/"
@@ -122,7 +129,7 @@ def _know(repository: Repository, keys: str) -> dict[tuple[int, int], str | None
         # Those elsewhere are not asked: they may be on a disk that does not answer.
         if tree.lower().startswith(root):
             _note_number(known, tree, BOUNDARY)
-    for ours in _our_directories(repository, keys):
+    for ours in _our_directories(repository, apart):
         _note_number(known, ours, None)
     return known
 
@@ -133,8 +140,8 @@ def _note_number(known: dict[tuple[int, int], str | None], place: bytes, why: st
         known[seen.st_dev, seen.st_ino] = why
 
 
-def _our_directories(repository: Repository, keys: str) -> set[bytes]:
-    return {os.fsencode(ours) for ours in (repository.git_dir, repository.common_dir, keys)}
+def _our_directories(repository: Repository, apart: Collection[str]) -> set[bytes]:
+    return {os.fsencode(ours) for ours in (repository.git_dir, repository.common_dir, *apart)}
 
 
 def _add(pruned: dict[bytes, str | None], top: bytes, base: bytes, place: bytes, why: str | None) -> None:

@@ -118,7 +118,9 @@ def test_everything_of_it_is_private(begun: Repo) -> None:
     finally:
         os.umask(0o022)
     top = Path(begun.env["XDG_DATA_HOME"]) / "git-envhist"
-    open_to_others = subprocess.run(["find", top, "-type", "d", "-perm", "/077"], capture_output=True, text=True).stdout
+    open_to_others = subprocess.run(
+        ["find", top, "-type", "d", "-perm", "/077"], capture_output=True, text=True
+    ).stdout
     assert open_to_others == ""
     assert top.stat().st_mode & 0o777 == 0o700
 
@@ -286,6 +288,23 @@ def test_the_home_directory_and_the_machine_want_force(plain: Repo, place: str) 
     if place == "home":
         plain.run("envlog", "init", "--force", target, env=env, check=True)
         plain.run("envlog", "capture", "-m", "whoever begins it was asked", env=env, check=True)
+
+
+def test_no_history_of_another_directory_is_part_of_a_home(begun: Repo) -> None:
+    home = at(begun, Path(begun.env["HOME"]))
+    (home.path / "project").mkdir()
+    storage = home.path / "disk" / "project.git"
+    project = EnvHistory.init(str(home.path / "project"), storage=str(storage), workers="here")
+    project.capture("with a key of its own")
+    key = next(path.read_bytes() for path in (storage / "envhist" / "keys").iterdir() if path.name != "lock")
+    home.write("disk/beside", b"1\n")
+    home.run("envlog", "init", "--force", check=True)
+    snapshot = capture(home)
+    kept = store(home)
+    held = kept.git("ls-tree", "-r", "-t", "--name-only", snapshot).splitlines()
+    assert {"gitconfig", "disk", "disk/beside"} <= set(held)
+    assert not [path for path in held if "histories" in path or "homes" in path or "project.git" in path]
+    assert key not in kept.run_git("cat-file", "--batch", "--batch-all-objects").stdout
 
 
 def test_without_a_place_for_data_the_usual_one_serves(plain: Repo) -> None:
