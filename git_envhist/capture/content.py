@@ -25,7 +25,7 @@ from git_envhist.capture.reading import (
     read_streamed,
 )
 from git_envhist.capture.records import COLUMNS, SIZE
-from git_envhist.capture.scan import Leaf, Visit
+from git_envhist.capture.visits import Leaf, Visit
 from git_envhist.model import StoredAs, WhyMissing
 
 KIND_TRIES = 3

@@ -10,7 +10,7 @@ from typing import Protocol
 from git_envhist.capture.databases import JOURNAL, LOG, Hold, Patience, Restless, held_still, what_moved
 from git_envhist.capture.reading import Unreadable
 from git_envhist.capture.records import COLUMNS
-from git_envhist.capture.scan import Leaf, Visit
+from git_envhist.capture.visits import Leaf, Visit
 from git_envhist.model import WhyMissing
 
 HOLD_TRIES = 3

@@ -105,9 +105,12 @@ class Pool:
         self._tick = tick
 
     def ask_all(self, method: str, arguments: list[tuple[object, ...]]) -> Iterator[tuple[int, Frame]]:
-        """Ask each worker; every frame that any of them yields, with its worker's number, as they come."""
+        """Ask each worker now; every frame that any of them yields, with its worker's number, as they come."""
         for line, words in zip(self.lines, arguments, strict=True):
             line.ask(method, words)
+        return self._answers()
+
+    def _answers(self) -> Iterator[tuple[int, Frame]]:
         waiting = dict(enumerate(self.lines))
         watch = _Watch(waiting, self._tick)
         while waiting:

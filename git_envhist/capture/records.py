@@ -1,9 +1,10 @@
 """What is known of one directory, as one packed value: the unit of the scan, of the cache and of the trees.
 
 A record holds the directory's own stat, the names of its entries, their stat columns in one array, the ids their
-bytes were stored under, and what else a manifest line says. Comparing a directory with its record is one comparison
-of two byte strings, made in C. The encoding is a fixed header and length-prefixed sections; nothing in it can
-run, so a cache that somebody else wrote can at worst be wrong, and a wrong checksum is no cache at all.
+bytes were stored under, and what else a manifest line says; and what trees stand below it, so that a change far down
+concerns the records on the way to it and no others. Comparing a directory with its record is one comparison of two
+byte strings, made in C. The encoding is a fixed header and length-prefixed sections; nothing in it can run, so a
+cache that somebody else wrote can at worst be wrong, and a wrong checksum is no cache at all.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 
@@ -19,12 +20,17 @@ from git_envhist.values import dataclass, field
 
 COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 WIDTH = 5
+CELL = 8
 CTIME, MTIME, SIZE, INODE, MODE = range(WIDTH)
 
-# own stat: ctime mtime inode device mode uid gid; flags; lengths of the sections; tree, shard and mode digests.
-HEADER = struct.Struct("<qqQQIIII8I32s32s32s32s")
+# Length of it all; ctime mtime inode device; flags mode uid gid; lengths of the sections; shard and mode digests.
+HEADER = struct.Struct("<IqqQQIIII9I32s32s")
+# As much of it as a comparison with the directory asks for: up to the lengths of path, names and columns.
+GLANCE = struct.Struct("<IqqQQI12x3I")
 PIECE = struct.Struct("<I32s")
 NO_ID = bytes(32)
+BELOW = 64
+"""The tree of a subdirectory, and the digest of its modes."""
 
 INCOMPLETE = 1
 """Something in here could not be captured: look again next time, whatever the clock says."""
@@ -54,23 +60,31 @@ class Record:
     """Entry number -> the tree of the pieces of that big file."""
     boundaries: list[bytes] = field(default_factory=list)
     """Names of directories that are seen and not entered."""
-    tree: bytes = NO_ID
+    below: bytes = b""
+    """For each subdirectory its tree and a digest of the modes of everything at and below it."""
     shard: bytes = NO_ID
-    modes: bytes = NO_ID
-    """A digest of the modes of everything at and below this directory."""
     leaf_modes: bytes = NO_ID
-    """The part of it that the directory's own entries make."""
+    """A digest of the modes of the directory and of its own entries."""
 
     @property
     def cells(self) -> array[int]:
         return array("q", self.columns)
 
+    @property
+    def modes(self) -> array[int]:
+        """The mode of each entry."""
+        return self.cells[MODE::WIDTH]
+
     def id_at(self, index: int, width: int) -> bytes:
         return self.ids[index * width : (index + 1) * width]
 
+    def below_by_name(self) -> dict[bytes, bytes]:
+        """What stands below, by the names of the subdirectories."""
+        cut = (self.below[at : at + BELOW] for at in range(0, len(self.below), BELOW))
+        return dict(zip(self.subdirectories, cut, strict=True))
+
     def encode(self) -> bytes:
         """The record as bytes, its own length in front."""
-        extras = b"\n".join(b"%d %b" % item for item in sorted(self.extras.items()))
         sections = (
             self.path,
             b"\0".join(self.names),
@@ -78,52 +92,55 @@ class Record:
             self.ids,
             b"\0".join(self.subdirectories),
             b"\0".join(self.boundaries),
-            extras,
+            b"\n".join(b"%d %b" % item for item in sorted(self.extras.items())),
             b"".join(PIECE.pack(*item) for item in sorted(self.pieces.items())),
+            self.below,
         )
+        lengths = list(map(len, sections))
         head = HEADER.pack(
-            self.ctime_ns, self.mtime_ns, self.inode, self.device, self.mode, self.uid, self.gid, self.flags,
-            *map(len, sections),
-            self.tree.ljust(32, b"\0"), self.shard.ljust(32, b"\0"), self.modes.ljust(32, b"\0"),
-            self.leaf_modes.ljust(32, b"\0"),
+            HEADER.size + sum(lengths), self.ctime_ns, self.mtime_ns, self.inode, self.device,
+            self.flags, self.mode, self.uid, self.gid, *lengths,
+            self.shard.ljust(32, b"\0"), self.leaf_modes.ljust(32, b"\0"),
         )  # fmt: skip
         return b"".join((head, *sections))
 
 
-def decode(data: bytes | memoryview, start: int = 0) -> tuple[Record, int]:
-    """The record that begins at `start`, and where the next one does."""
-    (ctime, mtime, inode, device, mode, uid, gid, flags, *rest) = HEADER.unpack_from(data, start)
-    lengths, (tree, shard, modes, leaf_modes) = rest[:8], rest[8:]
-    at = start + HEADER.size
+def decode(data: bytes) -> Record:
+    """The record that `encode` made these bytes of."""
+    (_, ctime, mtime, inode, device, flags, mode, uid, gid, *rest) = HEADER.unpack_from(data)
+    lengths, (shard, leaf_modes) = rest[:9], rest[9:]
+    at = HEADER.size
     sections = []
     for length in lengths:
-        sections.append(bytes(data[at : at + length]))
+        sections.append(data[at : at + length])
         at += length
-    path, names, columns, ids, subdirectories, boundaries, extras, pieces = sections
-    record = Record(
+    path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
+    return Record(
         path, ctime, mtime, inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
         subdirectories.split(b"\0") if subdirectories else [],
         _decode_extras(extras),
         dict(PIECE.iter_unpack(pieces)),
         boundaries.split(b"\0") if boundaries else [],
-        tree, shard, modes, leaf_modes,
+        below, shard, leaf_modes,
     )  # fmt: skip
-    return record, at
 
 
-def decode_all(data: bytes) -> Iterable[Record]:
-    """Every record of a run of them."""
+def cut(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """(directory, encoded record) of each record of a run of them, without decoding them."""
     at, end = 0, len(data)
+    glance, size = GLANCE.unpack_from, HEADER.size
     while at < end:
-        record, at = decode(data, at)
-        yield record
+        length, *_, path, _, _ = glance(data, at)
+        if length < size or at + length > end:
+            raise ValueError("a record of an impossible length")
+        yield data[at + size : at + size + path], data[at : at + length]
+        at += length
 
 
 def count_names(encoded: bytes) -> int:
     """How many entries an encoded record has, without decoding it."""
-    lengths = HEADER.unpack_from(encoded)[8:16]
-    return int(lengths[2]) // (8 * WIDTH)
+    return int(GLANCE.unpack_from(encoded)[-1]) // (CELL * WIDTH)
 
 
 def stat_columns(names: Sequence[bytes]) -> bytes:
@@ -138,6 +155,22 @@ def pack_columns(rows: Iterable[tuple[int, ...]]) -> bytes:
         return array("q", flat).tobytes()
     except OverflowError:  # some network file systems number inodes beyond 63 bits
         return array("q", [(cell + (1 << 63)) % (1 << 64) - (1 << 63) for cell in flat]).tobytes()
+
+
+def differing(old: bytes, new: bytes, width: int) -> list[int]:
+    """Which cells of a width differ in two runs of equal length; quick where they are few."""
+    found = []
+    stack = [(0, len(old) // width)]
+    while stack:
+        first, last = stack.pop()
+        if old[first * width : last * width] == new[first * width : last * width]:
+            continue
+        if last - first == 1:
+            found.append(first)
+        else:
+            middle = (first + last) // 2
+            stack += ((middle, last), (first, middle))
+    return found
 
 
 def _decode_extras(section: bytes) -> dict[int, bytes]:

@@ -1,8 +1,6 @@
-"""Looks at directories: which are as they were, and what stands in the others.
+"""Looks into directories: what stands in them, and what their records know of it.
 
-Measured: comparing a directory with its record through one run of `lstat` in C takes a quarter of the time that a
-loop over `scandir` takes; tests/benchmarks/scan.py measures it again. The records come from the cache; a directory
-whose entries and whose own time stamps are unchanged is not listed at all.
+Which directories are as they were is told before, by `check`.
 """
 
 from __future__ import annotations
@@ -12,17 +10,9 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 
 from git_envhist.capture.descent import DOT_GIT, Descent, is_realm_top, join
-from git_envhist.capture.reading import grain, unreadable
-from git_envhist.capture.records import (
-    COLUMNS,
-    CTIME,
-    INCOMPLETE,
-    MTIME,
-    NO_ID,
-    Record,
-    pack_columns,
-    stat_columns,
-)
+from git_envhist.capture.reading import unreadable
+from git_envhist.capture.records import COLUMNS, Record, differing, stat_columns
+from git_envhist.capture.visits import ROW, Leaf, Visit, is_settled, leaf_of
 from git_envhist.model import WhyMissing
 from git_envhist.values import dataclass, field
 
@@ -30,49 +20,8 @@ Ignored = Callable[[bytes, bytes, bool], bool]
 """(directory, name, is a directory) -> whether it is not part of the environment."""
 
 MAX_DEPTH = 1000
-
-
-@dataclass(slots=True, eq=False)
-class Leaf:
-    """One entry that is not a directory, on its way into a record."""
-
-    name: bytes
-    row: tuple[int, ...]
-    stat: os.stat_result | None = None
-    """Only while it is still to be read."""
-    oid: bytes = b""
-    extras: bytes = b""
-    pieces: bytes = b""
-    """The tree of its pieces, where it is big."""
-    grows: bool = False
-    """It is appended to while it is read: what was there at first is all that counts."""
-
-
-@dataclass(slots=True)
-class Visit:
-    """What stands in one directory now; `unread` are the leaves whose bytes are not known yet."""
-
-    path: bytes
-    own: os.stat_result
-    leaves: list[Leaf] = field(default_factory=list)
-    unread: list[Leaf] = field(default_factory=list)
-    subdirectories: list[bytes] = field(default_factory=list)
-    boundaries: list[bytes] = field(default_factory=list)
-    units: list[tuple[Leaf, list[Leaf]]] = field(default_factory=list)
-    """Databases with their sidecars, to be read while they are held still."""
-    missing: list[tuple[bytes, str, str]] = field(default_factory=list)
-    """(name, why, detail)."""
-    young: bool = False
-    """It changed within the clock's grain of our look: not to be trusted next time."""
-
-    @property
-    def pending(self) -> list[Leaf]:
-        """All that is still to be read."""
-        members = [leaf for database, sidecars in self.units for leaf in (database, *sidecars)]
-        return [*self.unread, *(leaf for leaf in members if leaf.stat is not None)]
-
-    def miss(self, name: bytes, why: WhyMissing, detail: str) -> None:
-        self.missing.append((name, why.value, detail))
+LARGE = 128
+"""From here on a directory is first compared with its record as a whole: of its many entries few will differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +50,6 @@ class Scanner:
         self._started_ns = started_ns
         self._parents = {path.rpartition(b"/")[0] for path in limits.pruned}
 
-    def is_unchanged(self, record: Record) -> bool:
-        """Whether a directory is, entry by entry, as its record says."""
-        try:
-            own = self._descent.enter(record.path)
-            return (
-                own.st_ctime_ns == record.ctime_ns
-                and own.st_mtime_ns == record.mtime_ns
-                and own.st_ino == record.inode
-                and own.st_dev == record.device
-                and not record.flags & INCOMPLETE
-                and stat_columns(record.names) == record.columns
-            )
-        except OSError:
-            return False
-
     def is_left_out(self, path: bytes) -> bool:
         """Whether a directory is no part of the environment, by itself or by one that it stands in."""
         while not is_realm_top(path):
@@ -137,13 +71,40 @@ class Scanner:
             raise LeftOut
         names = sorted(os.listdir(b"."))
         visit = Visit(path, own)
-        visit.young = not _is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
+        visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
         # What is known of an entry says where its owner differs from the directory's: with another it says nothing.
-        known = _Known(old if old is not None and (old.uid, old.gid) == (own.st_uid, own.st_gid) else None)
+        if old is not None and (old.uid, old.gid) != (own.st_uid, own.st_gid):
+            old = None
+        if old is not None and len(names) >= LARGE and self._is_like(visit, old, names):
+            return visit
+        known = _Known(old)
         pruned = self._limits.pruned if path in self._parents else {}
         for name in names:
             self._look_at(visit, name, known, pruned)
         return visit
+
+    def _is_like(self, visit: Visit, old: Record, names: list[bytes]) -> bool:
+        """Whether the directory has the entries that its record names, of the kinds they had; what differs is noted."""
+        if self._ignored is not None or visit.path in self._parents or old.boundaries or not visit.path:
+            return False
+        if names != sorted([*old.names, *old.subdirectories]):
+            return False
+        try:
+            columns = stat_columns(old.names)
+            below = list(map(os.lstat, old.subdirectories))
+            fresh = {number: os.lstat(old.names[number]) for number in differing(old.columns, columns, ROW)}
+        except OSError:
+            return False
+        if any(not stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in below):
+            return False
+        if any((seen.st_dev, seen.st_ino) in self._limits.known for seen in below):
+            return False
+        if any(stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in fresh.values()):
+            return False
+        visit.subdirectories, visit.like = old.subdirectories, old
+        visit.fresh = {number: Leaf(old.names[number], COLUMNS(seen), seen) for number, seen in fresh.items()}
+        visit.unread = list(visit.fresh.values())
+        return True
 
     def _look_at(self, visit: Visit, name: bytes, known: _Known, pruned: Mapping[bytes, str | None]) -> None:
         if not visit.path and _leads_to_repository(name):
@@ -196,61 +157,18 @@ class _Known:
 
     def __init__(self, old: Record | None) -> None:
         self._old = old
-        self._rows: dict[bytes, int] = {}
-        self._cells = old.cells if old else None
-        self._width = len(old.ids) // len(old.names) if old and old.names else 0
-        if old:
-            self._rows = {name: index for index, name in enumerate(old.names)}
+        self._numbers = {name: number for number, name in enumerate(old.names)} if old else {}
 
     def leaf(self, visit: Visit, name: bytes, seen: os.stat_result) -> Leaf:
         row = COLUMNS(seen)
-        index = self._rows.get(name)
-        if index is not None and self._cells is not None and self._old is not None:
-            start = index * len(row)
-            if tuple(self._cells[start : start + len(row)]) == row:
-                oid = self._old.id_at(index, self._width)
-                extras, pieces = self._old.extras.get(index, b""), self._old.pieces.get(index, b"")
-                return Leaf(name, row, None, oid, extras, pieces)
+        number = self._numbers.get(name)
+        if number is not None and self._old is not None:
+            known = leaf_of(self._old, number)
+            if known.row == row:
+                return known
         leaf = Leaf(name, row, seen)
         visit.unread.append(leaf)
         return leaf
-
-
-def finish(visit: Visit, started_ns: int, width: int, own_extras: bytes) -> Record:
-    """The record of a visited directory once all of its leaves are read."""
-    rows = [_settled(leaf.row, started_ns) for leaf in visit.leaves]
-    own = visit.own
-    record = Record(
-        visit.path,
-        ctime_ns=0 if visit.young else own.st_ctime_ns,
-        mtime_ns=own.st_mtime_ns,
-        inode=own.st_ino,
-        device=own.st_dev,
-        mode=own.st_mode,
-        uid=own.st_uid,
-        gid=own.st_gid,
-        flags=INCOMPLETE if visit.missing else 0,
-        names=[leaf.name for leaf in visit.leaves],
-        columns=pack_columns(rows),
-        ids=b"".join(leaf.oid or NO_ID[:width] for leaf in visit.leaves),
-        subdirectories=visit.subdirectories,
-        boundaries=visit.boundaries,
-    )
-    record.extras = {index: leaf.extras for index, leaf in enumerate(visit.leaves) if leaf.extras}
-    record.pieces = {index: leaf.pieces for index, leaf in enumerate(visit.leaves) if leaf.pieces}
-    if own_extras:
-        record.extras[-1] = own_extras
-    return record
-
-
-def _is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:
-    return ctime_ns + grain(ctime_ns) < started_ns and mtime_ns + grain(mtime_ns) < started_ns
-
-
-def _settled(row: tuple[int, ...], started_ns: int) -> tuple[int, ...]:
-    # An entry as young as the capture can change once more and keep its time stamps: a change time of zero never
-    # matches, so that it is read afresh next time.
-    return row if _is_settled(row[CTIME], row[MTIME], started_ns) else (0, *row[1:])
 
 
 def _leads_to_repository(name: bytes) -> bool:

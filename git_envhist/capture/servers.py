@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from git_envhist.capture.databases import is_locked
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file
-from git_envhist.capture.scan import Visit
+from git_envhist.capture.visits import Visit
 from git_envhist.model import WhyMissing
 from git_envhist.values import dataclass
 
@@ -47,7 +47,7 @@ MARKS = {kind.mark for kind in LOCKED} | {CLUSTER_MARK} | REDIS_MARKS
 
 def tell_servers(visit: Visit) -> None:
     """Say so where a server is at work; called with the directory entered."""
-    names = {leaf.name for leaf in visit.leaves}.union(visit.subdirectories)
+    names = {*visit.names, *visit.subdirectories}
     if not MARKS.isdisjoint(names):
         _tell_directory(visit, names)
     for name in names:

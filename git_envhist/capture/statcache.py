@@ -1,25 +1,33 @@
 """What was seen at the last capture, so that unchanged files are not read again; losing it costs time, nothing else.
 
 A head names the shards and says under which rules, on which snapshot and on which files they are true. A shard holds
-the records of a range of directories, for one worker. The head is replaced last and names its shards by what they
-hold: a crash between the two leaves the old pair. Whatever cannot be read, or belongs to other rules, is no cache.
+the records of a range of directories, and is small, so that a change writes little; one that did not change stays.
+The head is replaced last, and no name is used twice: a crash between the two leaves the old cache. Each file has a
+checksum. Whatever cannot be read, or belongs to other rules, is no cache.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from git_envhist.capture.records import HEADER
 from git_envhist.values import dataclass, field
 
-VERSION = 2
+VERSION = 3
 HEAD = "head"
-Pack = Callable[[bytes], bytes]
-Unpack = Callable[[bytes], bytes]
+Checksum = Callable[[bytes], int]
+
+
+class Shard(NamedTuple):
+    """One file of records."""
+
+    first: bytes
+    """The first directory in it, or one before that."""
+    name: str
+    checksum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,70 +40,65 @@ class CacheHead:
     """A digest of the rules that say how content is kept."""
     base: str
     """The commit whose trees hold every id in the records."""
-    bounds: tuple[bytes, ...] = ()
-    """The first directory of each shard but the first."""
-    shards: tuple[str, ...] = ()
+    shards: tuple[Shard, ...] = ()
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     """Directory -> the trees of the pieces of its big files."""
+    elsewhere: dict[bytes, bytes] = field(default_factory=dict)
+    """Nested repositories and further roots: their trees, and digests of their modes."""
     files: int = 0
 
 
 class StatCache:
     """The cache of one working tree."""
 
-    def __init__(self, directory: str, pack: Pack, unpack: Unpack) -> None:
+    def __init__(self, directory: str, checksum: Checksum) -> None:
         self.directory = directory
-        self._pack = pack
-        self._unpack = unpack
+        self._checksum = checksum
 
     def read_head(self) -> CacheHead | None:
         """The head, or None where there is no cache that can be trusted."""
         try:
             with open(os.path.join(self.directory, HEAD), "rb") as file:
-                told = json.loads(self._unpack(file.read()))
+                checksum, _, text = file.read().partition(b"\n")
+            if int(checksum) != self._checksum(text):
+                return None
+            told = json.loads(text)
             if told["version"] != VERSION:
                 return None
             return CacheHead(
                 told["naming"],
                 told["keeping"],
                 told["base"],
-                tuple(bytes.fromhex(bound) for bound in told["bounds"]),
-                tuple(told["shards"]),
-                {
-                    bytes.fromhex(path): [bytes.fromhex(oid) for oid in oids]
-                    for path, oids in told["pieces"].items()
-                },
+                tuple(Shard(bytes.fromhex(first), name, int(crc)) for first, name, crc in told["shards"]),
+                {_raw(path): list(map(_raw, oids)) for path, oids in told["pieces"].items()},
+                {_raw(path): _raw(below) for path, below in told["elsewhere"].items()},
+                int(told["files"]),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def read_shard(self, name: str) -> bytes | None:
+    def read_shard(self, shard: Shard) -> bytes | None:
         """The records of one shard, or None where they are not what the head promised."""
         try:
-            with open(os.path.join(self.directory, os.path.basename(name)), "rb") as file:
-                packed = file.read()
-            if shard_name(packed) != name:
-                return None
-            return self._unpack(packed)
+            with open(os.path.join(self.directory, os.path.basename(shard.name)), "rb") as file:
+                data = file.read()
         except (OSError, ValueError):
             return None
+        return data if self._checksum(data) == shard.checksum else None
 
-    def write(self, head: CacheHead, shards: Sequence[bytes | str]) -> None:
-        """Replace the cache; a shard that did not change is given by its name."""
+    def write(self, head: CacheHead, shards: Iterable[tuple[bytes, bytes] | Shard]) -> None:
+        """Replace the cache; a shard that did not change is given as it stands, the others as (first, records)."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        names = [shard if isinstance(shard, str) else self._write_shard(shard) for shard in shards]
-        told = {
-            "version": VERSION,
-            "naming": head.naming,
-            "keeping": head.keeping,
-            "base": head.base,
-            "bounds": [bound.hex() for bound in head.bounds],
-            "shards": names,
-            "pieces": {path.hex(): [oid.hex() for oid in oids] for path, oids in head.pieces.items()},
-        }
-        self._replace(HEAD, self._pack(json.dumps(told).encode("ascii")))
+        told = _told(head, [item if isinstance(item, Shard) else self._write(*item) for item in shards])
+        text = json.dumps(told).encode("ascii")
+        temporary = os.path.join(self.directory, f"{HEAD}.{os.getpid()}")
+        # Not synced: after a power cut a torn file fails its checksum, and the next capture reads everything once.
+        with open(temporary, "wb") as file:
+            file.write(b"%d\n%b" % (self._checksum(text), text))
+        os.rename(temporary, os.path.join(self.directory, HEAD))
+        kept = {HEAD, *(name for _, name, _ in told["shards"])}
         for name in os.listdir(self.directory):
-            if name != HEAD and name not in names:
+            if name not in kept:
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self.directory, name))
 
@@ -104,48 +107,24 @@ class StatCache:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, HEAD))
 
-    def _write_shard(self, records: bytes) -> str:
-        packed = self._pack(records)
-        name = shard_name(packed)
-        self._replace(name, packed)
-        return name
-
-    def _replace(self, name: str, content: bytes) -> None:
-        # Not synced: after a power cut a torn file fails its checksum, and the next capture reads everything once.
-        temporary = os.path.join(self.directory, f"{name}.{os.getpid()}")
-        with open(temporary, "wb") as file:
-            file.write(content)
-        os.rename(temporary, os.path.join(self.directory, name))
+    def _write(self, first: bytes, records: bytes) -> Shard:
+        name = f"shard-{os.urandom(12).hex()}"
+        with open(os.path.join(self.directory, name), "xb") as file:
+            file.write(records)
+        return Shard(first, name, self._checksum(records))
 
 
-def shard_name(packed: bytes) -> str:
-    return "shard-" + hashlib.sha1(packed, usedforsecurity=False).hexdigest()
+_raw = bytes.fromhex
 
 
-def split_records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """(directory, encoded record) of each record of a shard, without decoding them."""
-    at, end = 0, len(data)
-    while at < end:
-        lengths = HEADER.unpack_from(data, at)[8:16]
-        stop = at + HEADER.size + sum(lengths)
-        body = at + HEADER.size
-        yield data[body : body + lengths[0]], data[at:stop]
-        at = stop
-
-
-def split_evenly(records: Sequence[tuple[bytes, bytes]], parts: int) -> tuple[tuple[bytes, ...], list[bytes]]:
-    """Cut records, in the order of their directories, into shards of about one size: the bounds, and the shards."""
-    total = sum(len(encoded) for _, encoded in records)
-    shards: list[list[bytes]] = [[]]
-    bounds: list[bytes] = []
-    filled = 0
-    for path, encoded in records:
-        if len(shards) < parts and filled >= total * len(shards) / parts:
-            shards.append([])
-            bounds.append(path)
-        shards[-1].append(encoded)
-        filled += len(encoded)
-    return tuple(bounds), [b"".join(shard) for shard in shards]
-
-
-__all__ = ["CacheHead", "StatCache", "split_evenly", "split_records"]
+def _told(head: CacheHead, shards: list[Shard]) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "naming": head.naming,
+        "keeping": head.keeping,
+        "base": head.base,
+        "shards": [(first.hex(), name, checksum) for first, name, checksum in shards],
+        "pieces": {path.hex(): [oid.hex() for oid in oids] for path, oids in head.pieces.items()},
+        "elsewhere": {path.hex(): below.hex() for path, below in head.elsewhere.items()},
+        "files": head.files,
+    }

@@ -7,10 +7,10 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
-from git_envhist.capture.databases import LOG, SHARED_MEMORY, base_of, is_database, is_sidecar
+from git_envhist.capture.databases import LOG, SHARED_MEMORY, SIDECARS, base_of, is_database, is_sidecar
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file
 from git_envhist.capture.records import MODE, SIZE
-from git_envhist.capture.scan import Leaf, Visit
+from git_envhist.capture.visits import Leaf, Visit
 
 
 def find_units(visit: Visit) -> None:
@@ -18,9 +18,9 @@ def find_units(visit: Visit) -> None:
 
     The shared memory of a log holds no data, and is no entry.
     """
-    sidecars = [leaf for leaf in visit.leaves if base_of(leaf.name) is not None]
-    if not sidecars:
+    if not visit.names_end_with(SIDECARS):
         return
+    sidecars = [leaf for leaf in visit.leaves if base_of(leaf.name) is not None]
     by_name = {leaf.name: leaf for leaf in visit.leaves}
     units: dict[bytes, list[Leaf]] = {}
     bases = _databases(by_name, sidecars)
@@ -29,7 +29,7 @@ def find_units(visit: Visit) -> None:
         if base is None or base.name not in bases:
             continue
         if leaf.name.endswith(SHARED_MEMORY):
-            visit.leaves.remove(leaf)
+            visit.drop([leaf])
             if leaf in visit.unread:
                 visit.unread.remove(leaf)
         else:

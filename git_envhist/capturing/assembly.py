@@ -4,57 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping
 
-from git_envhist.capture.descent import DOT_GIT, REALM_MARK, join
-from git_envhist.capture.records import INCOMPLETE, MODE, NO_ID, WIDTH, Record, decode
+from git_envhist.capture.descent import REALM_MARK, join
+from git_envhist.capture.known import Records
+from git_envhist.capture.records import BELOW, INCOMPLETE, NO_ID, Record
+from git_envhist.capturing.merge import UNKNOWN, Merged
+from git_envhist.capturing.patch import PATCHED_FROM, patched_tree
 from git_envhist.capturing.shards import shard_text, stored_directory
+from git_envhist.capturing.stored import entries_of, hangs_elsewhere, stands_in_git
 from git_envhist.errors import Damaged
-from git_envhist.store.snapshots import (
-    DIRECTORY,
-    ManifestTree,
-    ObjectSink,
-    TreeEntry,
-    leaf_entries,
-    write_tree,
-)
+from git_envhist.store.snapshots import DIRECTORY, ManifestTree, ObjectSink, TreeEntry, write_tree
 from git_envhist.values import dataclass, field
-
-
-class Records:
-    """Every directory of the environment by its path; decoded when looked at, so that most stay as they are."""
-
-    def __init__(self, encoded: dict[bytes, bytes]) -> None:
-        self.encoded = encoded
-        self._decoded: dict[bytes, Record] = {}
-
-    def __contains__(self, path: bytes) -> bool:
-        return path in self.encoded
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.encoded)
-
-    def get(self, path: bytes) -> Record | None:
-        if path in self._decoded:
-            return self._decoded[path]
-        if path not in self.encoded:
-            return None
-        record, _ = decode(self.encoded[path])
-        self._decoded[path] = record
-        return record
-
-    def keep(self, record: Record) -> None:
-        """Take back a record that was changed."""
-        self._decoded[record.path] = record
-        self.encoded[record.path] = record.encode()
-
-    def replace(self, path: bytes, encoded: bytes) -> None:
-        self.encoded[path] = encoded
-        self._decoded.pop(path, None)
-
-    def drop(self, path: bytes) -> None:
-        self.encoded.pop(path, None)
-        self._decoded.pop(path, None)
 
 
 @dataclass(slots=True)
@@ -66,85 +27,132 @@ class Assembled:
     reserved: dict[bytes, TreeEntry] = field(default_factory=dict)
     """Nested repositories and further roots, by their path below the reserved name."""
     content: str = ""
-
-
-def reachable(records: Records) -> set[bytes]:
-    """The directories that a walk from the tops meets; records of any other are of the past."""
-    found: set[bytes] = set()
-    stack = [path for path in records if not path or (path.startswith(REALM_MARK) and b"/" not in path)]
-    while stack:
-        path = stack.pop()
-        record = records.get(path)
-        if record is None:
-            continue
-        found.add(path)
-        stack.extend(join(path, name) for name in record.subdirectories)
-    return found
+    elsewhere: dict[bytes, bytes] = field(default_factory=dict)
+    """The same by their directories: tree, and digest of the modes."""
 
 
 Holds = Callable[[bytes], bool]
+Read = Callable[[bytes], bytes]
 
 
-@dataclass(frozen=True, slots=True)
 class Assembler:
     """Builds trees from records into a sink."""
 
-    records: Records
-    manifest: ManifestTree
-    sink: ObjectSink
-    width: int
-    holds: Holds | None
-    """Whether the store has an object. Asked about all that a rebuilt tree names, where some of it comes from a cache:
-    whatever the cache says, no ref may ever lead to an object that is not there."""
+    def __init__(
+        self,
+        records: Records,
+        manifest: ManifestTree,
+        sink: ObjectSink,
+        width: int,
+        *,
+        holds: Holds | None,
+        read: Read,
+        elsewhere: Mapping[bytes, bytes],
+    ) -> None:
+        """`holds`: whether the store has an object. Asked about all that a rebuilt tree names, where some of it comes
+        from a cache: whatever the cache says, no ref may ever lead to an object that is not there. `read` gives a tree
+        of the snapshot before, `elsewhere` what is known of those that hang beside the environment.
+        """
+        self._records = records
+        self._manifest = manifest
+        self._sink = sink
+        self._width = width
+        self._holds = holds
+        self._read = read
+        self._elsewhere = dict(elsewhere)
+        self._built: dict[bytes, bytes] = {}
+        self._before: dict[bytes, dict[bytes, bytes]] = {}
 
-    def assemble(self, changed: Iterable[bytes], gone: Iterable[bytes]) -> Assembled:
+    def assemble(self, merged: Merged) -> Assembled:
         """Build the trees of changed directories and of all above them; store what is new."""
-        changed, gone = set(changed), set(gone)
-        touched = _with_ancestors({b"", *changed, *gone})
+        touched = _with_ancestors({b"", *merged.changed, *merged.gone})
         for path in sorted(touched, key=lambda path: (path != b"", path.count(b"/")), reverse=True):
-            record = self.records.get(path)
+            record = self._records.get(path)
             if record is not None:
-                self._build(record)
-        for path in gone:
-            self.manifest.put(stored_directory(path), None)
-        for path in changed:
-            record = self.records.get(path)
+                self._build(record, merged)
+            if hangs_elsewhere(path):
+                self._elsewhere.pop(path, None)
+                if record is not None:
+                    self._elsewhere[path] = self._built[path]
+        for path in merged.gone:
+            self._manifest.put(stored_directory(path), None)
+        for path in merged.changed:
+            record = self._records.get(path)
             if record is not None:
-                self.manifest.put(stored_directory(path), record.shard[: self.width])
-        return _join(self.records, self.manifest.write(), self.width)
+                self._manifest.put(stored_directory(path), record.shard[: self._width])
+        return self._join(self._manifest.write())
 
-    def _build(self, record: Record) -> None:
-        """Give one record its tree and its digest of modes; those of the directories below it are built already."""
-        self._drop_vanished(record)
-        entries = _entries(record, self.width)
-        digest = hashlib.sha256(record.leaf_modes)
-        for name in record.subdirectories:
-            below = self.records.get(join(record.path, name))
-            assert below is not None
-            digest.update(name + b"\0" + below.modes)
-            if not _hangs_elsewhere(join(record.path, name)):
-                entries += _subtree(record, name, below, self.width)
-        self._check(record, entries)
+    def _build(self, record: Record, merged: Merged) -> None:
+        """Give one record the trees below it, built already, and tell those above of its own."""
+        self._before[record.path] = known = record.below_by_name()
+        below = {name: self._tree_below(join(record.path, name), known[name], merged) for name in known}
+        if UNKNOWN in below.values():
+            self._drop_vanished(record, below)
+        old = record if record.path not in merged.changed else merged.before.get(record.path)
+        old_below, record.below = record.below, b"".join(below[name] for name in record.subdirectories)
+        tree = NO_ID
         if record.path:
             # The top itself is written once the reserved name has joined it.
-            record.tree = write_tree(self.sink, entries) or NO_ID
-        record.modes = digest.digest()
-        self.records.keep(record)
+            tree = self._write(record, old, old_below) or NO_ID
+        else:
+            self._check(record, entries_of(record, self._width))
+        digest = hashlib.sha256(record.leaf_modes + b"\0".join(record.subdirectories) + b"\0" + record.below)
+        self._built[record.path] = tree.ljust(BELOW // 2, b"\0") + digest.digest()
+        if record.below != old_below:
+            self._records.keep(record)
 
-    def _drop_vanished(self, record: Record) -> None:
+    def _tree_below(self, path: bytes, known: bytes, merged: Merged) -> bytes:
+        return self._built.get(path) or (UNKNOWN if path in merged.gone else known)
+
+    def _drop_vanished(self, record: Record, below: Mapping[bytes, bytes]) -> None:
         """Directories that went away between the listing and the look into them were never seen."""
-        there = [name for name in record.subdirectories if join(record.path, name) in self.records]
-        if there != record.subdirectories:
-            record.subdirectories = there
-            record.flags |= INCOMPLETE
-            record.shard = self.sink.add(b"blob", shard_text(record))
+        record.subdirectories = [name for name in record.subdirectories if below[name] != UNKNOWN]
+        record.below = b""
+        record.flags |= INCOMPLETE
+        record.shard = self._sink.add(b"blob", shard_text(record))
+        self._manifest.put(stored_directory(record.path), record.shard)
+
+    def _write(self, record: Record, old: Record | None, old_below: bytes) -> bytes | None:
+        """The tree of a directory; of a large one the old tree, where little in it changed."""
+        above, _, name = record.path.rpartition(b"/")
+        if old is not None and len(record.names) + len(record.subdirectories) >= PATCHED_FROM:
+            before = self._known_below(above).get(name, UNKNOWN)[: self._width]
+            patch = patched_tree(record, old, old_below, before, self._read, self._width)
+            if patch is not None:
+                self._check(record, patch.entries)
+                return self._sink.add(b"tree", patch.data)
+        entries = entries_of(record, self._width)
+        self._check(record, entries)
+        return write_tree(self._sink, entries)
+
+    def _known_below(self, path: bytes) -> dict[bytes, bytes]:
+        if path not in self._before:
+            record = self._records.get(path)
+            self._before[path] = record.below_by_name() if record is not None else {}
+        return self._before[path]
 
     def _check(self, record: Record, entries: list[TreeEntry]) -> None:
-        if self.holds is None:
+        if self._holds is None:
             return
-        for name, _, oid in (*entries, (b"its manifest", 0, record.shard[: self.width])):
-            if not self.holds(oid):
+        for name, _, oid in (*entries, (b"its manifest", 0, record.shard[: self._width])):
+            if not self._holds(oid):
                 raise Damaged(f"an object is missing of '{os.fsdecode(join(record.path, name))}'")
+
+    def _join(self, manifest: bytes | None) -> Assembled:
+        top = self._records.get(b"")
+        digest = hashlib.sha256(self._built[b""][BELOW // 2 :] if top else b"")
+        assembled = Assembled(entries_of(top, self._width) if top else [], manifest)
+        digest.update(b"".join(b"%o %b\0%b" % (mode, name, oid) for name, mode, oid in sorted(assembled.top)))
+        for path, told in sorted(self._elsewhere.items()):
+            digest.update(path + b"\0" + told)
+            tree = told[: self._width]
+            if any(tree):
+                if self._holds is not None and not self._holds(tree):
+                    raise Damaged(f"the tree of '{os.fsdecode(path)}' is missing")
+                assembled.reserved[stored_directory(path).partition(b"/")[2]] = (b"", DIRECTORY, tree)
+        assembled.content = digest.hexdigest()
+        assembled.elsewhere = self._elsewhere
+        return assembled
 
 
 def _with_ancestors(paths: set[bytes]) -> set[bytes]:
@@ -156,70 +164,15 @@ def _with_ancestors(paths: set[bytes]) -> set[bytes]:
     return found
 
 
-def _entries(record: Record, width: int) -> list[TreeEntry]:
-    ids = [record.ids[at : at + width] for at in range(0, len(record.ids), width)]
-    modes = record.cells[MODE::WIDTH]
-    return leaf_entries(record.names, modes, ids, top=not record.path)
-
-
-def _subtree(record: Record, name: bytes, below: Record, width: int) -> list[TreeEntry]:
-    tree = below.tree[:width]
-    if not any(tree):
-        return []
-    stored = stored_directory(join(record.path, name)).rpartition(b"/")[2]
-    return [(stored, DIRECTORY, tree)]
-
-
-def _join(records: Records, manifest: bytes | None, width: int) -> Assembled:
-    top = records.get(b"")
-    digest = hashlib.sha256(top.modes if top else b"")
-    assembled = Assembled(_top_entries(records, width), manifest)
-    digest.update(b"".join(b"%o %b\0%b" % (mode, name, oid) for name, mode, oid in sorted(assembled.top)))
-    for path in sorted(records):
-        if not _hangs_elsewhere(path):
-            continue
-        record = records.get(path)
-        assert record is not None
-        digest.update(path + b"\0" + record.tree + record.modes)
-        if any(record.tree):
-            below = stored_directory(path).partition(b"/")[2]
-            assembled.reserved[below] = (b"", DIRECTORY, record.tree[:width])
-    assembled.content = digest.hexdigest()
-    return assembled
-
-
-def _top_entries(records: Records, width: int) -> list[TreeEntry]:
-    record = records.get(b"")
-    if record is None:
-        return []
-    entries = _entries(record, width)
-    for name in record.subdirectories:
-        below = records.get(name)
-        if below is not None and name != DOT_GIT:
-            entries += _subtree(record, name, below, width)
-    return entries
-
-
-def _hangs_elsewhere(path: bytes) -> bool:
-    """Whether a directory is the `.git` of a nested repository, or the top of a further root."""
-    if path.startswith(REALM_MARK):
-        return b"/" not in path
-    return path.endswith(b"/" + DOT_GIT) and DOT_GIT not in path.split(b"/")[:-1]
-
-
 def count_entries(records: Records) -> int:
     """How many paths a first snapshot adds: all that are no directories, and the empty directories."""
     total = 0
     for path in records:
         record = records.get(path)
         assert record is not None
-        if _hangs_elsewhere(path) and not path.startswith(REALM_MARK):
+        if hangs_elsewhere(path) and not path.startswith(REALM_MARK):
             total += 1
-        elif not _inside_git(path):
+        elif not stands_in_git(path):
             total += len(record.names) + len(record.boundaries)
             total += bool(path and not record.names and not record.subdirectories and not record.boundaries)
     return total
-
-
-def _inside_git(path: bytes) -> bool:
-    return not path.startswith(REALM_MARK) and DOT_GIT in path.split(b"/")

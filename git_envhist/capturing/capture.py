@@ -6,27 +6,29 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from git_envhist.capturing.gather import Gathered
-from git_envhist.capturing.holding import Context, Held
-from git_envhist.capturing.publish import is_published
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.survey import refuse_home, survey
-from git_envhist.capturing.take import Taken, Taker, Tools
+from git_envhist.capturing.take import Taker, Tools
 from git_envhist.capturing.tidying import COMMON_LOCK, tidy
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.errors import EnvhistError, Refused, SealingError
+from git_envhist.errors import Damaged, EnvhistError, Refused, SealingError
 from git_envhist.model import Captured, EnvPath, Snapshot
 from git_envhist.opening import kept_apart
 from git_envhist.settings import Settings
-from git_envhist.store.chain import read_chain
-from git_envhist.store.gitview import GitView, read_view
+from git_envhist.store.chain import read_chain, read_snapshot
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.staging import Staging, sweep
 from git_envhist.system import how_workers_run
 from git_envhist.values import dataclass
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.holding import Held
+    from git_envhist.store.gitview import GitView
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Capturing:
             with self.hold(request) as held:
                 held.warnings[:0] = swept
                 self._refuse_partial(request, held.taken.gathered)
-                if request.if_changed and self._is_as_before(held.taken):
+                if request.if_changed and self._is_as_before(held):
                     return held.leave()
                 return held.publish(request)
 
@@ -82,7 +84,7 @@ class Capturing:
             sweep(
                 repository.common_state,
                 repository.pack_dir,
-                lambda commit: is_published(repository.git, commit),
+                lambda commit: _is_published(repository, commit),
             )
         except EnvhistError as error:
             return [f"what a killed capture left could not be cleared: {error}"]
@@ -113,6 +115,8 @@ class Capturing:
         )
 
     def _view(self, taking: Taker) -> GitView:
+        from git_envhist.store.gitview import read_view  # loaded late: while the workers look
+
         repository = self.repository
         if repository.plain:
             return GitView()
@@ -133,12 +137,16 @@ class Capturing:
                 hint="without --strict the rest is captured and these are listed",
             )
 
-    def _is_as_before(self, taken: Taken) -> bool:
-        before = self._snapshot(taken.tip) if taken.tip else None
-        return before is not None and before.content == taken.assembled.content
+    def _is_as_before(self, held: Held) -> bool:
+        tip = held.taken.tip
+        before = self._snapshot(held.taking, tip) if tip else None
+        return before is not None and before.content == held.content
 
-    def _snapshot(self, commit: str) -> Snapshot | None:
-        return next(iter(read_chain(self.repository.git, commit, limit=1, notes=False)), None)
+    def _snapshot(self, taking: Taker, commit: str) -> Snapshot | None:
+        try:
+            return read_snapshot(commit, taking.known.read(bytes.fromhex(commit))[1])
+        except (KeyError, Damaged):
+            return next(iter(read_chain(self.repository.git, commit, limit=1, notes=False)), None)
 
     @contextmanager
     def present(self) -> Iterator[Held]:
@@ -154,11 +162,23 @@ class Capturing:
         started = time.monotonic()
         key, warnings = self._key()
         with self._staging() as staging, closing(self._taker(staging, key)) as taking:
+            taking.begin(request.progress)
+            # Loaded late: while the workers look.
+            from git_envhist.capturing.holding import Context, Held
+
             view = self._view(taking)
             taken = taking.take(request.progress)
             warnings += [*view.warnings, *taken.warnings]
             context = Context(self.repository, self.settings, self.keys, self.environ)
             yield Held(context, staging, taking, taken, view, key, warnings, started)
+
+
+def _is_published(repository: Repository, commit: str) -> bool:
+    from git_envhist.capturing.publish import (
+        is_published,
+    )  # loaded late: only what a killed capture left asks for it
+
+    return is_published(repository.git, commit)
 
 
 def _dry(gathered: Gathered, started: float) -> Captured:

@@ -9,12 +9,13 @@ only bytes that really are new count against it.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from git_envhist.capture.descent import REALM_MARK, join, shown_path
+from git_envhist.capture.known import CacheDamaged
 from git_envhist.capture.lines import HereLine, fork_line, spawn_line
-from git_envhist.capture.pool import MAX_TICKETS, Line, Pool, Shared
+from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.worker import CaptureWorker
@@ -31,10 +32,6 @@ LARGE = 1 << 20
 UNLIMITED = 1 << 62
 
 Tick = Callable[[Progress], None]
-
-
-class CacheDamaged(Exception):
-    """A shard of the cache is not what its head promised: look at everything afresh."""
 
 
 @dataclass(slots=True)
@@ -62,29 +59,47 @@ class Gatherer:
     """Drives the workers through one capture."""
 
     def __init__(
-        self, survey: Survey, job: dict[str, Any], workers: int, how: str, tick: Tick | None
+        self,
+        survey: Survey,
+        job: dict[str, Any],
+        workers: int,
+        how: str,
+        tick: Tick | None,
+        cache: CacheHead | None,
+        distrust: bool,
     ) -> None:
+        """The workers begin to compare at once; what the caller has to do meanwhile takes nobody's time."""
         self._survey = survey
         self._job = job
         self._how = how
         self._tick = tick
         self._workers = workers
         self._totals = (0, 0)
+        self._looked_into = 0
+        self._open = True
         self.result = Gathered()
-
-    def gather(self, cache: CacheHead | None, distrust: bool, *, dry_run: bool = False) -> Gathered:
-        """Look, and take what is not known yet."""
         self._pool = self._make_pool()
         try:
-            self._look(cache, distrust)
-            self._add_up()
-            if dry_run:
-                self._list()
-            else:
-                self._read()
-                self._finish_packs()
-            return self.result
-        finally:
+            self._checks = self._check(cache, distrust) if cache is not None else iter(())
+        except BaseException:
+            self.close()
+            raise
+
+    def gather(self, *, dry_run: bool = False) -> Gathered:
+        """Take what is not known yet."""
+        self._look()
+        self._add_up()
+        if dry_run:
+            self._list()
+        elif self._looked_into:
+            self._read()
+            self._finish_packs()
+        return self.result
+
+    def close(self) -> None:
+        """End the workers, whatever they are doing."""
+        if self._open:
+            self._open = False
             self._pool.close()
 
     def _make_pool(self) -> Pool:
@@ -110,25 +125,24 @@ class Gatherer:
             files, done, _ = self._pool.shared.totals()
             self._tick(Progress(files, done, *self._totals))
 
-    def _look(self, cache: CacheHead | None, distrust: bool) -> None:
+    def _check(self, cache: CacheHead, distrust: bool) -> Iterator[tuple[int, Frame]]:
+        size = max(1, -(-len(cache.shards) // MAX_TICKETS))
+        chunks = [list(map(tuple, cache.shards[at : at + size])) for at in range(0, len(cache.shards), size)]
+        self._pool.shared.offer(len(chunks))
+        return self._pool.ask_each("check", chunks, distrust)
+
+    def _look(self) -> None:
         new: set[bytes] = set()
         tops = set(self._tops())
-        if cache is None:
-            new.update(tops)
-        else:
-            shares: list[list[str]] = [[] for _ in range(self._workers)]
-            for number, shard in enumerate(cache.shards):
-                shares[number % self._workers].append(shard)
-            arguments: list[tuple[object, ...]] = [(share, distrust) for share in shares]
-            for _, (kind, *words) in self._pool.ask_all("check", arguments):
-                if kind == "damaged":
-                    raise CacheDamaged
-                path = cast(bytes, words[0])
-                if kind == "top":
-                    tops.discard(path)
-                else:
-                    (new if kind == "new" else self.result.gone).add(path)
-            new.update(tops)
+        for _, (kind, *words) in self._checks:
+            if kind == "damaged":
+                raise CacheDamaged
+            path = cast(bytes, words[0])
+            if kind == "top":
+                tops.discard(path)
+            else:
+                (new if kind == "new" else self.result.gone).add(path)
+        new.update(tops)
         if new:
             self._scan(self._walk(new))
 
@@ -152,7 +166,8 @@ class Gatherer:
             self.result.gone.add(cast(bytes, path))
 
     def _add_up(self) -> None:
-        for _, (_, _, files, size) in self._pool.ask_each("summary"):
+        for _, (_, looked_into, files, size) in self._pool.ask_each("summary"):
+            self._looked_into += cast(int, looked_into)
             self.result.files += cast(int, files)
             self.result.bytes += cast(int, size)
         self._totals = (self.result.files, self.result.bytes)

@@ -20,7 +20,7 @@ from git_envhist.history.diff import count
 from git_envhist.history.story import describe_counts
 from git_envhist.model import Captured, ChangeCount, IntentSource, Record
 from git_envhist.settings import Settings
-from git_envhist.store.chain import read_chain
+from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.gitview import GitView
 from git_envhist.store.keys import Key, KeyRing
@@ -101,7 +101,7 @@ class Held:
             self.key,
             at,
         )
-        done = publish(repository, self.staging, timeline, finished.packs, letter)
+        done = publish(repository, self.staging, timeline, finished.packs, letter, self.taking.known)
         self.taking.remember(self.taken, done.commit)
         return self._captured(done)
 
@@ -133,7 +133,8 @@ class Held:
             return replace(draft, changed=changed, story=describe_counts(changed, first=True))
         git = self.context.repository.git.with_objects(self.staging.path)
         try:
-            changed = count(compare(git, parent, tree, brief=True))
+            known = self.taken.changed if parent == self.taken.base else None
+            changed = count(compare(git, parent, tree, brief=True)) if known is None else known
         except EnvhistError as error:
             # The snapshot before is damaged; this one is not, and is not lost with it.
             self.warnings.append(f"what changed could not be told: {error}")
@@ -142,9 +143,8 @@ class Held:
 
     def _captured(self, done: Published) -> Captured:
         taken = self.taken
-        git = self.context.repository.git
         return Captured(
-            next(iter(read_chain(git, done.commit, limit=1, notes=False)), None),
+            read_snapshot(done.commit, done.data),
             files=taken.files,
             new_files=taken.gathered.files,
             new_bytes=taken.gathered.bytes,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from git_envhist.errors import EnvhistError, GitFailed
+from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.model import Record
 from git_envhist.store.commits import encode_commit
 from git_envhist.store.git import Git
@@ -18,8 +18,8 @@ from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.keys import Key
 from git_envhist.store.message import Draft, mac_input, with_mac, write_message
 from git_envhist.store.notes import add_records
-from git_envhist.store.objects import CatFile
-from git_envhist.store.packs import PackWriter, StagedPack
+from git_envhist.store.objects import Answer, CatFile
+from git_envhist.store.packs import OwnPacks, PackWriter, StagedPack
 from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove, RefsMoved, Repository
 from git_envhist.store.staging import Staging
 from git_envhist.values import dataclass
@@ -48,31 +48,43 @@ class Published:
     parent: str | None
     draft: Draft
     stored_bytes: int
+    data: bytes
+    """The commit object."""
     warnings: tuple[str, ...] = ()
 
 
 def publish(
-    repository: Repository, staging: Staging, timeline: str, packs: list[StagedPack], letter: Letter
+    repository: Repository,
+    staging: Staging,
+    timeline: str,
+    packs: list[StagedPack],
+    letter: Letter,
+    own: OwnPacks,
 ) -> Published:
-    """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip."""
+    """Append the snapshot to its timeline; if the tip moved meanwhile, to the new tip.
+
+    What stands in our `own` packs is read there: each git that is not asked saves a millisecond or two.
+    """
     ref = HEADS + timeline
     for _ in range(TRIES):
         tip = repository.resolve_ref(ref)
-        parent = tip if tip is not None and _is_there(repository, tip) else None
+        there = tip is not None and (bytes.fromhex(tip) in own or _is_there(repository, tip))
+        parent = tip if there else None
         lost = (
             []
             if parent == tip
             else [f"the history before this cannot be read: '{tip}' is gone; it begins anew"]
         )
         draft = letter.describe(parent)
-        commit, notes, small, warnings = _write_commit(repository, staging, timeline, parent, draft, letter)
+        data = _commit_data(parent, draft, letter)
+        commit, notes, small, warnings = _write_commit(repository, staging, timeline, data, letter, own)
         staging.journal_commit(commit)
         staging.publish([*packs, *small])
         moved = _move(repository, ref, timeline, commit, tip, notes)
         if moved is None:
             continue
         stored = sum(pack.size for pack in (*packs, *small))
-        return Published(commit, parent, draft, stored, (*lost, *warnings, *moved))
+        return Published(commit, parent, draft, stored, data, (*lost, *warnings, *moved))
     raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
 
 
@@ -83,20 +95,23 @@ def _is_there(repository: Repository, tip: str) -> bool:
     )
 
 
-def _write_commit(
-    repository: Repository, staging: Staging, timeline: str, parent: str | None, draft: Draft, letter: Letter
-) -> tuple[str, tuple[str | None, str] | None, list[StagedPack], list[str]]:
-    writer = PackWriter(staging.pack_dir, repository.object_format)
+def _commit_data(parent: str | None, draft: Draft, letter: Letter) -> bytes:
     message = write_message(draft)
     if letter.key is not None:
         message = with_mac(message, letter.key.mac(mac_input(letter.tree, letter.signature, message)))
-    data = encode_commit(letter.tree, parent, letter.signature, letter.signature, message)
+    return encode_commit(letter.tree, parent, letter.signature, letter.signature, message)
+
+
+def _write_commit(
+    repository: Repository, staging: Staging, timeline: str, data: bytes, letter: Letter, own: OwnPacks
+) -> tuple[str, tuple[str | None, str] | None, list[StagedPack], list[str]]:
+    writer = PackWriter(staging.pack_dir, repository.object_format)
     commit = writer.add(b"commit", data).hex()
     warnings: list[str] = []
     notes = None
     undo = writer.mark()
     try:
-        notes = _write_notes(repository, writer, timeline, {commit: letter.records}, letter.signature)
+        notes = _write_notes(repository, writer, timeline, {commit: letter.records}, letter.signature, own)
     except (EnvhistError, OSError) as error:
         writer.rollback(undo)
         warnings.append(f"the note could not be written, the snapshot is whole: {error}")
@@ -110,14 +125,35 @@ def _write_notes(
     timeline: str,
     additions: dict[str, tuple[Record, ...]],
     signature: bytes,
+    own: OwnPacks | None = None,
 ) -> tuple[str | None, str]:
     """(the notes' old tip, the new one)."""
     old = repository.resolve_ref(NOTES + timeline)
     with CatFile(repository.git) as reader:
         new = add_records(
-            reader, writer, old, additions, identity=signature, object_format=repository.object_format
+            reader if own is None else _OwnFirst(own, reader),
+            writer,
+            old,
+            additions,
+            identity=signature,
+            object_format=repository.object_format,
         )
     return old, new
+
+
+class _OwnFirst:
+    """Reads objects from our packs, and from git what does not stand there whole."""
+
+    def __init__(self, own: OwnPacks, others: CatFile) -> None:
+        self._own = own
+        self._others = others
+
+    def read(self, name: str) -> Answer | None:
+        try:
+            kind, data = self._own.read(bytes.fromhex(name))
+        except (KeyError, Damaged):
+            return self._others.read(name)
+        return Answer(kind.decode("ascii"), data)
 
 
 def _move(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import stat
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 
 from git_envhist.capture.descent import DOT_GIT, below_realm, realm_of
-from git_envhist.capture.records import MODE, MTIME, WIDTH, Record
+from git_envhist.capture.records import MTIME, WIDTH, Record
+from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
 from git_envhist.store.layout import dotgit_directory, root_directory, stored_below
 from git_envhist.store.manifest import OWN_NAME, format_line, join_shard
@@ -36,8 +39,7 @@ def stored_directory(path: bytes) -> bytes:
 
 def shard_text(record: Record) -> bytes:
     """The manifest shard of a directory."""
-    cells = record.cells
-    modes, mtimes = cells[MODE::WIDTH], cells[MTIME::WIDTH]
+    modes, mtimes = record.modes, record.cells[MTIME::WIDTH]
     extras = record.extras
     lines = [
         (name, format_line(name, KINDS[stat.S_IFMT(mode)], mode & 0o7777, mtime, extras.get(index, b"")))
@@ -48,19 +50,67 @@ def shard_text(record: Record) -> bytes:
     lines += [(name, format_line(name, b"d", 0, 0, b"")) for name in record.subdirectories]
     lines += [(name, format_line(name, b"w", 0, 0, b"")) for name in record.boundaries]
     lines.sort()
-    own = format_line(OWN_NAME, b"d", record.mode & 0o7777, record.mtime_ns, record.extras.get(-1, b""))
-    return join_shard(stored_directory(record.path), own, [line for _, line in lines])
+    return join_shard(stored_directory(record.path), own_line(record), [line for _, line in lines])
+
+
+def shard_of(
+    record: Record, like: Record | None, fresh: Collection[int], read: Callable[[bytes], bytes]
+) -> bytes:
+    """The shard of a directory; where most of it is like an older record, made of that one's shard."""
+    if like is not None and 4 * len(fresh) <= len(record.names):
+        with suppress(KeyError, Damaged):
+            return patched_shard(read(like.shard), record, fresh) or shard_text(record)
+    return shard_text(record)
+
+
+def patched_shard(old: bytes, record: Record, fresh: Iterable[int]) -> bytes | None:
+    """The shard of a directory of which only some entries and its own line differ from `old`; None where `old` is not
+    what it should be."""
+    header, _, rest = old.partition(b"\n")
+    own, _, _ = rest.partition(b"\n")
+    if header + b"\n" != join_shard(stored_directory(record.path), b"", ()) or not own.startswith(
+        OWN_NAME + b" "
+    ):
+        return None
+    cuts = [(len(header) + 1, len(header) + len(own) + 2, own_line(record))]
+    modes, mtimes = record.modes, record.cells[MTIME::WIDTH]
+    for index in fresh:
+        line = leaf_line(record, index, modes[index], mtimes[index])
+        # A line feed ends a line and stands nowhere else: what follows it up to a space is a whole name.
+        at = old.find(b"\n" + line[: line.index(b" ") + 1])
+        if at < 0:
+            return None
+        cuts.append((at + 1, old.index(b"\n", at + 1) + 1, line))
+    return replaced(old, cuts)
+
+
+def own_line(record: Record) -> bytes:
+    """A directory's own line."""
+    return format_line(OWN_NAME, b"d", record.mode & 0o7777, record.mtime_ns, record.extras.get(-1, b""))
+
+
+def leaf_line(record: Record, index: int, mode: int, mtime: int) -> bytes:
+    """The line of one of its entries."""
+    kind = KINDS[stat.S_IFMT(mode)]
+    return format_line(record.names[index], kind, mode & 0o7777, mtime, record.extras.get(index, b""))
+
+
+def replaced(data: bytes, cuts: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """Some stretches of bytes, given by their bounds, replaced by others."""
+    parts: list[bytes] = []
+    last = 0
+    for start, end, new in sorted(cuts):
+        parts += (data[last:start], new)
+        last = end
+    return b"".join((*parts, data[last:]))
 
 
 def leaf_modes(record: Record) -> bytes:
     """A digest of the modes of a directory and its entries, and of what a tree does not hold of them."""
     digest = hashlib.sha256(b"%o\0" % record.mode)
-    modes = record.cells[MODE::WIDTH]
-    for index, (name, mode) in enumerate(zip(record.names, modes, strict=True)):
-        digest.update(b"%b\0%o\0%b\0" % (name, mode, _fingerprint(record.extras.get(index, b""))))
-    digest.update(b"\0".join(record.boundaries))
+    for names in (record.names, record.boundaries):
+        digest.update(b"%d\0%b\0" % (len(names), b"\0".join(names)))
+    digest.update(record.modes.tobytes())
+    hashed = sorted(item for item in record.extras.items() if b" h=" in item[1])
+    digest.update(b"".join(b"%d %b\0" % item for item in hashed))
     return digest.digest()
-
-
-def _fingerprint(extras: bytes) -> bytes:
-    return extras if b" h=" in extras else b""

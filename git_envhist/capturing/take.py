@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from git_envhist.capture.records import SIZE, WIDTH, count_names
-from git_envhist.capture.statcache import CacheHead, StatCache, split_evenly, split_records
-from git_envhist.capturing.assembly import Assembled, Assembler, Holds, Records, count_entries
-from git_envhist.capturing.gather import CacheDamaged, Gathered, Gatherer, worker_count
+from git_envhist.capture.known import CacheDamaged, Records
+from git_envhist.capture.records import SIZE, WIDTH
+from git_envhist.capture.statcache import CacheHead, StatCache
+from git_envhist.capturing.assembly import Assembled, Assembler, Holds, count_entries
+from git_envhist.capturing.gather import Gathered, Gatherer, worker_count
+from git_envhist.capturing.merge import Merged, merge
 from git_envhist.capturing.survey import Survey
 from git_envhist.errors import Damaged
 from git_envhist.model import ChangeCount, EnvPath, Progress, WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.commits import parse_commit
-from git_envhist.store.compression import pack, unpack
+from git_envhist.store.deflate import crc32
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import MANIFEST, RESERVED
@@ -51,11 +53,16 @@ class Taken:
     survey: Survey
     tip: str | None
     base: str | None
-    files: int
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     base_manifest: bytes | None = None
     """The manifest of the snapshot that the cache relies on."""
+    changed: ChangeCount | None = None
+    """What differs from that snapshot, where it is known without comparing."""
+
+    @property
+    def files(self) -> int:
+        return self.records.files
 
     def first_count(self) -> ChangeCount:
         """What a first snapshot adds: everything."""
@@ -97,24 +104,35 @@ class Taker:
             repository.common_state, repository.pack_dir, repository.object_format
         )
         self.writer = PackWriter(staging.pack_dir, repository.object_format, self.known.__contains__)
-        self._cache = StatCache(os.path.join(repository.state, "cache"), pack, unpack)
+        self._gatherer: Gatherer | None = None
+        self._cache_head: CacheHead | None = None
+        self._cache = StatCache(os.path.join(repository.state, "cache"), crc32)
+
+    def begin(self, progress: Callable[[Progress], None] | None) -> Gatherer:
+        """Have the workers begin; what the caller does before it asks for what they found costs no time."""
+        if self._gatherer is None:
+            self._cache_head, distrust = self._usable_cache()
+            self._gatherer = self._start(distrust, progress)
+        return self._gatherer
 
     def look(self, progress: Callable[[Progress], None] | None) -> Gathered:
         """What a capture would read, and nothing more."""
-        cache, distrust = self._usable_cache()
-        return self._gather(cache, distrust, progress, dry_run=True)
+        return self.begin(progress).gather(dry_run=True)
 
     def take(self, progress: Callable[[Progress], None] | None) -> Taken:
         """Take it."""
-        cache, distrust = self._usable_cache()
+        gatherer = self.begin(progress)
         try:
-            return self._take(cache, distrust, progress)
+            return self._take(gatherer.gather())
         except (CacheDamaged, Damaged):
-            if cache is None:
+            if self._cache_head is None:
                 raise
             # The cache, or what it relies on, is not whole: everything is read once, and nothing is lost.
+            gatherer.close()
             self._cache.forget()
-            return self._take(None, False, progress)
+            self._cache_head = None
+            self._gatherer = self._start(False, progress)
+            return self._take(self._gatherer.gather())
 
     def finish(self, taken: Taken) -> list[StagedPack]:
         """Complete the pack of the trees; all packs that the snapshot needs."""
@@ -123,6 +141,8 @@ class Taker:
 
     def close(self) -> None:
         """Let go of every file; what was not finished is forgotten."""
+        if self._gatherer is not None:
+            self._gatherer.close()
         self.known.close()
         self.writer.abort()
 
@@ -130,11 +150,11 @@ class Taker:
         """Keep what was seen for next time; best effort, since it costs nothing but time to lose it."""
         if base is None or (base == taken.base and not taken.gathered.changed):
             return
-        records = sorted(taken.records.encoded.items())
-        bounds, shards = split_evenly(records, worker_count(self._tools.settings.workers))
-        head = CacheHead(self.survey.naming, self.survey.keeping, base, bounds, (), taken.pieces, taken.files)
+        records, survey = taken.records, self.survey
+        elsewhere = taken.assembled.elsewhere
+        head = CacheHead(survey.naming, survey.keeping, base, (), taken.pieces, elsewhere, records.files)
         try:
-            self._cache.write(head, shards)
+            self._cache.write(head, records.to_write())
         except OSError as error:
             taken.warnings.append(f"the next capture will take longer: {error}")
 
@@ -164,34 +184,41 @@ class Taker:
             != b""
         )
 
-    def _take(
-        self, cache: CacheHead | None, distrust: bool, progress: Callable[[Progress], None] | None
-    ) -> Taken:
-        gathered = self._gather(cache, distrust, progress)
+    def _take(self, gathered: Gathered) -> Taken:
+        cache = self._cache_head
         for oid, entry in gathered.objects:
             self.writer.put(oid, entry)
-        records = self._records(cache, gathered)
-        gone = self._drop_gone(records, gathered)
+        records = Records(self._cache, cache.shards, cache.files) if cache else Records(self._cache)
+        merged = merge(records, gathered)
         base_tree = self._manifest_of(cache.base) if cache else None
         manifest = ManifestTree(self.writer, self._read, base_tree, self._width)
         assembler = Assembler(
-            records, manifest, self.writer, self._width, self._holder(gathered) if cache else None
+            records,
+            manifest,
+            self.writer,
+            self._width,
+            holds=self._holder(gathered) if cache else None,
+            read=self._read,
+            elsewhere=cache.elsewhere if cache else {},
         )
-        assembled = assembler.assemble(gathered.directories, gone)
-        pieces = {**(cache.pieces if cache else {}), **gathered.pieces}
-        # An id of any length stands in 32 bytes there.
-        pieces = {
-            path: [tree[: self._width] for tree in trees]
-            for path, trees in pieces.items()
-            if trees and path in records
-        }
-        taken = Taken(
-            gathered, assembled, records, self.survey, self._tip, cache.base if cache else None, 0, pieces
-        )
+        assembled = assembler.assemble(merged)
+        taken = Taken(gathered, assembled, records, self.survey, self._tip, cache.base if cache else None)
+        taken.pieces = self._pieces(cache, gathered, merged)
+        taken.changed = merged.count() if cache else None
         taken.base_manifest = base_tree
-        taken.files = sum(count_names(encoded) for encoded in records.encoded.values())
         taken.warnings.extend(self.survey.warnings)
         return taken
+
+    def _pieces(
+        self, cache: CacheHead | None, gathered: Gathered, merged: Merged
+    ) -> dict[bytes, list[bytes]]:
+        # An id of any length stands in 32 bytes there.
+        pieces = {**(cache.pieces if cache else {}), **gathered.pieces}
+        return {
+            path: [tree[: self._width] for tree in trees]
+            for path, trees in pieces.items()
+            if trees and path not in merged.gone
+        }
 
     def _holder(self, gathered: Gathered) -> Holds:
         """What tells whether an object stands in the store, or will with this capture."""
@@ -204,17 +231,11 @@ class Taker:
 
         return holds
 
-    def _gather(
-        self,
-        cache: CacheHead | None,
-        distrust: bool,
-        progress: Callable[[Progress], None] | None,
-        *,
-        dry_run: bool = False,
-    ) -> Gathered:
+    def _start(self, distrust: bool, progress: Callable[[Progress], None] | None) -> Gatherer:
         workers = worker_count(self._tools.settings.workers)
-        gatherer = Gatherer(self.survey, self._job(), workers, self._tools.how, progress)
-        return gatherer.gather(cache, distrust, dry_run=dry_run)
+        return Gatherer(
+            self.survey, self._job(), workers, self._tools.how, progress, self._cache_head, distrust
+        )
 
     def _job(self) -> dict[str, Any]:
         repository, settings, extent = self._tools.repository, self._tools.settings, self.survey
@@ -250,32 +271,6 @@ class Taker:
         if room is not None and room < self._tools.settings.budget:
             return max(0, room), WhyMissing.DISK.value
         return self._tools.settings.budget, WhyMissing.BUDGET.value
-
-    def _records(self, cache: CacheHead | None, gathered: Gathered) -> Records:
-        encoded: dict[bytes, bytes] = {}
-        for name in cache.shards if cache else ():
-            shard = self._cache.read_shard(name)
-            if shard is None:
-                raise CacheDamaged
-            encoded.update(split_records(shard))
-        return Records(encoded)
-
-    def _drop_gone(self, records: Records, gathered: Gathered) -> set[bytes]:
-        """Take in what changed, and let go what is no longer below any directory."""
-        lost = set(gathered.gone)
-        for path, encoded in gathered.directories.items():
-            before = records.get(path)
-            records.replace(path, encoded)
-            after = records.get(path)
-            assert after is not None
-            if before is not None:
-                names = set(before.subdirectories).difference(after.subdirectories)
-                lost.update(path + b"/" + name if path else name for name in names)
-        below = tuple(path + b"/" for path in lost)
-        gone = {path for path in records if path in lost or path.startswith(below)} if lost else set()
-        for path in gone:
-            records.drop(path)
-        return gone | lost
 
     def _manifest_of(self, commit: str) -> bytes | None:
         _, data = self._read_any(bytes.fromhex(commit))

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 from array import array
 from collections.abc import Iterator
 from typing import Any
 
 from git_envhist.capture.attributes import own_extras
 from git_envhist.capture.byname import descent_into
+from git_envhist.capture.check import differing_records, no_collection, tops_among
 from git_envhist.capture.content import OverBudget, Taker
 from git_envhist.capture.descent import is_realm_top, join, realm_of, shown_path
 from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
-from git_envhist.capture.records import COLUMNS, MODE, SIZE, Record, decode_all
-from git_envhist.capture.scan import Leaf, LeftOut, Limits, Scanner, Visit, finish, walk
+from git_envhist.capture.records import COLUMNS, MODE, SIZE, Record, cut, decode
+from git_envhist.capture.scan import LeftOut, Limits, Scanner, walk
 from git_envhist.capture.servers import tell_servers
-from git_envhist.capture.statcache import StatCache
+from git_envhist.capture.statcache import Shard, StatCache
 from git_envhist.capture.units import find_units
+from git_envhist.capture.visits import Leaf, Visit, finish
 from git_envhist.capturing.blobs import Blobs
 from git_envhist.capturing.policy import make_policy
-from git_envhist.capturing.shards import leaf_modes, shard_text
+from git_envhist.capturing.shards import leaf_modes, shard_of
 from git_envhist.model import WhyMissing
-from git_envhist.store.compression import pack, unpack
+from git_envhist.store.deflate import crc32
 from git_envhist.store.manifest import format_extras
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.staging import open_published
@@ -67,25 +70,35 @@ class CaptureWorker:
 
     # What the parent asks for.
 
-    def do_check(self, shards: list[str], distrust: bool) -> Iterator[Frame]:
-        """Compare recorded directories with what is there; look into those that differ.
+    def do_check(self, chunks: list[list[Shard]], distrust: bool) -> Iterator[Frame]:
+        """Compare recorded directories with what is there, as long as there are shards left; look into those that
+        differ.
 
         Yields ("new", a directory that no record knows), ("gone", one that is no more), ("top", the top of a root
         that has a record), ("damaged",).
         """
-        cache = StatCache(self._job["cache"], pack, unpack)
-        for shard in shards:
-            records = cache.read_shard(shard)
-            if records is None:
-                yield ("damaged",)
-                return
-            for record in decode_all(records):
-                if is_realm_top(record.path):
-                    yield ("top", record.path)
-                if distrust and self._scanner.is_left_out(record.path):
-                    yield ("gone", record.path)
-                elif distrust or not self._scanner.is_unchanged(record):
-                    yield from self._look_into(record)
+        cache = StatCache(self._job["cache"], crc32)
+        with no_collection():
+            while (ticket := self._shared.take()) is not None:
+                for shard in chunks[ticket]:
+                    records = cache.read_shard(Shard(*shard))
+                    try:
+                        yield from self._check(records, distrust) if records is not None else (("damaged",),)
+                    except (struct.error, ValueError):
+                        yield ("damaged",)
+
+    def _check(self, records: bytes, distrust: bool) -> Iterator[Frame]:
+        for top in tops_among(records):
+            yield ("top", top)
+        if not distrust:
+            for encoded in differing_records(records, self._job["bases"], self._descent.enter):
+                yield from self._look_into(decode(encoded))
+            return
+        for path, encoded in cut(records):
+            if self._scanner.is_left_out(path):
+                yield ("gone", path)
+            else:
+                yield from self._look_into(decode(encoded))
 
     def _look_into(self, record: Record) -> Iterator[Frame]:
         visit = self._visit(record.path, record)
@@ -139,25 +152,13 @@ class CaptureWorker:
 
     def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
         """Finish the directories whose deferred files have been taken."""
-        found: dict[bytes, dict[bytes, tuple[Any, ...]]] = {}
-        for directory, name, *seen in results:
+        mine: dict[bytes, list[tuple[Any, ...]]] = {}
+        for directory, *result in results:
             if directory in self._visits:
-                found.setdefault(directory, {})[name] = tuple(seen)
-        for path, by_name in found.items():
-            self._settle(self._visits[path], by_name)
+                mine.setdefault(directory, []).append(tuple(result))
+        for path, taken in mine.items():
+            self._visits[path].settle(taken)
             yield self._finish(path)
-
-    def _settle(self, visit: Visit, found: dict[bytes, tuple[Any, ...]]) -> None:
-        gone: list[Leaf] = []
-        for leaf in visit.unread:
-            row, oid, extras, pieces, missing = found[leaf.name]
-            visit.missing.extend(missing)
-            if row is None:
-                gone.append(leaf)
-            else:
-                leaf.row, leaf.oid, leaf.extras, leaf.pieces = tuple(row), oid, extras, pieces
-        visit.unread = []
-        _drop(visit, gone)
 
     def do_pack(self) -> Iterator[Frame]:
         """("pack", …) of what was written; ("objects", …) of what never left memory, for somebody else's pack."""
@@ -215,17 +216,17 @@ class CaptureWorker:
             return []
         deferred: list[Frame] = []
         kept: list[Leaf] = []
-        gone: list[Leaf] = []
+        lost: list[Leaf] = []
         for leaf in visit.unread:
             if leaf.row[SIZE] >= defer_from and stat.S_ISREG(leaf.row[MODE]):
                 kept.append(leaf)
                 deferred.append(("deferred", path, leaf.name, leaf.row[SIZE]))
             elif not self._take(visit, leaf):
-                gone.append(leaf)
+                lost.append(leaf)
         visit.unread = kept
         for database, sidecars in visit.units:
-            gone += self._take_unit(visit, database, sidecars)
-        _drop(visit, gone)
+            lost += self._take_unit(visit, database, sidecars)
+        visit.drop(lost)
         return deferred
 
     def _take_unit(self, visit: Visit, database: Leaf, sidecars: list[Leaf]) -> list[Leaf]:
@@ -268,18 +269,22 @@ class CaptureWorker:
         reason = unreadable(error)
         for leaf in visit.pending:
             visit.miss(leaf.name, reason.why, reason.detail)
-        _drop(visit, visit.pending)
+        visit.drop(visit.pending)
         visit.unread, visit.units = [], []
 
     def _finish(self, path: bytes) -> Frame:
         visit = self._visits.pop(path)
         own = own_extras(format_extras, visit.own, entered=self._enter(path))
+        like = visit.like
         record = finish(visit, self._started_ns, self._width, own)
-        record.shard = self._writer.add(b"blob", shard_text(record))
+        record.shard = self._writer.add(b"blob", shard_of(record, like, visit.fresh, self._read_old))
         record.leaf_modes = leaf_modes(record)
         missing = [(join(path, name) if name else path, why, detail) for name, why, detail in visit.missing]
         missing = [(shown_path(name), why, detail) for name, why, detail in missing]
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
+
+    def _read_old(self, oid: bytes) -> bytes:
+        return self._known.read(oid[: self._width])[1]
 
     def _enter(self, path: bytes) -> bool:
         try:
@@ -287,13 +292,6 @@ class CaptureWorker:
         except OSError:
             return False
         return True
-
-
-def _drop(visit: Visit, gone: list[Leaf]) -> None:
-    # All at once: to look for each among its neighbours takes the square of the time.
-    if gone:
-        lost = set(gone)
-        visit.leaves = [leaf for leaf in visit.leaves if leaf not in lost]
 
 
 def _home_device(job: dict[str, Any]) -> int:

@@ -13,7 +13,7 @@ from typing import Protocol
 from git_envhist.errors import Damaged, GitFailed
 from git_envhist.model import ObjectId, Record
 from git_envhist.store.commits import encode_commit, parse_commit
-from git_envhist.store.objects import CatFile
+from git_envhist.store.objects import Answer
 from git_envhist.store.records import LARGEST_NOTE, format_record, parse_records
 from git_envhist.store.trees import DIRECTORY, FILE, decode_tree, encode_tree
 
@@ -24,6 +24,12 @@ REGULAR = 0o100000
 MESSAGE = b"what is known of snapshots\n"
 
 
+class ObjectReader(Protocol):
+    """Gives the object of a hash; None where there is none."""
+
+    def read(self, name: str) -> Answer | None: ...
+
+
 class ObjectWriter(Protocol):
     """Takes new objects, wherever they go."""
 
@@ -31,7 +37,7 @@ class ObjectWriter(Protocol):
 
 
 def add_records(
-    reader: CatFile,
+    reader: ObjectReader,
     writer: ObjectWriter,
     notes_tip: str | None,
     additions: Mapping[str, Sequence[Record]],
@@ -82,7 +88,7 @@ class _Level:
 class _NotesTree:
     """Reads levels of the notes tree, changes them and writes those that changed."""
 
-    def __init__(self, reader: CatFile, writer: ObjectWriter, hash_length: int) -> None:
+    def __init__(self, reader: ObjectReader, writer: ObjectWriter, hash_length: int) -> None:
         self._reader = reader
         self._writer = writer
         self._hash_length = hash_length

@@ -11,6 +11,7 @@ from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, Completed, Git, Running, clean_environment, spawn
+from git_envhist.store.looserefs import read_loose_ref
 from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
 from git_envhist.values import dataclass, field
 
@@ -101,6 +102,9 @@ class Repository:
 
     def resolve_ref(self, ref: str) -> str | None:
         """The hash that a ref names, or None where there is no such ref."""
+        found = read_loose_ref(self.common_dir, ref) if ref.startswith((HEADS, NOTES, TRASH)) else None
+        if found is not None:
+            return found
         done = self.git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
         return done.out.decode("ascii").strip() if done.status == 0 else None
 

@@ -54,6 +54,8 @@ class Ours:
     def prepare(self, setting: Setting, store: Path) -> None:
         shutil.copytree(setting.git_dir, store / "git", dirs_exist_ok=True)
         self.use(setting, store)
+        # As any `git status` of the user's leaves it: else every tracked file would be read by every capture.
+        text(setting.job("git", "update-index", "-q", "--refresh"))
 
     def use(self, setting: Setting, store: Path) -> None:
         """Point the working tree to the repository in that store."""

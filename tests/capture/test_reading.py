@@ -18,7 +18,7 @@ from git_envhist.capture import content, reading
 from git_envhist.capture.byname import descent_into
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, read_file, read_streamed
 from git_envhist.capture.records import COLUMNS, CTIME, WIDTH
-from git_envhist.capture.scan import Leaf, Visit, finish
+from git_envhist.capture.visits import Leaf, Visit, finish
 from git_envhist.model import WhyMissing
 from tests.capture.taking import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds
@@ -290,9 +290,8 @@ def test_where_the_clock_ticks_in_seconds_a_second_is_young(tmp_path: Path) -> N
     rows = {
         name: (when, when, 5, 7, stat.S_IFREG | 0o644) for name, when in ((b"fine", fine), (b"whole", whole))
     }
-    visit = Visit(
-        b"", os.stat(tmp_path), leaves=[Leaf(name, row, oid=bytes(20)) for name, row in rows.items()]
-    )
+    visit = Visit(b"", os.stat(tmp_path))
+    visit.leaves = [Leaf(name, row, oid=bytes(20)) for name, row in rows.items()]
     record = finish(visit, started, 20, b"")
     assert list(record.cells[CTIME::WIDTH]) == [fine, 0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -186,6 +187,8 @@ class Rename:
     to: bytes
 
 
+IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+
 Edit = Put | Remove | Append | Forge | Chmod | Touch | Rename
 
 
@@ -193,9 +196,13 @@ def apply(edits: tuple[Edit, ...] | list[Edit], root: str | os.PathLike[str]) ->
     """Carry the edits out, one after another."""
     with inside(root):
         for edit in edits:
-            # An earlier edit may have taken the path away, or put a file where this one wants a directory.
-            with suppress(FileNotFoundError, NotADirectoryError, FileExistsError, IsADirectoryError):
+            # An earlier edit may have taken the path away, or put a file, or a link to itself, where this one wants a
+            # directory.
+            try:
                 carry_out(edit)
+            except OSError as error:
+                if error.errno not in IN_THE_WAY:
+                    raise
 
 
 def carry_out(edit: Edit) -> None:

@@ -1,0 +1,84 @@
+"""What the workers found, taken into what was known: which directories changed, which are gone, what is counted."""
+
+from __future__ import annotations
+
+import stat
+
+from git_envhist.capture.descent import join
+from git_envhist.capture.known import Records
+from git_envhist.capture.records import BELOW, CELL, INCOMPLETE, Record, decode, differing
+from git_envhist.capturing.gather import Gathered
+from git_envhist.capturing.stored import stands_in_git
+from git_envhist.model import ChangeCount
+from git_envhist.values import dataclass, field
+
+UNKNOWN = bytes(BELOW)
+"""No tree is known of a subdirectory."""
+
+
+@dataclass(slots=True)
+class Merged:
+    """How the records differ from those of the snapshot before."""
+
+    changed: dict[bytes, Record] = field(default_factory=dict)
+    """Directories that were looked into, as they are now."""
+    before: dict[bytes, Record] = field(default_factory=dict)
+    """The same as they were, as far as they were known."""
+    gone: set[bytes] = field(default_factory=set)
+
+    def count(self) -> ChangeCount | None:
+        """How many paths differ, where only files and links did that stayed where they are: those that any history
+        has most of; None where the two trees have to be compared."""
+        if self.gone or self.before.keys() != self.changed.keys():
+            return None
+        modified = 0
+        for path, new in self.changed.items():
+            found = None if stands_in_git(path) else _count_modified(self.before[path], new)
+            if found is None:
+                return None
+            modified += found
+        return ChangeCount(modified=modified)
+
+
+def merge(records: Records, gathered: Gathered) -> Merged:
+    """Take in what changed, and let go what is no longer below any directory."""
+    merged = Merged()
+    lost = set(gathered.gone)
+    for path, encoded in gathered.directories.items():
+        before, after = records.get(path), decode(encoded)
+        if before is not None:
+            merged.before[path] = before
+            vanished = set(before.subdirectories).difference(after.subdirectories)
+            lost.update(join(path, name) for name in vanished)
+        _carry_below(after, before)
+        merged.changed[path] = after
+        records.keep(after)
+    for path in list(lost):
+        merged.gone.update(records.below(path))
+    for path in merged.gone:
+        records.drop(path)
+    merged.gone |= lost
+    return merged
+
+
+def _carry_below(after: Record, before: Record | None) -> None:
+    if before is not None and before.subdirectories == after.subdirectories:
+        after.below = before.below
+        return
+    known = before.below_by_name() if before is not None else {}
+    after.below = b"".join(known.get(name, UNKNOWN) for name in after.subdirectories)
+
+
+def _count_modified(old: Record, new: Record) -> int | None:
+    """How many entries have other bytes or modes; None where there is more to it."""
+    if (old.flags | new.flags) & INCOMPLETE:
+        return None
+    for name in ("mode", "uid", "gid", "names", "subdirectories", "boundaries", "extras"):
+        if getattr(old, name) != getattr(new, name):
+            return None
+    old_modes, new_modes = old.modes, new.modes
+    remoded = differing(old_modes.tobytes(), new_modes.tobytes(), CELL)
+    if any(stat.S_IFMT(old_modes[index]) != stat.S_IFMT(new_modes[index]) for index in remoded):
+        return None
+    width = len(old.ids) // len(old.names) if old.names else 1
+    return len({*remoded, *differing(old.ids, new.ids, width)})

@@ -1,0 +1,32 @@
+"""What a ref names is what git says of it, wherever git keeps it."""
+
+from __future__ import annotations
+
+import pytest
+
+from git_envhist.store.looserefs import read_loose_ref
+from git_envhist.store.repository import HEADS, Repository
+from tests.support.repository import Repo
+
+REF = HEADS + "here/app-123456"
+
+
+def test_a_ref_names_what_git_says_loose_packed_or_gone(repo: Repo) -> None:
+    opened = Repository.open(str(repo.path))
+    assert opened.resolve_ref(REF) is None
+    for pack in (False, True):
+        repo.write("app.py", b"%d" % pack)
+        repo.git("commit", "-q", "-a", "-m", "more")
+        repo.git("update-ref", REF, "HEAD")
+        if pack:
+            repo.git("pack-refs", "--all")
+        assert (read_loose_ref(opened.common_dir, REF) is None) == pack
+        assert opened.resolve_ref(REF) == repo.git("rev-parse", "HEAD").strip()
+
+
+@pytest.mark.parametrize("text", [b"", b"ref: refs/heads/main\n", b"0123\n", b"g" * 40 + b"\n", b"a" * 40])
+def test_a_file_that_is_no_plain_ref_is_left_to_git(repo: Repo, text: bytes) -> None:
+    path = repo.path / ".git" / REF
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    assert read_loose_ref(str(repo.path / ".git"), REF) is None
