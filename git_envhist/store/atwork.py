@@ -21,6 +21,8 @@ TAKES_A_VALUE = frozenset(
     ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env")
 )
 LEADS = (b"GIT_DIR", b"GIT_COMMON_DIR", b"GIT_WORK_TREE", b"GIT_OBJECT_DIRECTORY")
+OUR_OWN = b"git-env"
+"""Our programs do nothing to a repository but through a git."""
 DEEPEST = 200
 
 Identity = tuple[int, int]
@@ -76,7 +78,7 @@ def _start_of_git(process: str, booted: float) -> float | None:
     except OSError:
         return None  # it ended meanwhile
     name = text[text.index(b"(") + 1 : text.rindex(b")")]
-    if name != b"git" and not name.startswith(b"git-"):
+    if name != b"git" and (not name.startswith(b"git-") or name.startswith(OUR_OWN)):
         return None
     rest = text[text.rindex(b")") + 2 :].split()
     if rest[0] in b"ZX":
