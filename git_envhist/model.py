@@ -385,6 +385,8 @@ class Pair(NamedTuple):
     path: EnvPath
     before: Listing | None
     after: Listing | None
+    left_out: int = 0
+    """So many entries are the same on both sides and in neither listing."""
 
 
 class PlanAction(Enum):

@@ -1,7 +1,7 @@
 """Makes one thing of an entry, in a directory of ours where nobody else looks.
 
-This is the hot path of a full restore: a file costs five system calls and the reading of its blob. Measured by
-tests/restore/measure.py: 38 µs a file of 20 KiB, of which 20 go into the system.
+This is the hot path of a full restore: a file costs seven system calls and the reading of its blob. Measured by
+tests/restore/measure.py with files of 20 KiB: 80 µs of work a file, of which 42 go into inflating and hashing it.
 """
 
 from __future__ import annotations

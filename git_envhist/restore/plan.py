@@ -40,7 +40,7 @@ NOT_SAVED = "its bytes are not saved"
 HOLDS_KEPT = "holds what is left alone"
 
 
-def _nothing_is_kept(path: EnvPath) -> str | None:
+def _nothing_is_kept(path: EnvPath, directory: bool) -> str | None:
     return None
 
 
@@ -48,8 +48,9 @@ def _nothing_is_kept(path: EnvPath) -> str | None:
 class Rules:
     """What must be left alone, beside what the plan sees by itself."""
 
-    keep: Callable[[EnvPath], str | None] = _nothing_is_kept
-    """A path as people see it -> why it stays as it is, with all below it; None where it may be changed."""
+    keep: Callable[[EnvPath, bool], str | None] = _nothing_is_kept
+    """A path as people see it, and whether it is a directory -> why it stays as it is, with all below it; None where
+    it may be changed."""
     keep_new: bool = False
     """What came after the moment stays."""
 
@@ -110,7 +111,7 @@ class _Planner:
 
     def _is_kept(self, key: Key, pair: Pair) -> bool:
         realm, path = key
-        why = self._rules.keep(shown_path(realm, path))
+        why = self._rules.keep(shown_path(realm, path), True)
         if why is None and not path and pair.after is None:
             why = NOT_CAPTURED
         if why is None and self._rules.keep_new and self._going.get(key, path) is None:
@@ -124,6 +125,7 @@ class _Planner:
 
     def _look_into(self, key: Key, pair: Pair) -> None:
         before, after = _entries(pair.before), _entries(pair.after)
+        self._unchanged += pair.left_out
         for name in sorted(before.keys() | after.keys()):
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
             if path == PRIVATE:
@@ -190,7 +192,8 @@ class _Planner:
     def _why_left(self, key: Key, before: Entry | None, after: Entry | None) -> str | None:
         if any(side is not None and side.kind is EntryKind.BOUNDARY for side in (before, after)):
             return OTHER_TREE
-        why = self._rules.keep(shown_path(*key))
+        is_directory = any(side is not None and side.kind is EntryKind.DIRECTORY for side in (before, after))
+        why = self._rules.keep(shown_path(*key), is_directory)
         if why is not None:
             return why
         if after is not None and _lacks_bytes(after):
@@ -246,14 +249,21 @@ def _entries(listing: Listing | None) -> dict[bytes, Entry]:
 def _linked(pairs: Iterable[Pair]) -> Iterator[tuple[Key, Leaf]]:
     for pair in pairs:
         before, after = _entries(pair.before), _entries(pair.after)
-        for name in before.keys() | after.keys():
-            leaf = Leaf(_leaf(before.get(name)), _leaf(after.get(name)))
-            if any(side is not None and side.link_group is not None for side in leaf):
-                yield (pair.realm, EnvPath(pair.path + b"/" + name if pair.path else name)), leaf
+        # Hardly any entry has links: those that do are found in one quick run.
+        names = {
+            name for side in (before, after) for name, entry in side.items() if entry.link_group is not None
+        }
+        for name in names:
+            path = EnvPath(pair.path + b"/" + name if pair.path else name)
+            yield (pair.realm, path), Leaf(_leaf(before.get(name)), _leaf(after.get(name)))
 
 
 def _leaf(entry: Entry | None) -> Entry | None:
     return None if entry is None or entry.kind is EntryKind.DIRECTORY else entry
+
+
+def _is_boundary(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind is EntryKind.BOUNDARY
 
 
 def _lacks_bytes(entry: Entry) -> bool:

@@ -1,4 +1,4 @@
-"""Two snapshots side by side for a restore: every directory that differs, with all that stands in it.
+"""Two snapshots side by side for a restore: every directory that differs, with what differs in it.
 
 Trees are walked in lockstep and equal subtrees skipped; the manifest likewise. What is read may come from anywhere,
 and a restore writes what it says: so the tree and the manifest must say the same of every name, each directory must
@@ -16,8 +16,9 @@ from git_envhist.model import Entry, EntryKind, EnvPath, Listing, ObjectId, Pair
 from git_envhist.store.halves import GIT, NESTED, ROOT, Half, Objects, Place, Tree, damaged
 from git_envhist.store.layout import dotgit_directory
 from git_envhist.store.manifest import Shard, read_shard
-from git_envhist.store.names import stored_name
+from git_envhist.store.names import stored_name, suspicious
 from git_envhist.store.trees import DIRECTORY, EXECUTABLE, LINK
+from git_envhist.store.trimming import trim
 
 
 def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator[Pair]:
@@ -38,23 +39,40 @@ def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator
 
 def _pair(old: Half, new: Half, stored: bytes) -> Pair:
     place = new.place(stored) if new.has(stored) else old.place(stored)
-    return Pair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
+    if not _is_directory(old, stored) or not _is_directory(new, stored):
+        return Pair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
+    trimmed = trim((old.text(stored), new.text(stored)), (old.tree(stored), new.tree(stored)), top=not stored)
+    before, after = (
+        _read_listing(half, stored, text, tree)
+        for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
+    )
+    return Pair(place.realm, place.path, before, after, trimmed.left_out)
 
 
 def _listing(half: Half, stored: bytes) -> Listing | None:
     """A directory, its tree and its manifest joined; None where it is none on this side."""
-    if not half.has(stored):
-        if half.tree(stored) or half.is_named(stored):
-            raise damaged("no directory is described for what stands in", stored)
+    if not _is_directory(half, stored):
         return None
-    if not half.is_named(stored):
+    return _read_listing(half, stored, half.text(stored), half.tree(stored))
+
+
+def _is_directory(half: Half, stored: bytes) -> bool:
+    """Whether a directory stands there on this side; the manifest, the tree and the directory above must agree."""
+    described, named = half.has(stored), half.is_named(stored)
+    if described and not named:
         raise damaged("a directory is described that nothing holds:", stored)
-    shard = read_shard(half.text(stored), directory=stored)
+    if not described and (named or half.tree(stored)):
+        raise damaged("no directory is described for what stands in", stored)
+    return described
+
+
+def _read_listing(half: Half, stored: bytes, text: bytes, tree: Tree) -> Listing:
+    shard = read_shard(text, directory=stored)
     place = half.place(stored)
     for entry in shard.entries:
         if entry.kind is EntryKind.DIRECTORY and not half.has(_below(place, entry.path.rpartition(b"/")[2])):
             raise damaged("a directory is named that nothing describes:", entry.path)
-    return _join(shard, place, half.tree(stored))
+    return _join(shard, place, tree)
 
 
 def _below(place: Place, name: bytes) -> bytes:
@@ -66,10 +84,12 @@ def _below(place: Place, name: bytes) -> bytes:
 def _groups_that_differ(pair: Pair) -> Iterator[int]:
     before = pair.before.entries if pair.before is not None else {}
     after = pair.after.entries if pair.after is not None else {}
-    for name in before.keys() | after.keys():
-        sides = before.get(name), after.get(name)
-        if sides[0] != sides[1]:
-            yield from (side.link_group for side in sides if side is not None and side.link_group is not None)
+    for mine, theirs in ((before, after), (after, before)):
+        for name, entry in mine.items():
+            if entry.link_group is not None:
+                other = theirs.get(name)
+                if other != entry:
+                    yield entry.link_group
 
 
 def _differing_shards(old: Half, new: Half) -> set[bytes]:
@@ -115,20 +135,29 @@ def _join(shard: Shard, place: Place, tree: Tree) -> Listing:
     """The entries with the ids that the tree has for them and the owners they inherit; both must name the same."""
     own = shard.own
     prefix = place.path + b"/" if place.path else b""
+    cut = len(shard.entries[0].path.rpartition(b"/")[0]) if shard.entries else 0
+    cut += 1 if cut else 0
+    names = [entry.path[cut:] for entry in shard.entries]
+    stored = _stored_names(shard, names)
     left = dict(tree)
-    top = not shard.directory
     entries = {}
-    for entry in shard.entries:
-        name = entry.path.rpartition(b"/")[2]
-        if top and name == GIT:
-            raise damaged("the environment's own repository is no part of a snapshot:", name)
-        is_link = entry.kind is EntryKind.LINK
-        found = left.pop(stored_name(name, top=top, link=is_link), None)
+    for name, kept_as, entry in zip(names, stored, shard.entries, strict=True):
+        found = left.pop(kept_as, None)
         oid = _checked(entry, found) if found is not None else None
         entries[name] = _whole(entry, EnvPath(prefix + name), own, oid)
     if left:
         raise damaged("the manifest does not name what the tree holds:", shard.directory + b"/" + min(left))
     return Listing(_whole(own, place.path, own, None), entries)
+
+
+def _stored_names(shard: Shard, names: list[bytes]) -> list[bytes]:
+    top = not shard.directory
+    if top and GIT in names:
+        raise damaged("the environment's own repository is no part of a snapshot:", GIT)
+    if not suspicious(b"\0".join(names)):
+        return names
+    links = [entry.kind is EntryKind.LINK for entry in shard.entries]
+    return [stored_name(name, top=top, link=link) for name, link in zip(names, links, strict=True)]
 
 
 def _checked(entry: Entry, found: tuple[int, bytes]) -> bytes | None:

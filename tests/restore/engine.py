@@ -138,4 +138,4 @@ class Engine:
 def keeping(**why: str) -> Rules:
     """Rules that leave these paths alone."""
     reasons = {EnvPath(os.fsencode(path)): reason for path, reason in why.items()}
-    return Rules(keep=reasons.get)
+    return Rules(keep=lambda path, _: reasons.get(path))
