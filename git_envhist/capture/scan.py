@@ -69,7 +69,7 @@ class Scanner:
         own = self._descent.enter(path)
         if (own.st_dev, own.st_ino) in self._limits.known and not is_realm_top(path):
             raise LeftOut
-        names = sorted(os.listdir(b"."))
+        names = os.listdir(b".")
         visit = Visit(path, own)
         visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, self._started_ns)
         # What is known of an entry says where its owner differs from the directory's: with another it says nothing.
@@ -79,7 +79,7 @@ class Scanner:
             return visit
         known = _Known(old)
         pruned = self._limits.pruned if path in self._parents else {}
-        for name in names:
+        for name in sorted(names):
             self._look_at(visit, name, known, pruned)
         return visit
 
@@ -87,7 +87,7 @@ class Scanner:
         """Whether the directory has the entries that its record names, of the kinds they had; what differs is noted."""
         if self._ignored is not None or visit.path in self._parents or old.boundaries or not visit.path:
             return False
-        if names != sorted([*old.names, *old.subdirectories]):
+        if set(names) != {*old.names, *old.subdirectories}:
             return False
         try:
             columns = stat_columns(old.names)
