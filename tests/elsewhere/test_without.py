@@ -38,7 +38,10 @@ from tests.support.trees import (
 )
 
 MANY = ",".join(name for name in System._fields if name not in ("xattr", "spawn"))
-LACKS = (*System._fields, "fork,spawn,fchdir", MANY)
+LACKS = (
+    *("fork", "fork,spawn,fchdir", "fchdir", "nofollow", "xattr", "proc"),
+    *("memfd,affinity,statvfs", "flock", "isal", MANY),
+)
 TREE = {
     **{b"many/f%02d" % n: File(b"%d" % n) for n in range(40)},
     b"deep/er/and/deeper/file": File(b"1", xattrs=(("user.note", b"2"),)),
@@ -89,6 +92,7 @@ CORE = (
 )
 
 
+@pytest.mark.slow
 def test_the_core_of_the_suite_holds_where_almost_everything_is_lacking() -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     words += [f"tests/{test}" for test in CORE]
@@ -98,6 +102,10 @@ def test_the_core_of_the_suite_holds_where_almost_everything_is_lacking() -> Non
         words, cwd=CHECKOUT, env={**kept, WITHOUT: MANY}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+
+
+def test_whatever_can_be_lacking_is_tried() -> None:
+    assert {name for lack in LACKS for name in lack.split(",")} == set(System._fields)
 
 
 def test_the_variable_takes_away_and_gives_nothing() -> None:
