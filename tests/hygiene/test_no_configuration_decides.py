@@ -50,6 +50,11 @@ def hostile(canary: Path, place: Path) -> str:
 	sharedRepository = 0660
 	warnAmbiguousRefs = true
 	createObject = rename
+	commitGraph = false
+	multiPackIndex = false
+	checkStat = minimal
+	trustctime = false
+	preloadIndex = false
 	preferSymlinkRefs = false
 [commit]
 	gpgSign = true
@@ -109,6 +114,16 @@ def hostile(canary: Path, place: Path) -> str:
 	cat-file = "!{touch}"
 	log = "!{touch}"
 	config = "!{touch}"
+	rev-parse = "!{touch}"
+	envlog = "!{touch}"
+	envdiff = "!{touch}"
+[feature]
+	manyFiles = true
+	experimental = true
+[fetch]
+	writeCommitGraph = true
+[receive]
+	denyCurrentBranch = refuse
 [transfer]
 	hideRefs = refs/envhist
 	fsckObjects = true

@@ -195,6 +195,28 @@ def test_a_submodule_that_was_not_fetched_is_an_empty_directory(parent: Repo) ->
     assert list((plain.path / "lib").iterdir()) == []
 
 
+def test_a_repository_with_every_cache_that_git_has(grown: Repo) -> None:
+    for key, value in {
+        "feature.manyFiles": "true",
+        "core.multiPackIndex": "true",
+        "core.commitGraph": "true",
+    }.items():
+        grown.git("config", key, value)
+    grown.git("update-index", "--index-version=4", "--split-index", "--untracked-cache")
+    grown.write("in/file1", b"in the part of the index that is split off\n")
+    grown.git("add", "in/file1")
+    grown.git("repack", "-q", "-a", "-d", "-b")
+    grown.git("multi-pack-index", "write")
+    grown.git("commit-graph", "write", "--reachable", "--split", "--changed-paths")
+    first, _ = assert_serves(grown)
+    assert git_changed(grown) == [("M", "in/file1")]
+    # All of them made anew, now with our packs in them.
+    grown.git("multi-pack-index", "write")
+    grown.git("commit-graph", "write", "--reachable", "--split=replace")
+    assert git_fsck(grown.path) == ""
+    assert grown.run("envlog", "show", first, "--", SPOKEN, check=True).stdout == b"1\r\n"
+
+
 @contextmanager
 def elsewhere(near: Path) -> Iterator[Path]:
     """A directory on another file system; skips the test where there is none to be had."""
@@ -217,7 +239,7 @@ def test_a_linked_worktree_on_another_file_system(repo: Repo) -> None:
 
 
 MOUNTED = """\
-mount --make-rprivate / && mount -t tmpfs tmpfs .git && tar -xf ../git.tar && exec "$@"
+mount --make-rprivate / && mount -t tmpfs tmpfs .git && tar --no-same-owner -xf ../git.tar && exec "$@"
 """
 WHOLE_STORY = """\
 set -e
