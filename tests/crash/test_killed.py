@@ -17,7 +17,7 @@ from tests.crash.faults import (
 from tests.support.repository import Repo
 
 # One before the packs, some while they are written and published, some around the ref, the last ones after it.
-POINTS = {"write": (9, 14, 20), "sync": (4, 8, 11, 13), "rename": (1, 4, 8), "unlink": (1,), "mkdir": (4,)}
+POINTS = {"write": (4, 9, 13), "sync": (4, 8, 11, 13), "rename": (1, 4, 8), "unlink": (1,), "mkdir": (4,)}
 
 
 @needs_strace
