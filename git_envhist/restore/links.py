@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
-from git_envhist.model import Entry, EnvPath
+from git_envhist.errors import Damaged
+from git_envhist.model import Entry, EntryKind, EnvPath
 
 Key = tuple[bytes, EnvPath]
 """A realm and a path in it."""
@@ -51,6 +52,16 @@ def same(before: Entry, after: Entry) -> bool:
 def link_class(entry: Entry) -> Hashable:
     """What the names of one file have in common; a capture may have met a file that was just being written."""
     return (entry.link_group, entry.kind, entry.mode, entry.mtime_ns, entry.uid, entry.gid, entry.xattrs)
+
+
+def check_links(leaves: Mapping[Key, Leaf]) -> None:
+    """`Damaged` where the target says that a link and a file are one: whoever linked to the one would get the other."""
+    kinds: dict[int, EntryKind] = {}
+    for _, after in leaves.values():
+        if after is None or after.link_group is None:
+            continue
+        if kinds.setdefault(after.link_group, after.kind) is not after.kind:
+            raise Damaged("a snapshot has hard links of things of two kinds", hint="restore another snapshot")
 
 
 def links_to_renew(leaves: Mapping[Key, Leaf]) -> set[Key]:

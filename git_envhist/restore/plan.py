@@ -24,7 +24,7 @@ from git_envhist.model import (
     StoredAs,
     shown_path,
 )
-from git_envhist.restore.links import Key, Leaf, links_to_renew, same, same_content
+from git_envhist.restore.links import Key, Leaf, check_links, links_to_renew, same, same_content
 from git_envhist.restore.units import split_units
 from git_envhist.values import dataclass
 
@@ -68,7 +68,9 @@ class _Planner:
         listed = sorted(pairs, key=lambda pair: (pair.realm, pair.path.split(b"/")))
         self._pairs: dict[Key, Pair] = {(pair.realm, pair.path): pair for pair in listed}
         self._rules = rules
-        self._renewed = links_to_renew(dict(_linked(listed)))
+        linked = dict(_linked(listed))
+        check_links(linked)
+        self._renewed = links_to_renew(linked)
         self._kept: set[Key] = set()
         self._holding: set[Key] = set()
         self._going: dict[Key, Entry | None] = {}
@@ -130,6 +132,7 @@ class _Planner:
             path = EnvPath(pair.path + b"/" + name if pair.path else name)
             if path == PRIVATE:
                 self._leave(key[0], path, OURS)
+                self._kept.add((key[0], path))
             else:
                 self._look_at((key[0], path), before.get(name), after.get(name))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from git_envhist.api import EnvHistory
-from git_envhist.model import EnvPath, LeftAlone, Pair, Plan, Snapshot
+from git_envhist.model import LeftAlone, Pair, Plan, Snapshot
 from git_envhist.restore.apply import Applied, abort, apply
 from git_envhist.restore.disk import Door, open_door
 from git_envhist.restore.finish import finish
@@ -133,9 +133,3 @@ class Engine:
         """What a restore that is over has left."""
         found = os.listdir(self.private) if os.path.isdir(self.private) else []
         return [*found, *(["at the top"] if os.path.lexists(self.top / ".envhist-restore") else [])]
-
-
-def keeping(**why: str) -> Rules:
-    """Rules that leave these paths alone."""
-    reasons = {EnvPath(os.fsencode(path)): reason for path, reason in why.items()}
-    return Rules(keep=lambda path, _: reasons.get(path))

@@ -1,0 +1,108 @@
+"""Faults put into the engine on purpose: `python -m tests.restore.mutants [number…]` says whether the tests see each.
+
+A copy of the package with one line changed runs the tests of this room; one that passes them is a hole in them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One line of the engine, another in its place, and the tests that should mind."""
+
+    file: str
+    line: str
+    instead: str
+    tests: str
+
+
+MUTANTS = (
+    Mutant("swap.py", "self._check(victim, look(directory, name), strictly)", "pass", "meanwhile"),
+    Mutant("swap.py", "if not is_untouched(victim, inside):", "if False:", "meanwhile"),
+    Mutant("swap.py", "elif not is_same_thing(new, now):", "elif False:", "meanwhile"),
+    Mutant("swap.py", "self._hands.unlink(slot, slot_name + ASIDE)", "pass", "killed"),
+    Mutant("swap.py", "if is_same_thing(inside, self._door.look(step.realm, step.path)):", "if False:", "killed"),
+    Mutant("swap.py", "return not os.listdir(descriptor)", "return True", "meanwhile"),
+    Mutant("looks.py", "same = (known.size, known.mtime_ns, known.mode)", "same = (now.size, now.mtime_ns, now.mode)",
+           "meanwhile"),
+    Mutant("hands.py", "NOREPLACE, EXCHANGE = 1, 2", "NOREPLACE, EXCHANGE = 0, 2", "meanwhile"),
+    Mutant("hands.py", "below = os.open(name, DIRECTORY | NOFOLLOW, dir_fd=here)",
+           "below = os.open(name, DIRECTORY, dir_fd=here)", "meanwhile"),
+    Mutant("finish.py", "return is_untouched(staged.new, inside)", "return True", "meanwhile"),
+    Mutant("finish.py", "return _is_as_staged(slots, staged)", "return True", "meanwhile"),
+    Mutant("finish.py", "set_phase(directory, Phase.UNDONE if undone else Phase.DONE)", "pass", "killed"),
+    Mutant("journal.py", "if head != HEAD + hashlib.sha256(payload).hexdigest().encode(\"ascii\"):", "if False:",
+           "killed"),
+    Mutant("apply.py", "applier.dress(lambda own: own.before)", "pass", "killed"),
+    Mutant("apply.py", "for done, staged in enumerate(reversed(journal.staged)):",
+           "for done, staged in enumerate(journal.staged):", "killed"),
+    Mutant("apply.py", "self._door.open_up(own.realm, own.path)", "pass", "killed or round"),
+    Mutant("plan.py", "if key not in self._kept and key not in self._holding:", "if True:", "plan"),
+    Mutant("plan.py", "if before.link_group is None and key not in self._renewed and same_content(before, after):",
+           "if key not in self._renewed and same_content(before, after):", "meanwhile or plan"),
+    Mutant("plan.py", "return NOT_SAVED", "return None", "plan"),
+    Mutant("links.py", "return not others.intersection(shared)", "return True", "plan"),
+    Mutant("units.py", "early.append(replace(step, action=PlanAction.REMOVE, after=None))",
+           "late.append(replace(step, action=PlanAction.REMOVE, after=None))", "plan"),
+    Mutant("victims.py", "and not is_proven(directory, name, before, self._contents)", "and False", "kinds"),
+    Mutant("stage.py", "if durable:", "if False:", "kinds"),
+    Mutant("verify.py", "yield \"content\"", "pass", "kinds"),
+    Mutant("dress.py", "self._hands.futime(descriptor, entry.mtime_ns)", "pass", "kinds or killed"),
+)  # fmt: skip
+
+
+def place_of(mutant: Mutant, top: Path = HERE) -> Path:
+    return top / "git_envhist" / "restore" / mutant.file
+
+
+def survives(mutant: Mutant) -> bool:
+    """Whether the tests pass with this fault in the code."""
+    top = Path(tempfile.mkdtemp(prefix="mutant-"))
+    try:
+        for name in ("git_envhist", "tests", "hooks", "completions", "docs"):
+            shutil.copytree(HERE / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(HERE / "pyproject.toml", top)
+        file = place_of(mutant, top)
+        file.write_text(file.read_text().replace(mutant.line, mutant.instead))
+        words = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "tests/restore",
+            "-k",
+            mutant.tests,
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(top)}
+        done = subprocess.run(words, cwd=top, env=environment, capture_output=True, check=False)
+        return done.returncode == 0
+    finally:
+        shutil.rmtree(top)
+
+
+def main(numbers: list[int]) -> int:
+    survivors = 0
+    for number, mutant in enumerate(MUTANTS):
+        if numbers and number not in numbers:
+            continue
+        lives = survives(mutant)
+        survivors += lives
+        print(f"{number:3} {'SURVIVES' if lives else 'seen':8} {mutant.file}: {mutant.instead}", flush=True)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(word) for word in sys.argv[1:]]))

@@ -1,0 +1,174 @@
+"""The plan: what it does, in which order, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from git_envhist.model import EnvPath, Plan, PlanAction, StoredAs
+from git_envhist.restore.plan import HOLDS_KEPT, NEW, NOT_CAPTURED, NOT_SAVED, OURS, Rules, make_plan
+from git_envhist.store.contents import Contents
+from git_envhist.store.git import Git
+from git_envhist.store.pairs import read_pairs
+from tests.support.repository import Repo
+from tests.support.snapshots import Described, Tree, directory, fifo, file, link, write_snapshot
+
+Roots = Mapping[str, Tree]
+
+
+def plan(repo: Repo, before: Tree | None, after: Tree, rules: Rules | None = None, **more: Roots) -> Plan:
+    ids = [
+        None if tree is None else bytes.fromhex(write_snapshot(repo.path, tree, **more))
+        for tree in (before, after)
+    ]
+    assert ids[1] is not None
+    contents = Contents(
+        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+    )
+    try:
+        return make_plan(list(read_pairs(contents, ids[0], ids[1])), rules)
+    finally:
+        contents.close()
+
+
+def told(plan: Plan) -> list[tuple[str, bytes]]:
+    return [(step.action.value, step.path) for step in plan.steps]
+
+
+def left(plan: Plan) -> dict[bytes, str]:
+    return {item.path: item.why for item in plan.left_alone}
+
+
+def keeping(**why: str) -> Rules:
+    reasons = {EnvPath(path.replace("_", "/").encode()): reason for path, reason in why.items()}
+    return Rules(keep=lambda path, directory: reasons.get(path))
+
+
+def named(number: int, content: bytes = b"x", **more: object) -> Described:
+    return file(content, words=b"l=%x" % number, **more)
+
+
+def test_what_goes_goes_first_and_the_deepest_before_what_holds_it(repo: Repo) -> None:
+    before = {b"a/b/c": file(), b"a/d": file(), b"z": file(b"1")}
+    found = plan(repo, before, {b"z": file(b"2"), b"n": link(b"t")})
+    goes = [("remove", b"a/b/c"), ("remove", b"a/b"), ("remove", b"a/d"), ("remove", b"a")]
+    assert told(found) == [*goes, ("write", b"n"), ("replace", b"z")]
+
+
+def test_a_new_directory_is_one_step_with_all_that_is_in_it(repo: Repo) -> None:
+    found = plan(repo, {}, {b"d/e/f": file(), b"d/g": fifo(), b"d/h": directory()})
+    assert told(found) == [("write", b"d")]
+    assert {entry.path for entry in found.steps[0].below} == {b"d/e", b"d/e/f", b"d/g", b"d/h"}
+    assert found.counts[PlanAction.WRITE] == 5
+
+
+def test_bytes_that_are_the_same_stay_where_they_are(repo: Repo) -> None:
+    before = {b"a": file(b"x", mtime_ns=5), b"b": file(b"x", 0o600), b"same": file(b"s")}
+    after = {b"a": file(b"x", mtime_ns=6), b"b": file(b"x", 0o644), b"same": file(b"s")}
+    found = plan(repo, before, after)
+    assert told(found) == [("adjust", b"a"), ("adjust", b"b")]
+    assert found.unchanged == 1
+
+
+def test_a_directory_is_set_again_where_its_entries_change(repo: Repo) -> None:
+    found = plan(repo, {b"d/a": file(b"1"), b"e/b": file(b"1")}, {b"d/a": file(b"2"), b"e/b": file(b"1")})
+    assert [own.path for own in found.directories] == [b"d"]
+
+
+def test_what_is_kept_keeps_what_holds_it(repo: Repo) -> None:
+    before = {b"d/kept": file(), b"d/goes": file(), b"e/f/kept": file(), b"g": file(b"1")}
+    rules = keeping(d_kept="excluded", e_f="a mount point")
+    found = plan(repo, before, {b"g": file(b"2"), b"d": file(b"a file now")}, rules)
+    assert told(found) == [("remove", b"d/goes"), ("replace", b"g")]
+    assert left(found) == {b"d/kept": "excluded", b"e/f": "a mount point", b"d": HOLDS_KEPT}
+
+
+def test_what_the_target_did_not_capture_stays(repo: Repo) -> None:
+    unknown = Described(content=None, stored=StoredAs.FINGERPRINT, words=b"h=00")
+    before = {b"a": file(b"here"), b"d/b": file(b"here"), b"new/c": file()}
+    after = {b"a": unknown, b"d/b": Described(content=None), b"fresh/d": unknown, b"fresh/e": file()}
+    found = plan(repo, before, after)
+    assert left(found) == {b"a": NOT_CAPTURED, b"d/b": NOT_CAPTURED, b"fresh/d": NOT_CAPTURED}
+    assert told(found) == [("remove", b"new/c"), ("remove", b"new"), ("write", b"fresh")]
+    assert [entry.path for entry in found.steps[-1].below] == [b"fresh/e"]
+
+
+def test_what_the_side_before_does_not_hold_is_not_displaced(repo: Repo) -> None:
+    before = {b"a": Described(content=None), b"d/b": Described(content=None)}
+    found = plan(repo, before, {b"a": file(b"target")})
+    assert told(found) == []
+    assert left(found) == {b"a": NOT_SAVED, b"d/b": NOT_SAVED}
+
+
+def test_what_came_later_may_stay(repo: Repo) -> None:
+    before = {b"new/deep/f": file(), b"d/new": file(), b"d/old": file(b"1"), b"turned/x": file()}
+    after = {b"d/old": file(b"2"), b"back": file(), b"turned": file()}
+    found = plan(repo, before, after, Rules(keep_new=True))
+    assert told(found) == [("write", b"back"), ("replace", b"d/old")]
+    assert left(found) == {b"new": NEW, b"d/new": NEW, b"turned/x": NEW, b"turned": HOLDS_KEPT}
+
+
+def test_our_own_directory_is_no_part_of_it(repo: Repo) -> None:
+    found = plan(repo, {b".envhist-restore/x": file()}, {b".envhist-restore": file(), b"f": file()})
+    assert told(found) == [("write", b"f")]
+    assert left(found)[b".envhist-restore"] == OURS
+
+
+def test_links_that_are_only_numbered_anew_are_the_same(repo: Repo) -> None:
+    before = {b"a": named(1), b"d/b": named(1), b"c": file(b"1")}
+    after = {b"a": named(9), b"d/b": named(9), b"c": file(b"2")}
+    assert told(plan(repo, before, after)) == [("replace", b"c")]
+
+
+def test_of_links_that_change_all_names_are_written_anew(repo: Repo) -> None:
+    both = {b"a": named(1), b"d/b": named(1)}
+    apart = {b"a": file(b"x"), b"d/b": file(b"x")}
+    every = [("replace", b"a"), ("replace", b"d/b")]
+    assert told(plan(repo, both, apart)) == every
+    assert told(plan(repo, apart, both)) == every
+    assert told(plan(repo, both, {b"a": named(1, mode=0o600), b"d/b": named(1, mode=0o600)})) == every
+    assert told(plan(repo, both, {**both, b"e/c": named(1)})) == [*every, ("write", b"e")]
+
+
+def test_one_link_less_leaves_the_others_as_they_are(repo: Repo) -> None:
+    both = {b"a": named(1), b"d/b": named(1)}
+    assert told(plan(repo, {**both, b"c": named(1)}, both)) == [("remove", b"c")]
+
+
+def test_two_pairs_of_links_that_were_four_names_of_one_file_are_told_apart(repo: Repo) -> None:
+    before = {name: named(1) for name in (b"a", b"b", b"c", b"d")}
+    after = {b"a": named(1), b"b": named(1), b"c": named(2), b"d": named(2)}
+    assert {path for _, path in told(plan(repo, before, after))} >= {b"c", b"d"} or {b"a", b"b"}
+    assert len(told(plan(repo, before, after))) >= 2
+
+
+def test_a_databases_log_goes_before_it_and_comes_after_it(repo: Repo) -> None:
+    before = {b"x.db": file(b"1"), b"x.db-wal": file(b"1"), b"x.db-journal": file(b"1"), b"y-wal": file(b"1")}
+    after = {b"x.db": file(b"2"), b"x.db-wal": file(b"2"), b"y-wal": file(b"2")}
+    found = plan(repo, before, after)
+    assert told(found) == [
+        ("remove", b"x.db-wal"),
+        ("remove", b"x.db-journal"),
+        ("replace", b"x.db"),
+        ("write", b"x.db-wal"),
+        ("replace", b"y-wal"),
+    ]
+    assert len({step.unit for step in found.steps[:4]}) == 1
+    assert found.steps[0].unit is not None
+    assert found.steps[4].unit is None
+
+
+def test_a_further_root_is_a_part_of_it(repo: Repo) -> None:
+    found = plan(repo, None, {b"f": file()}, roots={"etc": {b"conf": file(b"c"), b"d/e": file()}})
+    assert {step.shown for step in found.steps} == {b"f", b"etc://conf", b"etc://d"}
+
+
+def test_a_root_that_the_target_did_not_have_is_left_alone(repo: Repo) -> None:
+    with_root = bytes.fromhex(write_snapshot(repo.path, {b"a": file(b"1")}, roots={"etc": {b"conf": file()}}))
+    without = bytes.fromhex(write_snapshot(repo.path, {b"a": file(b"2")}))
+    contents = Contents(
+        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+    )
+    found = make_plan(read_pairs(contents, with_root, without))
+    contents.close()
+    assert told(found) == [("replace", b"a")]
+    assert left(found) == {b"etc://": NOT_CAPTURED}
