@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import moment, signature, who_am_i
-from git_envhist.capturing.timelines import current_timeline, ensure_timeline
-from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
+from git_envhist.capturing.timelines import current_timeline
+from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
-from git_envhist.lookup import CodeCommits, Others, read_timeline
+from git_envhist.lookup import CodeCommits, Others, path_below, read_timeline
 from git_envhist.model import (
     Captured,
-    Change,
     Comparison,
     EnvPath,
     Progress,
@@ -28,7 +27,6 @@ from git_envhist.opening import Opened, open_repository
 from git_envhist.settings import config_home, read_settings
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.git import Git
-from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.records import name_record, remark_record
 from git_envhist.store.repository import HEADS
 
@@ -38,6 +36,9 @@ if TYPE_CHECKING:
     from git_envhist.beginning import Beginning
     from git_envhist.capturing.capture import Capturing
     from git_envhist.capturing.present import Present
+    from git_envhist.model import Restored
+    from git_envhist.restoring.verbs import Going
+    from git_envhist.restoring.wish import Wish
     from git_envhist.store.files import FileReader
     from git_envhist.store.keys import KeyRing
 
@@ -145,7 +146,7 @@ class EnvHistory:
         force: bool = False,
     ) -> Captured:
         """Take a snapshot of the whole environment."""
-        from git_envhist.capturing.request import Request  # loaded late: keeps envlog fast
+        from git_envhist.capturing.request import Request, read_attachment  # loaded late: keeps envlog fast
 
         words = os.fsencode(intent) if isinstance(intent, str) else intent
         request = Request(
@@ -164,15 +165,17 @@ class EnvHistory:
         )
         with told_by_the_system(self.repository.git_dir):
             captured = self._capturing.capture(request)
-        self.__dict__.pop("world", None)  # to whoever keeps a history open, words mean what is there now
+        self.forget_world()
         return captured
 
     def diff(
         self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()
     ) -> Comparison:
         """Two moments side by side; `now` is the live environment."""
+        from git_envhist.store.compare import compare  # loaded late: keeps envlog fast
+
         with self.sides(before, after) as (git, old, new):
-            return Comparison(_called(before), _called(after), self._compare(git, old, new, pathspecs))
+            return Comparison(_called(before), _called(after), compare(git, old, new, pathspecs=pathspecs))
 
     @contextmanager
     def sides(
@@ -231,14 +234,7 @@ class EnvHistory:
 
     def environment_path(self, path: bytes) -> EnvPath:
         """The path below the top of the environment that words on the command line mean."""
-        root = os.path.realpath(os.fsencode(self.repository.root))
-        parent = os.path.realpath(os.path.join(os.fsencode(self.directory), os.path.dirname(path) or b"."))
-        whole = os.path.normpath(os.path.join(parent, os.path.basename(path)))
-        if whole != root and not whole.startswith(root.rstrip(b"/") + b"/"):
-            raise UsageError(
-                f"outside the environment: '{os.fsdecode(path)}'", hint=f"its top is '{self.repository.root}'"
-            )
-        return EnvPath(whole[len(root) :].lstrip(b"/"))
+        return path_below(os.fsencode(self.repository.root), os.fsencode(self.directory), path)
 
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
         """The plain bytes of a sealed file; `SealingError` where the key is not here."""
@@ -252,6 +248,33 @@ class EnvHistory:
 
         return Capturing(self.repository, self.settings, self.keys, self._workers, self._environ)
 
+    def restore(
+        self, revision: str | Snapshot, *, dry_run: bool = False, wish: Wish | None = None
+    ) -> Restored:
+        """Go back to a moment; what is here is saved first, and `undo` brings it back."""
+        from git_envhist.restoring.wish import Wish  # loaded late: keeps envlog fast
+
+        return self.going.to(self._snapshot(revision), wish or Wish(dry_run=dry_run))
+
+    def undo(self, steps: int = 1) -> Restored:
+        """Go to the newest earlier state that differs from what is here now, so many steps back."""
+        return self.going.undo(steps)
+
+    def redo(self, steps: int = 1) -> Restored:
+        """Go forth again, where nothing new has come since the last undo."""
+        return self.going.redo(steps)
+
+    @cached_property
+    def going(self) -> Going:
+        """Back, forth, and what goes with it."""
+        from git_envhist.restoring.verbs import Going  # loaded late: keeps envlog fast
+
+        return Going(self, self._capturing)
+
+    def forget_world(self) -> None:
+        """To whoever keeps a history open, words mean what is there now."""
+        self.__dict__.pop("world", None)
+
     def _tell(self, sentence: str) -> None:
         self.warnings.append(sentence)
 
@@ -263,34 +286,12 @@ class EnvHistory:
             return None
         return self._snapshot(moment_of).tree
 
-    def _compare(
-        self, git: Git, before: str | None, after: str, pathspecs: Sequence[bytes]
-    ) -> tuple[Change, ...]:
-        from git_envhist.store.compare import compare  # loaded late: keeps envlog fast
-
-        return compare(git, before, after, pathspecs=pathspecs)
-
     def _annotate(self, snapshot: Snapshot, *records: Record) -> None:
-        from git_envhist.capturing.publish import annotate  # loaded late: keeps envlog fast
-        from git_envhist.store.staging import Staging  # loaded late: keeps envlog fast
+        from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
 
-        repository = self.repository
-        own = os.path.join(state_directory(repository.state), "lock")
         line = signature(who_am_i(self.settings, self._environ), self.now)
-        with locked(own), Staging.create(repository.common_state, repository.pack_dir) as staging:
-            timeline = ensure_timeline(repository, self.settings)
-            annotate(repository, staging, timeline, {snapshot.commit: records}, line)
-        self.__dict__.pop("world", None)  # to whoever keeps a history open, words mean what is there now
-
-
-def read_attachment(path: str) -> tuple[str, bytes]:
-    """A file that is to be kept with a moment: its name and its bytes."""
-    try:
-        with open(path, "rb") as file:
-            return os.path.basename(path), file.read()
-    except OSError as error:
-        reason = os.strerror(error.errno or 0).lower()
-        raise EnvhistError(f"cannot attach '{path}': {reason}") from error
+        annotate_now(self.repository, self.settings, {snapshot.commit: records}, line)
+        self.forget_world()
 
 
 def _called(moment_of: Snapshot | str | None) -> str:

@@ -74,6 +74,18 @@ class GitFailed(EnvhistError):
     code = "git-failed"
 
 
+class RestoreLeft(EnvhistError):
+    """A restore was broken off; nothing is lost, and nothing else may change the environment before it is ended."""
+
+    code = "restore-left"
+
+    def __init__(self, message: str = "a restore was broken off here") -> None:
+        super().__init__(
+            message,
+            hint="'git envrestore --continue' finishes it, 'git envrestore --abort' takes it back",
+        )
+
+
 class Damaged(EnvhistError):
     """Stored bytes are not what they must be."""
 

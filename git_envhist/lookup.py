@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from git_envhist.errors import GitFailed
+from git_envhist.errors import GitFailed, UsageError
 from git_envhist.history.timeline import Timeline
-from git_envhist.model import Snapshot
+from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.git import Git
 from git_envhist.store.repository import HEADS, Repository
@@ -23,6 +24,18 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
         if repository.resolve_ref(ref) is None:
             return []
         raise
+
+
+def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:
+    """The path below the top that words typed in some directory mean."""
+    top = os.path.realpath(root)
+    parent = os.path.realpath(os.path.join(directory, os.path.dirname(typed) or b"."))
+    whole = os.path.normpath(os.path.join(parent, os.path.basename(typed)))
+    if whole != top and not whole.startswith(top.rstrip(b"/") + b"/"):
+        raise UsageError(
+            f"outside the environment: '{os.fsdecode(typed)}'", hint=f"its top is '{os.fsdecode(root)}'"
+        )
+    return EnvPath(whole[len(top) :].lstrip(b"/"))
 
 
 class CodeCommits:

@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show name note init key help
+    set -l subcommands capture show name note undo redo init key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -17,6 +17,8 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a show -d 'one snapshot in full, or a file as it was'
     complete -c $program -n '__git_envlog_using list' -f -a name -d 'name a moment, or take its name away'
     complete -c $program -n '__git_envlog_using list' -f -a note -d 'add to the story of a moment'
+    complete -c $program -n '__git_envlog_using list' -f -a undo -d 'take back a restore, or go to the state before'
+    complete -c $program -n '__git_envlog_using list' -f -a redo -d 'go forth again after an undo'
     complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
     complete -c $program -n '__git_envlog_using list' -f -a key -d 'show, export or import the keys that seal secret files'
     complete -c $program -n '__git_envlog_using list' -f -a help -d 'the short help of a subcommand'
@@ -83,6 +85,22 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using note' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using note' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using note' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using undo' -l dry-run -s n -d 'print the plan and change nothing'
+    complete -c $program -n '__git_envlog_using undo' -l force -s f -d 'override the refusals that name it'
+    complete -c $program -n '__git_envlog_using undo' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using undo' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using undo' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using undo' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using undo' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using undo' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using redo' -l dry-run -s n -d 'print the plan and change nothing'
+    complete -c $program -n '__git_envlog_using redo' -l force -s f -d 'override the refusals that name it'
+    complete -c $program -n '__git_envlog_using redo' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using redo' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using redo' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using redo' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using redo' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using redo' -l version -d 'the version of this program'
     complete -c $program -n '__git_envlog_using init' -l force -s f -d 'also for the home directory or /'
     complete -c $program -n '__git_envlog_using init' -l new -d 'begin another history'
     complete -c $program -n '__git_envlog_using init' -l adopt -r -d 'go on with a history'
@@ -100,6 +118,6 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using key' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using key' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using key' -l version -d 'the version of this program'
-    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note key'
+    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note undo redo init key'
 end
 complete -c git -n '__fish_git_needs_command' -f -a envlog -d 'read and keep the history of an environment'

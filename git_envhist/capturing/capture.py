@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.gather import Gathered
 from git_envhist.capturing.request import Request
-from git_envhist.capturing.survey import refuse_home, survey
+from git_envhist.capturing.survey import Survey, refuse_home, survey
 from git_envhist.capturing.take import Taker, Tools
 from git_envhist.capturing.tidying import COMMON_LOCK, tidy
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.errors import Damaged, EnvhistError, Refused, SealingError
+from git_envhist.errors import Damaged, EnvhistError, Refused, RestoreLeft, SealingError
 from git_envhist.model import Captured, EnvPath, Snapshot
 from git_envhist.opening import kept_apart
 from git_envhist.settings import Settings
@@ -29,6 +29,14 @@ from git_envhist.values import dataclass
 if TYPE_CHECKING:
     from git_envhist.capturing.holding import Held
     from git_envhist.store.gitview import GitView
+
+LEFT = ("journal", "way")
+"""What stands in the directory of restores while one is not at its end."""
+
+
+def restore_directory(state: str) -> str:
+    """Where a restore of a working tree keeps its journal and what it has put away."""
+    return os.path.join(state, "restore")
 
 
 @dataclass(slots=True)
@@ -54,6 +62,7 @@ class Capturing:
         if not request.force and not self.repository.plain:
             refuse_home(self.repository.root, self.environ)
         with self.locked(request):
+            self.refuse_broken_off()
             swept = [*self.settings.warnings, *self._sweep()]
             if request.dry_run:
                 return self._dry(request)
@@ -78,6 +87,12 @@ class Capturing:
         with locked(own, waiting=request.waiting), locked(common, shared=True, waiting=request.waiting):
             yield
 
+    def refuse_broken_off(self) -> None:
+        """What a restore left half done is neither of two moments, and nobody's to capture."""
+        place = restore_directory(self.repository.state)
+        if any(os.path.lexists(os.path.join(place, name)) for name in LEFT):
+            raise RestoreLeft
+
     def _sweep(self) -> list[str]:
         repository = self.repository
         try:
@@ -101,18 +116,17 @@ class Capturing:
         return Staging.create(self.repository.common_state, self.repository.pack_dir)
 
     def _taker(self, staging: Staging, key: Key | None) -> Taker:
-        extent = survey(
-            self.repository,
-            self.settings,
-            key.id if key else None,
-            self.keys.backup.directory,
-            kept_apart(self.environ),
-        )
+        extent = self.survey(key.id if key else None)
         timeline = current_timeline(self.repository, self.settings)
         tip = self.repository.resolve_ref(HEADS + timeline) if timeline else None
         return Taker(
             Tools(self.repository, self.settings, how_workers_run(self.how)), extent, staging, key, tip
         )
+
+    def survey(self, key_id: str | None) -> Survey:
+        """What belongs to the environment."""
+        keys = self.keys.backup.directory
+        return survey(self.repository, self.settings, key_id, keys, kept_apart(self.environ))
 
     def _view(self, taking: Taker) -> GitView:
         from git_envhist.store.gitview import read_view  # loaded late: while the workers look
@@ -163,8 +177,7 @@ class Capturing:
         key, warnings = self._key()
         with self._staging() as staging, closing(self._taker(staging, key)) as taking:
             taking.begin(request.progress)
-            # Loaded late: while the workers look.
-            from git_envhist.capturing.holding import Context, Held
+            from git_envhist.capturing.holding import Context, Held  # loaded late: while the workers look
 
             view = self._view(taking)
             taken = taking.take(request.progress)
@@ -174,9 +187,7 @@ class Capturing:
 
 
 def _is_published(repository: Repository, commit: str) -> bool:
-    from git_envhist.capturing.publish import (
-        is_published,
-    )  # loaded late: only what a killed capture left asks for it
+    from git_envhist.capturing.publish import is_published  # loaded late: only what was killed asks for it
 
     return is_published(repository.git, commit)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+from git_envhist.errors import EnvhistError
 from git_envhist.model import Actor, IntentSource, Progress, RestorePart, Trigger
 from git_envhist.values import dataclass
 
@@ -28,3 +30,13 @@ class Request:
     restored_from: str | None = None
     progress: Callable[[Progress], None] | None = None
     waiting: Callable[[], None] | None = None
+
+
+def read_attachment(path: str) -> tuple[str, bytes]:
+    """A file that is to be kept with a moment: its name and its bytes."""
+    try:
+        with open(path, "rb") as file:
+            return os.path.basename(path), file.read()
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise EnvhistError(f"cannot attach '{path}': {reason}") from error

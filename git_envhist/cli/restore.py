@@ -1,30 +1,193 @@
-"""`git envrestore`: the program's place; see docs/recovery.md for how to get files back with git alone."""
+"""`git envrestore`: go back, losing nothing; and `git envlog undo`, `redo`."""
 
 from __future__ import annotations
 
-from shlex import quote
+import os
+from typing import Any
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.options import argument
-from git_envhist.errors import EnvhistError
+from git_envhist.cli.failure import warn
+from git_envhist.cli.options import argument, option
+from git_envhist.cli.restoreview import (
+    done_lines,
+    dry_run_lines,
+    moment_words,
+    plan_lines,
+    problems,
+    saved_line,
+)
+from git_envhist.errors import UsageError
+from git_envhist.history.classes import CLASSES
+from git_envhist.model import Restored, Snapshot
+
+NOT_EXACT = 5
+MODES = ("undo", "redo", "go_on", "take_back")
+SPELLED = {"go_on": "--continue", "take_back": "--abort"}
 
 
-class CannotRestore(EnvhistError):
-    """This version reads and keeps histories; it does not write environments yet."""
-
-    code = "cannot-restore"
-
-
-@command("envrestore", "git envrestore [<rev>] [-- <pathspec>…]")
+@command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>…]")
 @argument("revision")
-def restore(session: Session, revision: str | None) -> int:
-    """Say how to get files back: this version cannot restore a snapshot yet."""
-    raise CannotRestore(
-        "this version of git-envhist cannot restore yet",
-        hint=f"a file as it was: {_by_hand(revision, session.paths)}; docs/recovery.md tells the rest",
+@option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
+@option("--to", "to", metavar="<directory>", help="write the moment there, and touch nothing here")
+@option("--keep-new", is_flag=True, help="remove nothing that came after the moment")
+@option("--keep-code", is_flag=True, help="leave the files alone that HEAD tracks")
+@option("--only", metavar="<class>,…", multiple=True, help="only these: " + ", ".join(CLASSES))
+@option("--head", is_flag=True, help="also move HEAD to the code commit of that moment")
+@option(
+    "--attachments",
+    metavar="<directory>",
+    help="write what was attached to the moment there, and nothing else",
+)
+@option("-f", "--force", is_flag=True, help="override the refusals that name it")
+@option("--foreign", is_flag=True, help="restore here what no key that is here signed")
+@option(
+    "--undo", is_flag=True, help="take back the last restore, or go to the state before; a number: so many"
+)
+@option("--redo", is_flag=True, help="go forth again after an undo")
+@option("--continue", "go_on", is_flag=True, help="finish a restore that was broken off")
+@option("--abort", "take_back", is_flag=True, help="take back a restore that was broken off")
+def restore(session: Session, revision: str | None, **options: Any) -> int:
+    """Goes back to a moment; what is here is saved first. Without a revision it shows the likeliest ones."""
+    mode = _mode(options)
+    if mode in ("undo", "redo"):
+        return step(session, mode, revision, options)
+    if mode is not None:
+        return _end(session, mode, revision)
+    if revision is None and not session.paths:
+        return _show_likeliest(session)
+    snapshot = session.history.resolve(_revision(session, revision))
+    if options["attachments"] is not None:
+        return _give_back(session, snapshot, options["attachments"])
+    if options["to"] is not None:
+        return _write_elsewhere(session, snapshot, options["to"])
+    return _tell(session, session.history.going.to(snapshot, _wish(session, options)), options)
+
+
+def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
+    """Undo or redo, as often as the operand says."""
+    steps = 1 if revision is None else _number(revision, mode)
+    go = session.history.going.undo if mode == "undo" else session.history.going.redo
+    return _tell(session, go(steps, _wish(session, options)), options)
+
+
+def _mode(options: dict[str, Any]) -> str | None:
+    chosen = [mode for mode in MODES if options[mode]]
+    if len(chosen) > 1:
+        first, second = (SPELLED.get(mode, "--" + mode) for mode in chosen[:2])
+        raise UsageError(f"{first} and {second} exclude each other")
+    return chosen[0] if chosen else None
+
+
+def _number(text: str, mode: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 1 << 31:
+        raise UsageError(f"not a number of steps: '{text}'", hint=f"git envrestore --{mode} 2")
+    return int(text)
+
+
+def _revision(session: Session, revision: str | None) -> str:
+    if revision is None:
+        raise UsageError("which moment?", hint="git envrestore @ -- <path>: the newest")
+    return revision
+
+
+def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
+    words = [word for words in lists for word in words.split(",") if word]
+    for word in words:
+        if word not in CLASSES:
+            raise UsageError(f"no such class of things: '{word}'", hint=f"there are: {', '.join(CLASSES)}")
+    return frozenset(words) or None
+
+
+def _wish(session: Session, options: dict[str, Any]) -> Any:
+    from git_envhist.cli.details import anchored_paths  # loaded late: a usage error needs no history
+    from git_envhist.restoring.wish import Wish  # loaded late: likewise
+
+    quiet = bool(session.json)
+    return Wish(
+        pathspecs=anchored_paths(session),
+        classes=_classes(options["only"]),
+        keep_new=options["keep_new"],
+        keep_code=options["keep_code"],
+        head=options["head"],
+        force=options["force"],
+        foreign=options["foreign"],
+        dry_run=options["dry_run"],
+        planned=None if quiet or options["dry_run"] else lambda planned: _say_plan(session, planned),
+        saved=None if quiet else lambda safety: session.line(saved_line(safety)),
     )
 
 
-def _by_hand(revision: str | None, paths: tuple[str, ...] | None) -> str:
-    shown = f"git envlog show {quote(revision or '@')} -- "
-    return f"{shown}{quote(paths[0])} > {quote(paths[0])}" if paths else f"{shown}<path>"
+def _say_plan(session: Session, planned: Restored) -> None:
+    if planned.plan.steps or planned.plan.directories:
+        for line in plan_lines(planned, _words(session, planned.target)):
+            session.line(line)
+
+
+def _tell(session: Session, restored: Restored, options: dict[str, Any]) -> int:
+    for warning in restored.warnings:
+        warn(warning)
+    for problem in problems(restored):
+        warn(problem)
+    if session.json:
+        from git_envhist.cli.jsonrestore import restored_json  # loaded late: only --json needs it
+
+        session.print_json(restored_json(restored, dry_run=options["dry_run"]))
+    elif options["dry_run"]:
+        for line in dry_run_lines(restored, _words(session, restored.target)):
+            session.line(line)
+    else:
+        for line in done_lines(restored):
+            session.line(line)
+    return 0 if restored.exact else NOT_EXACT
+
+
+def _words(session: Session, snapshot: Snapshot) -> str:
+    from git_envhist.cli.formats import Look  # loaded late: only what is told needs a time
+    from git_envhist.cli.words import first_line, symbol  # loaded late: likewise
+
+    verdict = snapshot.verdict
+    told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
+    return moment_words(snapshot, told, Look(session.history.now).time(snapshot))
+
+
+def _end(session: Session, mode: str, revision: str | None) -> int:
+    if revision is not None:
+        raise UsageError(f"nothing is expected behind {SPELLED[mode]}: '{revision}'")
+    going = session.history.going
+    carried = going.finish() if mode == "go_on" else going.take_back()
+    for item in (*carried.kept, *carried.losses):
+        warn(f"'{os.fsdecode(item.path)}': {item.why}")
+    if session.json:
+        from git_envhist.cli.jsonrestore import ended_json  # loaded late: only --json needs it
+
+        session.print_json(ended_json(carried))
+    elif carried.undone:
+        session.line("taken back: the environment is as it was before the restore")
+    else:
+        session.line("finished; go back with: git envrestore --undo")
+    return 0 if not carried.kept and not carried.losses else NOT_EXACT
+
+
+def _give_back(session: Session, snapshot: Snapshot, directory: str) -> int:
+    written = session.history.going.give_back_attachments(snapshot, directory)
+    if session.json:
+        session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
+    elif not written:
+        session.line(f"nothing was attached to {snapshot.id[:7]}")
+    else:
+        for path in written:
+            session.line(path)
+    return 0
+
+
+def _write_elsewhere(session: Session, snapshot: Snapshot, directory: str) -> int:
+    written = session.history.going.write_to(snapshot, directory)
+    return _tell(session, written, {"dry_run": False})
+
+
+def _show_likeliest(session: Session) -> int:
+    from git_envhist.cli.likely import likely_lines  # loaded late: a restore itself needs none of it
+
+    for line in likely_lines(session):
+        session.line(line)
+    return 0

@@ -10,6 +10,7 @@ from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.layout import ATTACHMENTS, RESERVED
 from git_envhist.store.names import true_name
 from git_envhist.store.objects import CatFile
+from git_envhist.system import NOFOLLOW
 
 Open = Callable[[EnvPath, bytes], bytes]
 """(stored name, sealed bytes) -> the bytes that were attached; `SealingError` where the key is not here."""
@@ -33,9 +34,7 @@ def write_attachments(directory: str, attachments: Iterator[tuple[bytes, bytes]]
     for name, data in attachments:
         path = os.path.join(os.fsencode(directory), name)
         try:
-            descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             raise Refused(
                 f"there is a file of that name already: '{os.fsdecode(path)}'", hint="take an empty directory"

@@ -9,6 +9,7 @@ from git_envhist.errors import Refused
 from git_envhist.history.classes import database_of
 from git_envhist.model import EnvPath, Missing, Plan, PlanStep, WhyMissing
 from git_envhist.restoring.processes import holders
+from git_envhist.system import NOFOLLOW
 
 SQLITE = b"SQLite format 3\0"
 DOT_GIT = b".git"
@@ -81,7 +82,7 @@ def _real(bases: Mapping[bytes, bytes], step: PlanStep) -> bytes:
 
 def _is_sqlite(path: bytes) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -37,13 +37,11 @@ SOURCES = {source.value: source for source in IntentSource}
 MAC_LINE = re.compile(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
 HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 COUNTS = re.compile(r"\+([0-9]{1,18}) ~([0-9]{1,18}) -([0-9]{1,18})")
-KNOWN = frozenset(
-    "Env-" + name
-    for name in (
-        "Format Timeline Head Branch Trigger Actor Intent-Source Complete Missing Content Changed Story External-Id "
-        "Meta Attachment Restored-From Restore Forked-From Was Key Mac"
-    ).split()
-)
+KNOWN = {
+    *("Env-Format", "Env-Timeline", "Env-Head", "Env-Branch", "Env-Trigger", "Env-Actor", "Env-Intent-Source"),
+    *("Env-Complete", "Env-Missing", "Env-Content", "Env-Changed", "Env-Story", "Env-External-Id", "Env-Meta"),
+    *("Env-Attachment", "Env-Restored-From", "Env-Restore", "Env-Forked-From", "Env-Was", "Env-Key", "Env-Mac"),
+}  # fmt: skip
 UNCHANGED = ChangeCount()
 
 

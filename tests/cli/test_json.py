@@ -121,7 +121,12 @@ def test_a_history_for_a_plain_directory(tmp_path: Path) -> None:
     plain = Repo(tmp_path, dict(os.environ))
     told = answer(plain, "begun", "init", "--json")
     assert isinstance(told, dict)
-    assert (told["root"], told["plain"], told["timeline"], told["snapshots"]) == (str(tmp_path), True, None, 0)
+    assert (told["root"], told["plain"], told["timeline"], told["snapshots"]) == (
+        str(tmp_path),
+        True,
+        None,
+        0,
+    )
 
 
 @pytest.mark.parametrize(

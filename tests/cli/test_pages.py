@@ -92,7 +92,7 @@ def completed(shell: str, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("program", ["git-envlog", "git-envdiff"])
+@pytest.mark.parametrize("program", ["git-envlog", "git-envdiff", "git-envrestore"])
 def test_completion_knows_every_long_option_and_no_other(shell: str, program: str) -> None:
     places = [PROGRAMS[program]]
     if program == "git-envlog":

@@ -114,14 +114,6 @@ def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
     assert done.err == ""
 
 
-def test_restoring_is_said_to_be_impossible_with_the_way_out(repo: Repo) -> None:
-    done = repo.run("envrestore", "good", "--", "app.py")
-    assert done.status == 128
-    assert done.err.splitlines()[0] == "error: this version of git-envhist cannot restore yet"
-    assert "git envlog show good -- app.py > app.py" in done.err
-    assert "docs/recovery.md" in done.err
-
-
 def test_outside_a_repository_the_error_says_what_to_do(repo: Repo, tmp_path: Path) -> None:
     done = repo.run("envlog", cwd=tmp_path)
     assert done.status == 128

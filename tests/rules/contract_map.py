@@ -762,11 +762,6 @@ EVERY = (
         ("cli/test_argv.py::test_what_follows_the_separator_is_never_touched",),
     ),
     Line(
-        "envrestore",
-        "says that it cannot restore yet, and the way out",
-        ("cli/test_programs.py::test_restoring_is_said_to_be_impossible_with_the_way_out",),
-    ),
-    Line(
         "status 0",
         "done, also where the snapshot is partial",
         ("end_to_end/test_capture_options.py::test_what_cannot_be_read_is_listed_and_the_rest_is_captured",),
@@ -791,6 +786,131 @@ EVERY = (
             "cli/test_programs.py::test_outside_a_repository_the_error_says_what_to_do",
             "cli/test_programs.py::test_a_defect_is_one_line_and_a_file",
         ),
+    ),
+)
+
+RESTORE = (
+    Line(
+        "envrestore",
+        "brings everything back to a moment, saving what is here first; without a revision it only shows",
+        (
+            "restoring/test_programs.py::test_everything_is_as_it_was_and_comes_back",
+            "restoring/test_programs.py::test_without_a_revision_the_likeliest_moments_are_shown",
+            "restoring/test_programs.py::test_what_is_as_it_was_is_not_touched",
+            "restoring/test_programs.py::test_what_the_snapshot_left_out_stays",
+            "restoring/test_programs.py::test_what_is_left_out_now_is_not_written_over",
+        ),
+    ),
+    Line(
+        "envrestore --dry-run",
+        "the plan, and nothing changed; --json the same as data",
+        ("restoring/test_programs.py::test_a_dry_run_shows_the_plan_and_changes_nothing",),
+    ),
+    Line(
+        "envrestore --to",
+        "elsewhere, and nothing here is touched",
+        ("restoring/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",),
+    ),
+    Line(
+        "envrestore --keep-new",
+        "what came after stays",
+        ("restoring/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",),
+    ),
+    Line(
+        "envrestore --keep-code",
+        "what HEAD tracks stays",
+        (
+            "restoring/test_programs.py::test_what_is_new_and_what_is_code_can_be_kept",
+            "restoring/test_programs.py::test_tracked_files_that_differ_from_head_are_counted",
+        ),
+    ),
+    Line(
+        "envrestore --only",
+        "classes of things",
+        ("restoring/test_programs.py::test_paths_and_classes_choose",),
+    ),
+    Line(
+        "envrestore --head",
+        "HEAD goes along where git would let it",
+        ("restoring/test_programs.py::test_head_moves_along_where_it_is_asked_to",),
+    ),
+    Line(
+        "envrestore --attachments",
+        "gives back what was attached",
+        ("restoring/test_programs.py::test_what_was_attached_is_given_back",),
+    ),
+    Line(
+        "envrestore --force",
+        "overrides the refusals that name it",
+        (
+            "restoring/test_programs.py::test_a_database_that_is_open_elsewhere_is_refused_by_name",
+            "restoring/test_programs.py::test_a_home_directory_is_not_restored_unasked",
+        ),
+    ),
+    Line(
+        "envrestore --foreign",
+        "restores here what no key here signed",
+        ("restoring/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",),
+    ),
+    Line(
+        "envrestore --undo",
+        "takes back a restore",
+        ("restoring/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+    ),
+    Line(
+        "envrestore --redo",
+        "forth again",
+        ("restoring/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
+    ),
+    Line(
+        "envrestore --continue",
+        "finishes what was broken off",
+        ("restoring/test_programs.py::test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next",),
+    ),
+    Line(
+        "envrestore --abort",
+        "takes back what was broken off",
+        ("restoring/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
+    ),
+    Line(
+        "envlog undo",
+        "to the newest earlier state that differs, so many steps",
+        (
+            "restoring/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
+        ),
+    ),
+    Line(
+        "envlog undo --dry-run",
+        "the plan only",
+        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+    ),
+    Line(
+        "envlog undo --force",
+        "overrides refusals",
+        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+    ),
+    Line(
+        "envlog redo",
+        "forth again, until something new has come",
+        (
+            "restoring/test_programs.py::test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured",
+            "restoring/test_programs.py::test_new_work_after_an_undo_is_told_by_redo",
+        ),
+    ),
+    Line(
+        "envlog redo --dry-run",
+        "the plan only",
+        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+    ),
+    Line(
+        "envlog redo --force",
+        "overrides refusals",
+        ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+    ),
+    Line(
+        "status 5",
+        "done, but something is not as it was",
+        ("restoring/test_programs.py::test_what_cannot_be_had_here_is_told_by_its_own_status",),
     ),
 )
 
@@ -826,6 +946,26 @@ SETTINGS = (
 )
 
 PYTHON = (
+    Line(
+        "python restore",
+        "what the program does, with a result",
+        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+    ),
+    Line(
+        "python undo",
+        "to the state before",
+        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+    ),
+    Line(
+        "python redo",
+        "forth again",
+        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+    ),
+    Line(
+        "python forget_world",
+        "words mean what is there now",
+        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+    ),
     Line(
         "python open",
         "the history of a working tree",
@@ -938,6 +1078,7 @@ LINES: tuple[Line, ...] = (
     *CAPTURE,
     *LIST,
     *DIFF,
+    *RESTORE,
     *EVERY,
     *CONFIG,
     *SETTINGS,

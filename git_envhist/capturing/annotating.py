@@ -1,0 +1,22 @@
+"""Adds records to notes by themselves, without a capture."""
+
+from __future__ import annotations
+
+import os
+
+from git_envhist.capturing.publish import annotate
+from git_envhist.capturing.timelines import ensure_timeline
+from git_envhist.model import Record
+from git_envhist.settings import Settings
+from git_envhist.store.locks import locked, state_directory
+from git_envhist.store.repository import Repository
+from git_envhist.store.staging import Staging
+
+
+def annotate_now(
+    repository: Repository, settings: Settings, additions: dict[str, tuple[Record, ...]], signature: bytes
+) -> None:
+    """Add records to the notes of snapshots, named by their commits."""
+    own = os.path.join(state_directory(repository.state), "lock")
+    with locked(own), Staging.create(repository.common_state, repository.pack_dir) as staging:
+        annotate(repository, staging, ensure_timeline(repository, settings), additions, signature)

@@ -1,0 +1,63 @@
+"""Plans and restores as plain values for JSON."""
+
+from __future__ import annotations
+
+from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
+from git_envhist.cli.terminal import escape_invalid
+from git_envhist.model import LeftAlone, Plan, PlanStep, Restored
+from git_envhist.restoring.carrying import Carried
+
+
+def restored_json(restored: Restored, *, dry_run: bool) -> Json:
+    """The plan, and what came of it; the plan of a dry run is the same."""
+    return {
+        "schema": SCHEMA,
+        "dry_run": dry_run,
+        "target": restored.target.id,
+        "plan": plan_json(restored.plan),
+        "changed": not dry_run and restored.moment is not None,
+        "safety": restored.safety and restored.safety.id,
+        "id": restored.moment and restored.moment.id,
+        "verified": restored.verified,
+        "duration_ms": round(restored.seconds * 1000),
+        "kept": [_left(item) for item in restored.kept],
+        "losses": [_left(item) for item in restored.losses],
+        "tracked_differing": restored.tracked_differing,
+        "head": restored.head and escape_invalid(restored.head),
+        "running": [escape_invalid(process) for process in restored.running],
+        "warnings": [escape_invalid(warning) for warning in restored.warnings],
+        "undo": "git envrestore --undo" if restored.safety is not None else None,
+    }
+
+
+def plan_json(plan: Plan) -> Json:
+    """What is going to be done, path by path."""
+    return {
+        "counts": {action.value: number for action, number in plan.counts.items()},
+        "steps": [_step(step) for step in plan.steps],
+        "left_alone": [_left(item) for item in plan.left_alone if item.why],
+    }
+
+
+def ended_json(carried: Carried) -> Json:
+    """How a restore that was broken off came to its end."""
+    return {
+        "schema": SCHEMA,
+        "undone": carried.undone,
+        "kept": [_left(item) for item in carried.kept],
+        "losses": [_left(item) for item in carried.losses],
+    }
+
+
+def _step(step: PlanStep) -> Json:
+    return {
+        "action": step.action.value,
+        **path_fields(step.shown),
+        "before": step.before and step.before.kind.name.lower(),
+        "after": step.after and step.after.kind.name.lower(),
+        "holds": len(step.below),
+    }
+
+
+def _left(item: LeftAlone) -> Json:
+    return {**path_fields(item.path), "why": escape_invalid(item.why)}

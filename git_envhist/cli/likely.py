@@ -1,0 +1,26 @@
+"""What `git envrestore` without a revision shows: the moments that are likely meant, and the command for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from git_envhist.cli.command import Session
+from git_envhist.cli.formats import Look
+from git_envhist.cli.render import id_length, list_lines
+from git_envhist.cli.terminal import escape
+from git_envhist.history.likely import likeliest
+
+
+def likely_lines(session: Session) -> Iterator[str]:
+    """At most five moments, the likeliest first; nothing is changed."""
+    history = session.history
+    moments = likeliest(history.world.own.snapshots, "")
+    if not moments:
+        yield "no snapshot to go back to; take one: git envlog capture -m '<why>'"
+        return
+    look = Look(history.now, None, id_length([snapshot.id for snapshot in moments]))
+    told = list_lines(moments, look, session.palette, session.columns)
+    for line, snapshot in zip(told, moments, strict=True):
+        yield line
+        yield f"    git envrestore {escape(snapshot.names[0] if snapshot.names else look.short_id(snapshot))}"
+    yield "nothing was changed; -n with one of these shows what it would do"

@@ -1,0 +1,146 @@
+"""Carries a plan out: stage, journal, apply, verify, finish; and goes on, or back, where that was broken off."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+from git_envhist.errors import RestoreLeft
+from git_envhist.model import EnvPath, LeftAlone, Plan
+from git_envhist.restore.apply import Applied, abort, apply
+from git_envhist.restore.disk import Door, open_door
+from git_envhist.restore.finish import discard, finish
+from git_envhist.restore.journal import (
+    JOURNAL,
+    Journal,
+    Phase,
+    read_journal,
+    read_phase,
+    write_journal,
+)
+from git_envhist.restore.stage import stage
+from git_envhist.restore.verify import Difference, verify
+from git_envhist.store.contents import Contents
+from git_envhist.store.durable import sync_directory
+from git_envhist.store.locks import state_directory
+
+OVER = (Phase.DONE, Phase.UNDONE)
+
+
+class Carried(NamedTuple):
+    """What came of it."""
+
+    verified: int
+    kept: tuple[LeftAlone, ...]
+    losses: tuple[LeftAlone, ...]
+    undone: bool = False
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+class Place(NamedTuple):
+    """Where an environment is restored."""
+
+    private: str
+    """The directory of ours that holds the journal and, where they can be renamed from there, the slots."""
+    bases: Mapping[bytes, bytes]
+    forbidden: frozenset[tuple[int, int]]
+    open_contents: Callable[[], Contents]
+    how: str
+
+    @contextmanager
+    def door(self) -> Iterator[Door]:
+        state_directory(self.private)
+        with closing(open_door(self.bases, self.private, forbidden=self.forbidden)) as door:
+            yield door
+
+
+def carry_out(place: Place, plan: Plan, notes: tuple[tuple[str, str], ...]) -> Carried:
+    """Bring the environment to where the plan leads."""
+    with place.door() as door:
+        # Whatever a restore staged that never began.
+        discard(door)
+    with place.door() as door:
+        try:
+            prepared = stage(plan, door, place.open_contents, how=place.how)
+            journal = Journal(prepared.staged, plan.directories, notes)
+            write_journal(place.private, journal)
+        except BaseException:
+            if not os.path.lexists(os.path.join(place.private, JOURNAL)):
+                discard(door)
+            raise
+        sync_directory(os.path.dirname(place.private))
+        applied = apply(journal, door, fresh=True)
+        early = Applied(prepared.left_alone, prepared.losses)
+        return _end(place, door, journal, early, applied)
+
+
+def go_on(place: Place) -> Carried | None:
+    """Finish what was broken off; None where nothing was."""
+    journal = read_journal(place.private)
+    if journal is None:
+        return None
+    with place.door() as door:
+        if read_phase(place.private) in OVER:
+            return _clean(place, door, journal)
+        return _end(place, door, journal, Applied(()), apply(journal, door))
+
+
+def take_back(place: Place) -> Carried | None:
+    """Bring back what stood there before what was broken off; None where nothing was."""
+    journal = read_journal(place.private)
+    if journal is None:
+        return None
+    with place.door() as door:
+        if read_phase(place.private) in OVER:
+            return _clean(place, door, journal)
+        applied = abort(journal, door)
+        kept = finish(journal, door, place.private, undone=True)
+        return Carried(0, (*applied.left_alone, *_kept(place, kept)), _losses(applied), True, journal.notes)
+
+
+def _clean(place: Place, door: Door, journal: Journal) -> Carried:
+    undone = read_phase(place.private) is Phase.UNDONE
+    kept = finish(journal, door, place.private, undone=undone)
+    return Carried(0, _kept(place, kept), (), undone, journal.notes)
+
+
+def _end(place: Place, door: Door, journal: Journal, early: Applied, applied: Applied) -> Carried:
+    left = (*early.left_alone, *applied.left_alone)
+    without = frozenset(EnvPath(item.path) for item in left)
+    differences = verify(journal, door, place.open_contents, without=without, how=place.how)
+    losses = (*_losses(early), *_losses(applied))
+    changed = _judge(differences, {item.path for item in losses})
+    kept = finish(journal, door, place.private)
+    verified = sum(1 + len(staged.step.below) for staged in journal.staged if staged.step.after is not None)
+    everything = (*left, *changed, *_kept(place, kept))
+    return Carried(max(0, verified - len(without)), everything, losses, False, journal.notes)
+
+
+def _judge(differences: Iterable[Difference], lost: set[EnvPath]) -> tuple[LeftAlone, ...]:
+    """What somebody changed right after it was restored; bytes that are wrong under the right time are our fault."""
+    found: dict[EnvPath, set[str]] = {}
+    for difference in differences:
+        found.setdefault(difference.path, set()).add(difference.what)
+    for path, what in found.items():
+        if "content" in what and "mtime" not in what:
+            raise RestoreLeft(f"what was written is not what the snapshot holds: '{os.fsdecode(path)}'")
+    return tuple(
+        LeftAlone(path, f"{', '.join(sorted(what))} changed meanwhile")
+        for path, what in found.items()
+        if path not in lost
+    )
+
+
+def _losses(applied: Applied) -> tuple[LeftAlone, ...]:
+    return tuple(LeftAlone(EnvPath(path), f"no {what} here") for path, what in applied.losses)
+
+
+def _kept(place: Place, kept: Iterable[LeftAlone]) -> tuple[LeftAlone, ...]:
+    return tuple(
+        LeftAlone(
+            item.path, f"what was written to it meanwhile is in '{os.path.join(place.private, item.why)}'"
+        )
+        for item in kept
+    )

@@ -1,0 +1,105 @@
+"""Ends a restore that was broken off: at its target, or where it began, whichever is asked for, however often.
+
+Most often the journal leads there. Where the restore had come to its other end already and only its rest was to be
+thrown away, the way leads back from there by a restore of its own; that this is under way is written down first, so
+that whoever comes after a kill knows which end was meant.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+from git_envhist.errors import Refused
+from git_envhist.restore.journal import Phase, read_journal, read_phase
+from git_envhist.restoring.carrying import Carried, Place, go_on, take_back
+from git_envhist.store.durable import sync_directory
+from git_envhist.store.locks import state_directory
+
+WAY = "way"
+TARGET, SAFETY, GOAL = "target", "safety", "goal"
+Notes = tuple[tuple[str, str], ...]
+
+
+class Way(NamedTuple):
+    """Which end is meant, and the moments at both."""
+
+    goal: str
+    target: str
+    safety: str
+
+    @property
+    def source(self) -> str:
+        """The moment to go to."""
+        return self.target if self.goal == TARGET else self.safety
+
+    @property
+    def notes(self) -> Notes:
+        """What the journal of this way has to say."""
+        return (TARGET, self.target), (SAFETY, self.safety), (GOAL, self.goal)
+
+
+class Ended(NamedTuple):
+    """What came of the journal; and the way that is still to be gone."""
+
+    carried: Carried | None
+    way: Way | None
+
+
+def end(place: Place, goal: str) -> Ended:
+    """Follow the journal to one of its ends; `Refused` where nothing was broken off."""
+    journal = read_journal(place.private)
+    if journal is None:
+        way = read_way(place.private)
+        if way is None:
+            raise Refused(
+                "no restore was broken off here", hint="'git envrestore --undo' takes back one that is done"
+            )
+        # How far that way was gone is told by what is here now.
+        return Ended(None, way._replace(goal=goal))
+    told = dict(journal.notes)
+    leads_to = told.get(GOAL, TARGET)
+    at = _stands_at(read_phase(place.private), leads_to)
+    if at is None or at == goal:
+        return Ended(go_on(place) if leads_to == goal else take_back(place), None)
+    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""))
+    write_way(place.private, way)
+    return Ended(go_on(place), way)
+
+
+def _stands_at(phase: Phase, leads_to: str) -> str | None:
+    """The end that a restore has come to; None where it is between them."""
+    if phase is Phase.DONE:
+        return leads_to
+    if phase is Phase.UNDONE:
+        return SAFETY if leads_to == TARGET else TARGET
+    return None
+
+
+def write_way(private: str, way: Way) -> None:
+    """Make it durable that a way is being gone."""
+    path = os.path.join(state_directory(private), WAY)
+    with open(path + ".new", "w", encoding="ascii") as file:
+        json.dump(way._asdict(), file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(path + ".new", path)
+    sync_directory(private)
+
+
+def read_way(private: str) -> Way | None:
+    """The way that is being gone; None where there is none, or none that can be read."""
+    try:
+        with open(os.path.join(private, WAY), encoding="ascii") as file:
+            told = json.load(file)
+        return Way(str(told["goal"]), str(told["target"]), str(told["safety"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def forget_way(private: str) -> None:
+    """It came to its end."""
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(private, WAY))

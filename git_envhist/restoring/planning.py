@@ -1,0 +1,85 @@
+"""From two snapshots and what was asked for to a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+
+from git_envhist.capturing.survey import Survey
+from git_envhist.history.classes import class_of
+from git_envhist.model import EntryKind, Missing, Pair, Plan, shown_path
+from git_envhist.restore.plan import Rules, make_plan
+from git_envhist.restoring.scope import Extent, Scope, extent_of
+from git_envhist.restoring.wish import Wish
+from git_envhist.store.contents import Contents
+from git_envhist.store.git import Git
+from git_envhist.store.objects import CatFile
+from git_envhist.store.pairs import read_pairs
+from git_envhist.store.pathspecs import matching
+
+
+class Planner:
+    """Plans a way from one tree to another."""
+
+    def __init__(self, git: Git, contents: Contents, survey: Survey, missing: Iterable[Missing]) -> None:
+        self._git = git
+        self._contents = contents
+        self._survey = survey
+        self._now = Extent.of(survey.ignore, survey.exclude, missing)
+
+    def plan(self, before: str, after: str, wish: Wish) -> Plan:
+        """What leads from the tree of what is here now to that of a moment."""
+        with closing(self._contents) as contents:
+            pairs = list(read_pairs(contents, bytes.fromhex(before), bytes.fromhex(after)))
+        with CatFile(self._git) as reader:
+            then = extent_of(reader, after)
+        scope = Scope(
+            then,
+            self._now,
+            roots=self._survey.bases,
+            chosen=self._chosen(pairs, wish),
+            code=tracked(self._git) if wish.keep_code else (),
+        )
+        return make_plan(pairs, Rules(scope.keep, keep_new=wish.keep_new))
+
+    def _chosen(self, pairs: Sequence[Pair], wish: Wish) -> Collection[bytes] | None:
+        if not wish.pathspecs and wish.classes is None:
+            return None
+        paths = dict(_paths(pairs))
+        chosen: Collection[bytes] = paths
+        if wish.pathspecs:
+            directories = [path for path, is_directory in paths.items() if is_directory]
+            chosen = matching(self._git, paths, directories, wish.pathspecs)
+        return [path for path in chosen if wish.classes is None or class_of(path) in wish.classes]
+
+
+def tracked(git: Git) -> frozenset[bytes]:
+    """The paths that HEAD tracks."""
+    listed = git.try_run("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD")
+    return frozenset(listed.out.split(b"\0")[:-1]) if listed.status == 0 else frozenset()
+
+
+def _paths(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, bool]]:
+    for pair in pairs:
+        for listing in (pair.before, pair.after):
+            if listing is not None:
+                for entry in listing.entries.values():
+                    yield shown_path(pair.realm, entry.path), entry.kind is EntryKind.DIRECTORY
+
+
+def forbidden_places(survey: Survey) -> frozenset[tuple[int, int]]:
+    """(device, inode) of each directory inside the environment that is none of it: git's own, other working trees."""
+    from git_envhist.capture.descent import below_realm, realm_of  # loaded late: as the survey spells them
+
+    found = set()
+    for path in survey.pruned:
+        base = survey.bases.get(realm_of(path))
+        if base is None:
+            continue
+        try:
+            seen = os.lstat(os.path.join(base, below_realm(path)))
+        except OSError:
+            continue
+        found.add((seen.st_dev, seen.st_ino))
+    return frozenset(found)

@@ -1,0 +1,228 @@
+"""A restore from the locks to the moment that records it.
+
+What is here now is captured once: on that the plan is made, and it is what is published as the moment to come back to.
+Only when every byte that will be replaced has been read back from that moment is anything staged.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+
+from git_envhist.capturing.capture import Capturing, restore_directory
+from git_envhist.capturing.holding import Held
+from git_envhist.capturing.request import Request
+from git_envhist.capturing.survey import Survey, refuse_home
+from git_envhist.errors import EnvhistError, Refused
+from git_envhist.model import (
+    EnvPath,
+    Plan,
+    Restored,
+    RestorePart,
+    Snapshot,
+    SnapshotId,
+    StoredAs,
+    Trigger,
+)
+from git_envhist.restoring.carrying import Carried, Place, carry_out
+from git_envhist.restoring.elsewhere import write_elsewhere
+from git_envhist.restoring.ending import GOAL, SAFETY, TARGET, Way, end, forget_way
+from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
+from git_envhist.restoring.head import Move, plan_move
+from git_envhist.restoring.head import carry_out as move_head
+from git_envhist.restoring.planning import Planner, forbidden_places
+from git_envhist.restoring.processes import at_work_in
+from git_envhist.restoring.wish import Wish
+from git_envhist.store.contents import Contents
+from git_envhist.store.git import Git
+from git_envhist.values import replace
+
+UNLIMITED = 1 << 62
+PART = "part"
+NOT_GITS = ("?", "!")
+Choose = Callable[[str], Snapshot]
+"""The content of what is here now -> the moment to go to."""
+Judge = Callable[[Snapshot], Snapshot]
+Find = Callable[[str], Snapshot]
+Unseal = Callable[[EnvPath, bytes], bytes]
+
+
+@dataclass(slots=True)
+class Restoring:
+    """One working tree, and how it is brought back to a moment."""
+
+    capturing: Capturing
+    judge: Judge
+    unseal: Unseal
+    find: Find
+
+    def restore(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
+        """Go to a moment, chosen once it is known what is here now."""
+        if not wish.force:
+            refuse_home(self.capturing.repository.root, self.capturing.environ)
+        capturing = self._unbounded()
+        with capturing.locked(Request(waiting=wish.waiting)):
+            capturing.refuse_broken_off()
+            return self._go(capturing, wish, part, choose)
+
+    def _go(
+        self, capturing: Capturing, wish: Wish, part: RestorePart, choose: Choose, way: Way | None = None
+    ) -> Restored:
+        started = time.monotonic()
+        with capturing.hold(Request(progress=wish.progress)) as held:
+            target = self.judge(choose(held.content))
+            planned = self._plan(held, target, wish)
+            if wish.planned is not None:
+                wish.planned(planned)
+            if wish.dry_run or not (planned.plan.steps or planned.plan.directories):
+                return planned
+            move = self._guard(held, planned, wish)
+            safety = self._save(held, target, planned.plan)
+            if wish.saved is not None:
+                wish.saved(safety)
+            place = self._place(held.taken.survey)
+        running = tuple(str(process) for process in at_work_in(_real(capturing.repository.root)))
+        notes = way.notes if way is not None else ((TARGET, target.id), (SAFETY, safety.id), (GOAL, TARGET))
+        carried = carry_out(place, planned.plan, (*notes, (PART, part.value)))
+        if move is not None:
+            move_head(capturing.repository, move)
+        done = self._record(capturing, replace(planned, safety=safety), carried, target.id, part)
+        head = str(move) if move is not None else None
+        return replace(done, seconds=time.monotonic() - started, running=running, head=head)
+
+    def write_to(self, snapshot: Snapshot, directory: str) -> Restored:
+        """Write a moment into a directory of its own."""
+        own = self.capturing.repository
+        return write_elsewhere(snapshot, directory, own.state, lambda: self._contents(own.git), self._how)
+
+    def go_on(self) -> Carried:
+        """Finish a restore that was broken off, and record it."""
+        return self._end(TARGET)
+
+    def take_back(self) -> Carried:
+        """Bring back what stood here before a restore that was broken off."""
+        return self._end(SAFETY)
+
+    def _end(self, goal: str) -> Carried:
+        capturing = self._unbounded()
+        with capturing.locked(Request()):
+            place = self._place(capturing.survey(None))
+            carried, way = end(place, goal)
+            part = RestorePart.UNDO if goal == SAFETY else RestorePart.TO
+            if way is not None:
+                done = self._go(
+                    capturing, Wish(foreign=True, force=True), part, lambda _: self.find(way.source), way
+                )
+                carried = Carried(done.verified, done.kept, done.losses, goal == SAFETY, way.notes)
+            else:
+                assert carried is not None
+                carried = carried._replace(undone=goal == SAFETY)
+                self._record_end(capturing, carried, goal, part)
+            forget_way(place.private)
+        return carried
+
+    def _record_end(self, capturing: Capturing, carried: Carried, goal: str, part: RestorePart) -> None:
+        told = dict(carried.notes)
+        source = told.get(goal)
+        if goal == TARGET and told.get(PART):
+            part = RestorePart(told[PART])
+        self._publish_now(capturing, SnapshotId(source) if source else None, part)
+
+    def _unbounded(self) -> Capturing:
+        # What a restore saves is saved whole, whatever a capture may add.
+        mine = self.capturing
+        settings = replace(mine.settings, budget=UNLIMITED)
+        return Capturing(mine.repository, settings, mine.keys, mine.how, mine.environ)
+
+    def _plan(self, held: Held, target: Snapshot, wish: Wish) -> Restored:
+        if target.trusted is False and not wish.foreign:
+            raise Refused(
+                f"no key that is here signed '{target.id[:7]}': what it holds is somebody else's word",
+                hint="write it elsewhere: --to <directory>; --foreign, if you trust who made it",
+            )
+        finished = held.finish()
+        git = held.context.repository.git.with_objects(held.staging.path)
+        planner = Planner(git, self._contents(git), held.taken.survey, held.taken.gathered.missing)
+        plan = planner.plan(finished.tree, target.tree, wish)
+        return Restored(target, plan, files=held.taken.files, warnings=tuple(held.warnings))
+
+    def _guard(self, held: Held, planned: Restored, wish: Wish) -> Move | None:
+        bases = held.taken.survey.bases
+        refuse_unsaved(planned.plan, held.taken.gathered.missing)
+        refuse_locked_repositories(planned.plan, bases)
+        if not wish.force:
+            refuse_open_databases(planned.plan, bases)
+        if not wish.head:
+            return None
+        return plan_move(held.context.repository, planned.target, held.view, force=wish.force)
+
+    def _save(self, held: Held, target: Snapshot, plan: Plan) -> Snapshot:
+        # Without the words of the target: who looks for these does not mean this moment.
+        words = f"before the restore of {target.id[:7]}"
+        request = Request(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestorePart.BEFORE)
+        safety = held.publish(request).snapshot
+        assert safety is not None
+        with closing(self._contents(held.context.repository.git)) as contents:
+            read_again(contents, plan)
+        return safety
+
+    def _record(
+        self, capturing: Capturing, planned: Restored, carried: Carried, target: SnapshotId, part: RestorePart
+    ) -> Restored:
+        done = replace(planned, verified=carried.verified, kept=carried.kept, losses=carried.losses)
+        try:
+            moment, differing = self._publish_now(capturing, target, part)
+        except EnvhistError as error:
+            warning = f"the restore is done, but could not be recorded: {error}"
+            return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
+        return replace(done, moment=moment, tracked_differing=differing)
+
+    def _publish_now(
+        self, capturing: Capturing, source: SnapshotId | None, part: RestorePart
+    ) -> tuple[Snapshot | None, int | None]:
+        """The environment as it is now, as a moment that says where it comes from; how many tracked files differ."""
+        what = "restored" if part is RestorePart.TO else part.value
+        words = os.fsencode(f"{what} {source[:7]}" if source else what)
+        request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
+        with capturing.hold(request) as held:
+            changed = held.view.changed
+            differing = None if changed is None else sum(one.status not in NOT_GITS for one in changed)
+            return held.publish(request).snapshot, differing
+
+    def _place(self, extent: Survey) -> Place:
+        repository = self.capturing.repository
+        return Place(
+            restore_directory(repository.state),
+            extent.bases,
+            forbidden_places(extent),
+            lambda: self._contents(repository.git),
+            self._how,
+        )
+
+    @property
+    def _how(self) -> str:
+        return "fork" if self.capturing.how == "fork" else "here"
+
+    def _contents(self, git: Git) -> Contents:
+        repository = self.capturing.repository
+        return Contents(git, repository.pack_dir, repository.object_format, self.unseal)
+
+
+def read_again(contents: Contents, plan: Plan) -> None:
+    """Read every byte back that is about to be replaced; `Damaged` where one is not to be had."""
+    for step in plan.steps:
+        entry = step.before
+        if entry is not None and entry.oid is not None:
+            blob = contents.blob(entry.oid)
+            if entry.stored is StoredAs.PIECES:
+                for _ in contents.stream_pieces(blob):
+                    pass
+            elif entry.stored is StoredAs.SEALED:
+                contents.open_sealed(step.shown, blob)
+
+
+def _real(root: str) -> bytes:
+    return os.path.realpath(os.fsencode(root))

@@ -1,0 +1,111 @@
+"""The verbs of going back, as `EnvHistory` has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from git_envhist.capture.seal import unseal
+from git_envhist.errors import EnvhistError
+from git_envhist.history.cursor import Walk, read_walk
+from git_envhist.model import EnvPath, Restored, RestorePart, Snapshot
+from git_envhist.restoring.attachments import read_attachments, write_attachments
+from git_envhist.restoring.carrying import Carried
+from git_envhist.restoring.restore import Choose, Restoring
+from git_envhist.restoring.wish import NO_WISH, Wish
+from git_envhist.store.objects import CatFile
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.capture import Capturing
+    from git_envhist.store.keys import KeyRing
+    from git_envhist.store.repository import Repository
+
+
+class NothingToUndo(EnvhistError):
+    """There is no state in that direction."""
+
+    exit_code = 4
+    code = "nothing-to-undo"
+
+
+class History(Protocol):
+    """What the verbs need of a history."""
+
+    @property
+    def keys(self) -> KeyRing: ...
+    @property
+    def repository(self) -> Repository: ...
+    def forget_world(self) -> None: ...
+    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
+    def resolve(self, text: str) -> Snapshot: ...
+    def judge(self, snapshot: Snapshot) -> Snapshot: ...
+    def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
+
+
+class Going:
+    """Back, forth, elsewhere."""
+
+    def __init__(self, history: History, capturing: Capturing) -> None:
+        self._history = history
+        self._restoring = Restoring(capturing, history.judge, history.open_sealed, history.resolve)
+
+    def to(self, snapshot: Snapshot, wish: Wish = NO_WISH) -> Restored:
+        """To a moment."""
+        return self._go(wish, RestorePart.TO, lambda _: snapshot)
+
+    def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
+        """To the newest earlier state that differs from what is here, so many steps back."""
+        return self._go(wish, RestorePart.UNDO, lambda content: self._back(steps, content))
+
+    def redo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
+        """Forth again."""
+        return self._go(wish, RestorePart.REDO, lambda content: self._forth(steps, content))
+
+    def write_to(self, snapshot: Snapshot, directory: str) -> Restored:
+        """A moment, written into a directory of its own; nothing here is touched."""
+        return self._restoring.write_to(snapshot, directory)
+
+    def finish(self) -> Carried:
+        """Finish a restore that was broken off."""
+        return self._restoring.go_on()
+
+    def take_back(self) -> Carried:
+        """Take back a restore that was broken off."""
+        return self._restoring.take_back()
+
+    def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
+        """Write what was attached to a moment into a directory."""
+        with CatFile(self._history.repository.git) as reader:
+            return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
+
+    def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
+        try:
+            return self._restoring.restore(wish, part, choose)
+        finally:
+            self._history.forget_world()
+
+    def _open_attachment(self, name: EnvPath, sealed: bytes) -> bytes:
+        return unseal(self._history.keys.get, name, b"attachment", sealed)
+
+    def _walk(self) -> Walk:
+        return read_walk(reversed(self._history.log()))
+
+    def _back(self, steps: int, content: str) -> Snapshot:
+        stop = self._walk().back(steps, content)
+        if stop is None:
+            raise NothingToUndo(
+                "there is no earlier state to go back to", hint="'git envlog' lists every snapshot"
+            )
+        return stop
+
+    def _forth(self, steps: int, content: str) -> Snapshot:
+        walk = self._walk()
+        stop = walk.forward(steps, content)
+        if stop is not None:
+            return stop
+        ahead = walk.cut_off or (walk.stops[walk.cursor + 1 :] if walk.is_new(content) else ())
+        if ahead:
+            raise NothingToUndo(
+                "there is new work since the last undo: nothing to redo",
+                hint=f"what lay ahead is still there: git envrestore {ahead[-1].id[:7]}",
+            )
+        raise NothingToUndo("nothing was undone: there is nothing to redo")

@@ -1,0 +1,32 @@
+"""What a caller wants of a restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from git_envhist.model import Progress, Restored, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One restore, as it was asked for."""
+
+    pathspecs: tuple[bytes, ...] = ()
+    """Spelled as from the top."""
+    classes: frozenset[str] | None = None
+    keep_new: bool = False
+    keep_code: bool = False
+    head: bool = False
+    force: bool = False
+    foreign: bool = False
+    dry_run: bool = False
+    planned: Callable[[Restored], None] | None = None
+    """Told the plan, before anything is saved."""
+    saved: Callable[[Snapshot], None] | None = None
+    """Told the moment that holds what was here."""
+    progress: Callable[[Progress], None] | None = None
+    waiting: Callable[[], None] | None = None
+
+
+NO_WISH = Wish()

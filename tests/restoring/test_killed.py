@@ -1,0 +1,55 @@
+"""A restore killed at its calls: the next command says so, and finishing or taking it back gives one whole state."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.faults import CALLS, needs_strace, traced
+from tests.support.oracle import Listing, git_fsck, listing
+from tests.support.repository import Repo
+from tests.support.trees import File, build
+
+LEFT = 128
+POINTS = {"rename": (6, 9, 12, 15), "write": (60, 80), "mode": (8, 14), "unlink": (3, 9), "sync": (9, 12, 14)}
+
+
+def state(repo: Repo) -> Listing:
+    return listing(repo.path, top=True)
+
+
+@pytest.fixture
+def moments(repo: Repo) -> tuple[str, Listing, Listing]:
+    """A moment, how it was, and how it is now."""
+    build({b"d%d/f%d" % (n % 3, n): File(b"first %d" % n) for n in range(9)}, repo.path)
+    repo.write("goes/away", b"later")
+    first = repo.run("envlog", "capture", "--porcelain", "first", check=True).out.strip()
+    then = state(repo)
+    build({b"d%d/f%d" % (n % 3, n): File(b"second %d" % n) for n in range(6)}, repo.path)
+    (repo.path / "goes/away").unlink()
+    (repo.path / "goes").rmdir()
+    repo.write("came/in", b"between")
+    return first, then, state(repo)
+
+
+@needs_strace
+@pytest.mark.slow
+@pytest.mark.parametrize("call", POINTS)
+def test_a_killed_restore_is_finished_or_taken_back(
+    repo: Repo, moments: tuple[str, Listing, Listing], call: str
+) -> None:
+    first, then, now = moments
+    assert call in CALLS
+    for turn, when in enumerate(POINTS[call]):
+        repo.run("envrestore", first, prefix=traced(call, "signal=KILL", str(when)))
+        ends, expected = (("--continue", then), ("--abort", now))[turn % 2]
+        if repo.run("envlog", "capture", "--if-changed", "probe").status == LEFT:
+            # Killed once more on the way.
+            repo.run("envrestore", ends, prefix=traced("rename", "signal=KILL", "2"))
+            ended = repo.run("envrestore", ends)
+            assert ended.status in (0, 3), ended.err  # 3: it had just come to its end
+            assert state(repo) == expected, (call, when)
+        assert state(repo) in (then, now), (call, when)
+        if state(repo) == then:
+            repo.run("envlog", "undo", check=True)
+        assert state(repo) == now, (call, when)
+    assert git_fsck(repo.path) == ""

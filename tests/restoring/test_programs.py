@@ -1,0 +1,350 @@
+"""`git envrestore`, `git envlog undo` and `redo` as they are typed; trees are judged by find, sha256sum and rsync."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from git_envhist.model import Snapshot
+from tests.restore.engine import Engine
+from tests.support.oracle import Listing, git_fsck, listing
+from tests.support.repository import Repo
+
+
+def capture(repo: Repo, intent: str, *words: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", intent, *words, check=True).out.strip()
+
+
+def state(repo: Repo) -> Listing:
+    return listing(repo.path, top=True)
+
+
+@pytest.fixture
+def two(repo: Repo) -> tuple[Repo, str, Listing, Listing]:
+    """A moment, how it was, and how it is now, where much has changed since."""
+    repo.write(".gitignore", b"node_modules/\n.env.local\n")
+    repo.git("add", ".")
+    repo.git("commit", "-q", "-m", "code")
+    repo.write(".env.local", b"API=1\n")
+    repo.write("node_modules/x/i.js", b"1")
+    repo.write("run.sh", b"#!/bin/sh\n")
+    (repo.path / "run.sh").chmod(0o755)
+    (repo.path / "empty").mkdir()
+    (repo.path / "link").symlink_to("app.py")
+    first = capture(repo, "clean clone")
+    then = state(repo)
+    repo.write(".env.local", b"API=2\n")
+    repo.write("app.py", b"print('broken')\n")
+    (repo.path / "node_modules/x/i.js").unlink()
+    (repo.path / "node_modules/x").rmdir()
+    (repo.path / "empty").rmdir()
+    (repo.path / "link").unlink()
+    repo.write("link", b"a file now")
+    (repo.path / "run.sh").chmod(0o600)
+    repo.write("new/deep/file", b"came later")
+    return repo, first, then, state(repo)
+
+
+def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, then, now = two
+    index, head = repo.read(".git/index"), repo.git("rev-parse", "HEAD")
+    done = repo.run("envrestore", first, check=True)
+    assert state(repo) == then
+    assert "saved what was here as" in done.out
+    assert done.out.endswith("go back with: git envrestore --undo\n")
+    assert (repo.read(".git/index"), repo.git("rev-parse", "HEAD")) == (index, head)
+    repo.run("envrestore", "--undo", check=True)
+    assert state(repo) == now
+    repo.run("envlog", "redo", check=True)
+    assert state(repo) == then
+    repo.run("envlog", "undo", check=True)
+    assert state(repo) == now
+    assert git_fsck(repo.path) == ""
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, _, now = two
+    tip = repo.git("for-each-ref", "refs/envhist/heads")
+    told = repo.run("envrestore", "-n", first, check=True).out
+    assert "remove:\n    new\n    new/deep\n    new/deep/file\n" in told
+    assert "git envrestore --undo" in told
+    plan = json.loads(repo.run("envrestore", "--dry-run", "--json", first, check=True).out)["plan"]
+    assert state(repo) == now
+    assert repo.git("for-each-ref", "refs/envhist/heads") == tip
+    done = json.loads(repo.run("envrestore", "--json", first, check=True).out)
+    assert done["plan"] == plan
+    assert done["changed"] is True
+    assert done["undo"] == "git envrestore --undo"
+    assert {"new", "new/deep", "new/deep/file"} <= {
+        step["path"] for step in plan["steps"] if step["action"] == "remove"
+    }
+
+
+def test_what_is_as_it_was_is_not_touched(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, _, _ = two
+    before = os.stat(repo.path / ".gitignore")
+    repo.run("envrestore", first, check=True)
+    after = os.stat(repo.path / ".gitignore")
+    assert (before.st_ino, before.st_ctime_ns) == (after.st_ino, after.st_ctime_ns)
+    again = repo.run("envrestore", first, check=True)
+    assert again.out == "nothing to restore: the environment is as it was then\n"
+
+
+def test_paths_and_classes_choose(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, _, _ = two
+    repo.run("envrestore", first, "--", "app.py", check=True)
+    assert repo.read("app.py") != b"print('broken')\n"
+    assert repo.read(".env.local") == b"API=2\n"
+    repo.run("envrestore", first, "--only=packages", check=True)
+    assert repo.read("node_modules/x/i.js") == b"1"
+    assert repo.read(".env.local") == b"API=2\n"
+    repo.run("envrestore", first, "--only=env,databases", check=True)
+    assert repo.read(".env.local") == b"API=1\n"
+    assert (repo.path / "new/deep/file").exists()
+    assert repo.run("envrestore", first, "--only=nonsense").status == 129
+
+
+def test_what_is_new_and_what_is_code_can_be_kept(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, then, _ = two
+    told = repo.run("envrestore", "--keep-new", "--keep-code", first, check=True).out
+    assert repo.read("app.py") == b"print('broken')\n"
+    assert repo.read("new/deep/file") == b"came later"
+    assert repo.read(".env.local") == b"API=1\n"
+    assert "left alone" in told
+    repo.run("envrestore", first, check=True)
+    assert state(repo) == then
+
+
+def test_a_moment_is_written_elsewhere_and_nothing_here_is_touched(
+    two: tuple[Repo, str, Listing, Listing], tmp_path: Path
+) -> None:
+    repo, first, then, now = two
+    there = tmp_path / "there"
+    repo.run("envrestore", "--to", str(there), first, check=True)
+    found = listing(there, top=True)
+    assert found == then
+    assert state(repo) == now
+    refused = repo.run("envrestore", "--to", str(there), first)
+    assert (refused.status, listing(there, top=True)) == (3, found)
+
+
+def test_without_a_revision_the_likeliest_moments_are_shown(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, _, now = two
+    told = repo.run("envrestore", check=True).out
+    assert f"git envrestore {first[:7]}" in told
+    assert state(repo) == now
+    assert repo.run("envrestore", "--", "app.py").status == 129
+
+
+def test_what_the_snapshot_left_out_stays(repo: Repo) -> None:
+    repo.write(".envhistignore", b"cache/\n")
+    repo.write("cache/a", b"1")
+    first = capture(repo, "with a rule")
+    repo.write("cache/a", b"2")
+    repo.write(".envhistignore", b"")
+    repo.write("cache/b", b"new")
+    told = repo.run("envrestore", first, check=True).out
+    assert (repo.read("cache/a"), repo.read("cache/b")) == (b"2", b"new")
+    assert repo.read(".envhistignore") == b"cache/\n"
+    assert "left alone" in told
+
+
+def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
+    repo.write("data/a", b"1")
+    first = capture(repo, "without a rule")
+    repo.write("data/a", b"2")
+    repo.git("config", "envhist.exclude", "data/")
+    repo.write("other", b"x")
+    repo.run("envrestore", first, check=True)
+    assert repo.read("data/a") == b"2"
+    assert not (repo.path / "other").exists()
+
+
+def test_a_file_that_cannot_be_saved_is_not_replaced(repo: Repo) -> None:
+    repo.write("big", b"1")
+    first = capture(repo, "small")
+    repo.write("big", b"2")
+    repo.git("config", "envhist.fingerprint", "big")
+    repo.run("envrestore", first, check=True)
+    assert repo.read("big") == b"2"
+
+
+def test_undo_walks_back_through_moments_and_redo_to_what_was_never_captured(repo: Repo) -> None:
+    for word in ("one", "two", "three"):
+        repo.write("file", word.encode())
+        capture(repo, word)
+    repo.write("file", b"unsaved")
+    seen = []
+    for verb in ("undo", "undo", "undo", "redo", "redo", "redo"):
+        repo.run("envlog", verb, check=True)
+        seen.append(repo.read("file").decode())
+    assert seen == ["three", "two", "one", "two", "three", "unsaved"]
+    repo.run("envlog", "undo", "3", check=True)
+    assert repo.read("file") == b"one"
+    assert repo.run("envlog", "undo").status == 4
+    assert repo.run("envlog", "undo", "x").status == 129
+
+
+def test_new_work_after_an_undo_is_told_by_redo(repo: Repo) -> None:
+    for word in ("one", "two"):
+        repo.write("file", word.encode())
+        last = capture(repo, word)
+    repo.run("envlog", "undo", check=True)
+    repo.write("file", b"new work")
+    refused = repo.run("envlog", "redo")
+    assert refused.status == 4
+    assert "new work" in refused.err
+    assert repo.read("file") == b"new work"
+    capture(repo, "three")
+    assert f"git envrestore {last[:7]}" in repo.run("envlog", "redo").err
+
+
+def test_a_dry_undo_is_no_undo(repo: Repo) -> None:
+    repo.write("file", b"one")
+    capture(repo, "one")
+    repo.write("file", b"two")
+    assert "replace" in repo.run("envlog", "undo", "-n", check=True).out
+    assert repo.read("file") == b"two"
+    repo.run("envlog", "undo", "-f", check=True)
+    repo.run("envlog", "redo", "-n", check=True)
+    assert repo.read("file") == b"one"
+    repo.run("envlog", "redo", "--force", check=True)
+    assert repo.read("file") == b"two"
+
+
+def test_head_moves_along_where_it_is_asked_to(repo: Repo) -> None:
+    repo.git("commit", "-q", "--allow-empty", "-m", "one")
+    first, commit = capture(repo, "at one"), repo.git("rev-parse", "HEAD")
+    repo.write("app.py", b"two")
+    repo.git("commit", "-qam", "two")
+    told = repo.run("envrestore", "--head", first, check=True).out
+    assert repo.git("rev-parse", "HEAD") == commit
+    assert repo.git("status", "--porcelain") == ""
+    assert "HEAD is at" in told
+
+
+def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
+    first = capture(repo, "one")
+    repo.write("app.py", b"two")
+    repo.git("commit", "-qam", "two")
+    told = repo.run("envrestore", first, check=True).out
+    assert "1 tracked file now differs from HEAD (to keep your code: --keep-code)" in told
+
+
+def test_what_was_attached_is_given_back(repo: Repo, tmp_path: Path) -> None:
+    (tmp_path / "talk").write_bytes(b"words")
+    first = capture(repo, "with a talk", "--attach", str(tmp_path / "talk"))
+    repo.run("envrestore", "--attachments", str(tmp_path / "out"), first, check=True)
+    assert (tmp_path / "out" / "1-talk").read_bytes() == b"words"
+
+
+def test_what_no_key_of_ours_signed_is_not_restored_here_unasked(repo: Repo, tmp_path: Path) -> None:
+    repo.write("file", b"one")
+    first = capture(repo, "one")
+    repo.write("file", b"two")
+    for keys in (repo.path / ".git/envhist/keys", Path(repo.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
+        for key in keys.iterdir():
+            key.unlink()
+    refused = repo.run("envrestore", first)
+    assert (refused.status, repo.read("file")) == (3, b"two")
+    assert "--foreign" in refused.err
+    repo.run("envrestore", "--foreign", first, check=True)
+    assert repo.read("file") == b"one"
+
+
+HOLD = "import sys; f = open(sys.argv[1], 'r+b'); print('open', flush=True); sys.stdin.read()"
+
+
+def test_a_database_that_is_open_elsewhere_is_refused_by_name(repo: Repo) -> None:
+    def put(value: int) -> None:
+        with closing(sqlite3.connect(repo.path / "app.db")) as database:
+            database.execute("create table if not exists t (v)")
+            database.execute("insert into t values (?)", (value,))
+            database.commit()
+
+    put(1)
+    first = capture(repo, "one row")
+    put(2)
+    two_rows = repo.read("app.db")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(repo.path / "app.db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as guest:
+        assert guest.stdout is not None
+        assert guest.stdout.readline() == "open\n"
+        refused = repo.run("envrestore", first)
+        assert (refused.status, repo.read("app.db")) == (3, two_rows)
+        assert f"({guest.pid})" in refused.err
+        repo.run("envrestore", "--force", first, check=True)
+        assert repo.read("app.db") != two_rows
+        guest.send_signal(signal.SIGKILL)
+
+
+def test_a_home_directory_is_not_restored_unasked(repo: Repo) -> None:
+    repo.env["HOME"] = str(repo.path)
+    first = capture(repo, "home", "--force")
+    repo.write("file", b"x")
+    assert repo.run("envrestore", first).status == 3
+    assert (repo.path / "file").exists()
+
+
+def test_what_cannot_be_had_here_is_told_by_its_own_status(repo: Repo) -> None:
+    repo.write("a/file", b"one")
+    first = capture(repo, "one")
+    repo.write("a/file", b"two")
+    engine, before = broken_off(repo, first)
+    # Somebody writes to it between the plan and the swap.
+    repo.write("a/file", b"three, which nobody has seen")
+    done = repo.run("envrestore", "--continue")
+    assert done.status == 5
+    assert "a/file" in done.err
+    assert repo.read("a/file") == b"three, which nobody has seen"
+    assert before.id
+    assert engine.debris() == []
+
+
+def broken_off(repo: Repo, first: str) -> tuple[Engine, Snapshot]:
+    """A restore whose journal is written and which went no further."""
+    engine = Engine(repo.path)
+    before, target = engine.capture(), engine.history.resolve(first)
+    engine.prepare(engine.plan(before, target))
+    return engine, before
+
+
+def test_a_restore_that_was_broken_off_is_told_by_whatever_comes_next(
+    two: tuple[Repo, str, Listing, Listing],
+) -> None:
+    repo, first, then, now = two
+    broken_off(repo, first)
+    for words in (["envlog", "capture", "x"], ["envrestore", first], ["envlog", "undo"]):
+        refused = repo.run(*words)
+        assert refused.status == 128
+        assert "--continue" in refused.err
+        assert "--abort" in refused.err
+    assert state(repo) == now
+    assert repo.run("envrestore", "--continue", check=True).out.startswith("finished")
+    assert state(repo) == then
+    repo.run("envrestore", "--undo", check=True)
+    assert state(repo) == now
+
+
+def test_a_restore_that_was_broken_off_can_be_taken_back(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, _, now = two
+    broken_off(repo, first)
+    told = json.loads(repo.run("envrestore", "--abort", "--json", check=True).out)
+    assert told["undone"] is True
+    assert state(repo) == now
+    capture(repo, "goes on")
+    refused = repo.run("envrestore", "--abort")
+    assert refused.status == 3
+    assert repo.run("envrestore", "--continue", "--abort").status == 129
