@@ -79,11 +79,13 @@ class RestoreLeft(EnvhistError):
 
     code = "restore-left"
 
-    def __init__(self, message: str = "a restore was broken off here") -> None:
+    def __init__(self, message: str = "a restore was broken off here", signal_number: int = 0) -> None:
         super().__init__(
             message,
             hint="'git envrestore --continue' finishes it, 'git envrestore --abort' takes it back",
         )
+        if signal_number:
+            self.exit_code = 128 + signal_number
 
 
 class Damaged(EnvhistError):

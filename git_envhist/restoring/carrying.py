@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from git_envhist.errors import RestoreLeft
+from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.model import EnvPath, LeftAlone, Plan
 from git_envhist.restore.apply import Applied, abort, apply
 from git_envhist.restore.disk import Door, open_door
@@ -51,9 +52,26 @@ class Place(NamedTuple):
 
     @contextmanager
     def door(self) -> Iterator[Door]:
+        """The way into the environment; whatever breaks off what has begun says how it can be ended."""
         state_directory(self.private)
         with closing(open_door(self.bases, self.private, forbidden=self.forbidden)) as door:
-            yield door
+            try:
+                yield door
+            except RestoreLeft:
+                raise
+            except KeyboardInterrupt as stopped:
+                if not self.is_left():
+                    raise
+                number = getattr(stopped, "number", signal.SIGINT)
+                raise RestoreLeft("stopped by a signal, half way", number) from stopped
+            except (EnvhistError, OSError) as error:
+                if not self.is_left():
+                    raise
+                raise RestoreLeft(f"broken off half way: {error}") from error
+
+    def is_left(self) -> bool:
+        """Whether there is a journal: something may have been changed."""
+        return os.path.lexists(os.path.join(self.private, JOURNAL))
 
 
 def carry_out(place: Place, plan: Plan, notes: tuple[tuple[str, str], ...]) -> Carried:
@@ -67,7 +85,7 @@ def carry_out(place: Place, plan: Plan, notes: tuple[tuple[str, str], ...]) -> C
             journal = Journal(prepared.staged, plan.directories, notes)
             write_journal(place.private, journal)
         except BaseException:
-            if not os.path.lexists(os.path.join(place.private, JOURNAL)):
+            if not place.is_left():
                 discard(door)
             raise
         sync_directory(os.path.dirname(place.private))

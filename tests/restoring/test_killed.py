@@ -53,3 +53,36 @@ def test_a_killed_restore_is_finished_or_taken_back(
             repo.run("envlog", "undo", check=True)
         assert state(repo) == now, (call, when)
     assert git_fsck(repo.path) == ""
+
+
+@needs_strace
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "status"), [("signal=INT", 130), ("signal=TERM", 143)])
+def test_a_restore_that_is_stopped_half_way_says_how_to_go_on(
+    repo: Repo, moments: tuple[str, Listing, Listing], fault: str, status: int
+) -> None:
+    first, then, now = moments
+    # The first exchange of two names: the journal is written by then.
+    stopped = repo.run("envrestore", first, prefix=traced("renameat2", fault, "3"))
+    assert stopped.status == status, stopped.err
+    assert "Traceback" not in stopped.err
+    if repo.run("envlog", "capture", "--if-changed", "probe").status == LEFT:
+        assert "--continue" in stopped.err
+        assert "--abort" in stopped.err
+        repo.run("envrestore", "--abort", check=True)
+        assert state(repo) == now
+    else:
+        assert state(repo) == then
+
+
+@needs_strace
+@pytest.mark.slow
+def test_a_path_that_cannot_be_changed_costs_itself_alone(
+    repo: Repo, moments: tuple[str, Listing, Listing]
+) -> None:
+    first, then, _ = moments
+    done = repo.run("envrestore", first, prefix=traced("renameat2", "error=EIO", "3"))
+    assert done.status == 5
+    assert done.err.startswith("warning: kept as it is: ")
+    repo.run("envrestore", first, check=True)
+    assert state(repo) == then
