@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.options import argument, option
+from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.restoreview import (
     done_lines,
     dry_run_lines,
@@ -18,7 +20,8 @@ from git_envhist.cli.restoreview import (
 )
 from git_envhist.errors import UsageError
 from git_envhist.history.classes import CLASSES
-from git_envhist.model import Restored, Snapshot
+from git_envhist.model import Progress, Restored, Snapshot
+from git_envhist.restoring.wish import Wish
 
 NOT_EXACT = 5
 MODES = ("undo", "redo", "go_on", "take_back")
@@ -60,14 +63,18 @@ def restore(session: Session, revision: str | None, **options: Any) -> int:
         return _give_back(session, snapshot, options["attachments"])
     if options["to"] is not None:
         return _write_elsewhere(session, snapshot, options["to"])
-    return _tell(session, session.history.going.to(snapshot, _wish(session, options)), options)
+    with shown_progress() as progress:
+        restored = session.history.going.to(snapshot, _wish(session, options, progress))
+    return _tell(session, restored, options)
 
 
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
     """Undo or redo, as often as the operand says."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.going.undo if mode == "undo" else session.history.going.redo
-    return _tell(session, go(steps, _wish(session, options)), options)
+    with shown_progress() as progress:
+        restored = go(steps, _wish(session, options, progress))
+    return _tell(session, restored, options)
 
 
 def _mode(options: dict[str, Any]) -> str | None:
@@ -98,9 +105,8 @@ def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     return frozenset(words) or None
 
 
-def _wish(session: Session, options: dict[str, Any]) -> Any:
+def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progress], None] | None) -> Wish:
     from git_envhist.cli.details import anchored_paths  # loaded late: a usage error needs no history
-    from git_envhist.restoring.wish import Wish  # loaded late: likewise
 
     quiet = bool(session.json)
     return Wish(
@@ -112,6 +118,7 @@ def _wish(session: Session, options: dict[str, Any]) -> Any:
         force=options["force"],
         foreign=options["foreign"],
         dry_run=options["dry_run"],
+        progress=progress,
         planned=None if quiet or options["dry_run"] else lambda planned: _say_plan(session, planned),
         saved=None if quiet else lambda safety: session.line(saved_line(safety)),
     )
