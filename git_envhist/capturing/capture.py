@@ -84,7 +84,7 @@ class Capturing:
         """Nobody else captures or restores this working tree, and no pack goes."""
         own = os.path.join(state_directory(self.repository.state), "lock")
         common = os.path.join(state_directory(self.repository.common_state), COMMON_LOCK)
-        with locked(own, waiting=request.waiting), locked(common, shared=True, waiting=request.waiting):
+        with locked(own, waiting=request.waiting), locked(common, shared=True):
             yield
 
     def refuse_broken_off(self) -> None:
