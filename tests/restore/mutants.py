@@ -29,7 +29,7 @@ class Mutant:
 MUTANTS = (
     Mutant("swap.py", "self._check(victim, look(directory, name), strictly)", "pass", "meanwhile"),
     Mutant("swap.py", "if not is_untouched(victim, inside):", "if False:", "meanwhile"),
-    Mutant("swap.py", "elif not is_same_thing(new, now):", "elif False:", "meanwhile"),
+    Mutant("swap.py", "if new is not None and not is_same_thing(inside, new):", "if False:", "meanwhile"),
     Mutant("swap.py", "self._hands.unlink(slot, slot_name + ASIDE)", "pass", "killed"),
     Mutant("swap.py", "if is_same_thing(inside, self._door.look(step.realm, step.path)):", "if False:", "killed"),
     Mutant("swap.py", "return not os.listdir(descriptor)", "return True", "meanwhile"),

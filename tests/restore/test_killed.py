@@ -217,7 +217,8 @@ def test_any_restore_dies_anywhere(
             die_while_recovering(scene, chance)
 
 
-def test_a_journal_that_was_tampered_with_moves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("instead", [b"../../", b"folded"])
+def test_a_journal_that_was_tampered_with_moves_nothing(tmp_path: Path, instead: bytes) -> None:
     scene = Scene(tmp_path / "repo", BEFORE, CHANGED)
     assert not scene.run(DyingHands(90))
     place = os.path.join(scene.engine.private, "journal")
@@ -225,7 +226,7 @@ def test_a_journal_that_was_tampered_with_moves_nothing(tmp_path: Path) -> None:
     with open(place, "r+b") as file:
         data = file.read()
         file.seek(0)
-        file.write(data.replace(b"edited", b"../../", 1))
+        file.write(data.replace(b"edited", instead, 1))
     with pytest.raises(Damaged):
         scene.recover(DyingHands(FOREVER), forwards=True)
     assert scene.engine.look() == seen

@@ -152,6 +152,29 @@ def held(desk: Desk, place: str) -> bytes:
     return found[0].read_bytes()
 
 
+def test_an_edit_that_forges_size_and_time_is_seen_as_well(desk: Desk) -> None:
+    def forge() -> None:
+        before = os.stat(desk.path("a/file"))
+        desk.edit("a/file", b"NEW")()
+        os.utime(desk.path("a/file"), ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    outcome = desk.engine.restore(desk.second, desk.first, meanwhile=forge)
+    assert outcome.left_alone == {b"a/file": CHANGED}
+    assert desk.path("a/file").read_bytes() == b"NEW"
+
+
+def test_what_is_saved_in_the_moment_in_which_a_restore_is_taken_back_stays(desk: Desk) -> None:
+    journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
+    with desk.engine.door() as door:
+        apply(journal, door, fresh=True)
+    with desk.engine.door(MeddlingHands("exchange", b"file", desk.save_over("a/file"))) as door:
+        applied = abort(journal, door)
+        kept = finish(journal, door, desk.engine.private, undone=True)
+    assert [left.path for left in applied.left_alone] == [b"a/file"]
+    assert desk.path("a/file").read_bytes() == b"by hand"
+    assert [held(desk, item.why) for item in kept] == [b"new"]
+
+
 def test_what_comes_where_a_file_should_come_stays(desk: Desk) -> None:
     outcome = desk.engine.restore(desk.second, desk.first, meanwhile=desk.edit("came"[:4] + "/back"))
     assert outcome.left_alone == {b"came": CAME}

@@ -1,4 +1,4 @@
-"""Whatever the engine of a restore changes on a disk is changed by one module; only the journal writes its own files."""
+"""Whatever the engine of a restore changes on a disk is changed by one module; the journal writes its own files."""
 
 from __future__ import annotations
 
