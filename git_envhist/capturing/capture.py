@@ -129,7 +129,7 @@ class Capturing:
         return survey(self.repository, self.settings, key_id, keys, kept_apart(self.environ))
 
     def _view(self, taking: Taker) -> GitView:
-        from git_envhist.store.gitview import read_view  # loaded late: while the workers look
+        from git_envhist.store.gitview import GitView, read_view  # loaded late: while the workers look
 
         repository = self.repository
         if repository.plain:
