@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.capture.descent import DOT_GIT, Descent, is_realm_top, join
+from git_envhist.capture.descent import DOT_GIT, Descent, is_realm_top, join, realm_of
 from git_envhist.capture.reading import unreadable
 from git_envhist.capture.records import COLUMNS, Record, differing, stat_columns
 from git_envhist.capture.visits import ROW, Leaf, Visit, is_settled, leaf_of
@@ -49,6 +49,7 @@ class Scanner:
         self._limits = limits
         self._started_ns = started_ns
         self._parents = {path.rpartition(b"/")[0] for path in limits.pruned}
+        self._devices: dict[bytes, int] = {}
 
     def is_left_out(self, path: bytes) -> bool:
         """Whether a directory is no part of the environment, by itself or by one that it stands in."""
@@ -61,13 +62,33 @@ class Scanner:
             path = above
         return False
 
+    def why_gone(self, path: bytes) -> str:
+        """Of a directory that is not to be had: "mounted" where another file system has come to stand there."""
+        above = path.rpartition(b"/")[0]
+        try:
+            is_mount = self._is_elsewhere(path, self._descent.enter(path).st_dev)
+            return "mounted" if is_mount and not self._is_elsewhere(above, os.stat(b"..").st_dev) else "gone"
+        except OSError:
+            return "gone"
+
+    def _is_elsewhere(self, path: bytes, device: int) -> bool:
+        """Whether a directory is on another file system than the top, where nobody told of mounts before."""
+        if self._limits.mounts_known or self._limits.cross_mounts:
+            return False
+        realm = realm_of(path)
+        if realm not in self._devices:
+            self._devices[realm] = self._descent.base(realm).st_dev
+        return device != self._devices[realm]
+
     def visit(self, path: bytes, old: Record | None) -> Visit:
         """List a directory; what `old` knows of unchanged entries is taken over, the rest is left to be read.
 
         OSError where it cannot be entered or listed.
         """
         own = self._descent.enter(path)
-        if (own.st_dev, own.st_ino) in self._limits.known and not is_realm_top(path):
+        if not is_realm_top(path) and (
+            (own.st_dev, own.st_ino) in self._limits.known or self._is_elsewhere(path, own.st_dev)
+        ):
             raise LeftOut
         names = os.listdir(b".")
         visit = Visit(path, own)

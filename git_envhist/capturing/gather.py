@@ -142,6 +142,9 @@ class Gatherer:
                 tops.discard(path)
             else:
                 (new if kind == "new" else self.result.gone).add(path)
+            if kind == "mounted":
+                # The directory above it shows nothing of that: looked into again, it says what is missing.
+                new.add(path.rpartition(b"/")[0])
         new.update(tops)
         if new:
             self._scan(self._walk(new))

@@ -74,8 +74,8 @@ class CaptureWorker:
         """Compare recorded directories with what is there, as long as there are shards left; look into those that
         differ.
 
-        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("top", the top of a root
-        that has a record), ("damaged",).
+        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("mounted", one where another
+        file system stands by now), ("top", the top of a root that has a record), ("damaged",).
         """
         cache = StatCache(self._job["cache"], crc32)
         with no_collection():
@@ -103,7 +103,7 @@ class CaptureWorker:
     def _look_into(self, record: Record) -> Iterator[Frame]:
         visit = self._visit(record.path, record)
         if visit is None:
-            yield ("gone", record.path)
+            yield (self._scanner.why_gone(record.path), record.path)
             return
         for name in set(visit.subdirectories).difference(record.subdirectories):
             yield ("new", join(record.path, name))

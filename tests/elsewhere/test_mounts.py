@@ -101,6 +101,30 @@ def test_a_mount_that_comes_and_goes_between_captures_is_told_rightly(
         assert_holds(repo, taken(room, repo), room.listing(repo.path))
 
 
+@pytest.mark.parametrize("how", ["here", "fork"])
+def test_a_file_system_that_comes_and_goes_is_told_where_nobody_tells_of_mounts(
+    repo: Repo, room: Room, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setenv(WITHOUT, "proc" if how == "fork" else "proc,fork,spawn")
+    prepare(repo)
+    build({b"deps/data/deep/er/file": File(b"5"), b"deps/data/deep/file": File(b"6")}, repo.path)
+    assert_holds(repo, taken(room, repo), room.listing(repo.path))
+    for _ in range(2):
+        room.mount("-t", "tmpfs", "tmpfs", repo.path / "deps/data")
+        # What is there was there before, too, by its name: what the cache knows of it must not lead in.
+        build(
+            {b"deep/er/file": File(b"in memory"), b"other/file": File(b"8")},
+            room.seen(repo.path / "deps/data"),
+        )
+        for _ in range(2):
+            commit = taken(room, repo)
+            assert missing(repo, commit) == {"deps/data"}
+            assert below(read_back(repo, commit).listing, b"deps/data") == set()
+        room.umount(repo.path / "deps/data")
+        assert_holds(repo, taken(room, repo), room.listing(repo.path))
+    assert b"in memory" not in everything_stored(repo)
+
+
 def test_a_file_can_be_a_mount_point(repo: Repo, room: Room) -> None:
     volume = prepare(repo)
     room.mount("--bind", volume / "file", repo.path / "src/a")
