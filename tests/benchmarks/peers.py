@@ -181,7 +181,7 @@ def _write_programs(place: Path) -> None:
     package = place / "lib" / "git_envhist"
     shutil.copytree(CHECKOUT / "git_envhist", package, ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(package, quiet=1)
-    for name in ("envlog", "envdiff"):
+    for name in ("envlog", "envdiff", "envrestore"):
         program = place / f"git-{name}"
         program.write_text(
             f"#!{sys.executable}\nimport sys\nsys.path[0] = {str(package.parent)!r}\n"

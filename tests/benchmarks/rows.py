@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from tests.benchmarks.bench import OFTEN, Bench, medians
 from tests.benchmarks.peers import CHECKOUT, Setting, Tool
+from tests.benchmarks.restores import everything, some
 from tests.benchmarks.runs import Job, peak_memory, seconds, text
 from tests.benchmarks.scenarios import PAGES
 from tests.benchmarks.scratch import du
@@ -189,5 +190,7 @@ ROWS: dict[str, Row] = {
     "database": database,
     "log": log,
     "diff": diff,
+    "some": some,
+    "everything": everything,
 }
 """In the order in which they are measured: the first capture fills the repositories that the others go on with."""
