@@ -115,11 +115,13 @@ def make(path: bytes, node: Node) -> None:
 
 
 def make_socket(path: bytes) -> None:
-    # A socket's address is short: it is bound by its name alone, in its own directory.
+    # A socket's address is short: it is bound by its name alone, in its own directory; one that no tree has.
+    passing = b"." + os.urandom(8).hex().encode("ascii")
     directory, name = os.path.split(path)
     with inside(os.fsdecode(directory or b".")), socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(b"s")
-        os.rename(b"s", name)
+        # Under a name that no tree has: what is bound must not be there yet.
+        bound.bind(b"bound-just-now")
+        os.rename(b"bound-just-now", name)
 
 
 def finish(path: bytes, node: Node) -> None:
