@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import Phase as Phases
 from hypothesis import strategies as st
 
 from git_envhist.restore.hands import Hands
@@ -45,7 +46,11 @@ def arbitrary_deaths(place: Path, minutes: float, number: int) -> int:
     until = time.monotonic() + minutes * 60
     died = 0
     while time.monotonic() < until:
-        died += a_few_deaths(place, number)
+        try:
+            died += a_few_deaths(place, number)
+        except BaseException:
+            print(f"with the seed {number}, after {died} deaths:", flush=True)
+            raise
         number += 1
     return died
 
@@ -54,7 +59,14 @@ def a_few_deaths(place: Path, number: int) -> int:
     died: list[int] = []
 
     @seed(number)
-    @settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=5,
+        deadline=None,
+        database=None,
+        # Shrinking takes longer than all that it is to explain: the seed is told.
+        phases=[Phases.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(CHANGES, st.integers(0, 2**32))
     def die(change: tuple[Tree, tuple[Edit, ...]], chosen: int) -> None:
         here = Path(tempfile.mkdtemp(dir=place))
