@@ -6,6 +6,7 @@ from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.model import LeftAlone, Plan, PlanStep, Restored
 from git_envhist.restoring.carrying import Carried
+from git_envhist.restoring.foreign import executables
 
 
 def restored_json(restored: Restored, *, dry_run: bool) -> Json:
@@ -26,8 +27,16 @@ def restored_json(restored: Restored, *, dry_run: bool) -> Json:
         "head": restored.head and escape_invalid(restored.head),
         "running": [escape_invalid(process) for process in restored.running],
         "warnings": [escape_invalid(warning) for warning in restored.warnings],
+        "executables": _executables(restored),
         "undo": "git envrestore --undo" if restored.safety is not None else None,
     }
+
+
+def _executables(restored: Restored) -> list[Json] | None:
+    """The programs that are new or changed, where somebody else made them."""
+    if restored.target.trusted is not False:
+        return None
+    return [path_fields(path) for path in executables(restored.plan)]
 
 
 def plan_json(plan: Plan) -> Json:

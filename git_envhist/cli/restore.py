@@ -62,7 +62,7 @@ def restore(session: Session, revision: str | None, **options: Any) -> int:
     if options["attachments"] is not None:
         return _give_back(session, snapshot, options["attachments"])
     if options["to"] is not None:
-        return _write_elsewhere(session, snapshot, options["to"])
+        return _write_elsewhere(session, snapshot, options)
     with shown_progress() as progress:
         restored = session.history.going.to(snapshot, _wish(session, options, progress))
     return _tell(session, restored, options)
@@ -145,7 +145,7 @@ def _tell(session: Session, restored: Restored, options: dict[str, Any]) -> int:
     else:
         for line in done_lines(restored):
             session.line(line)
-    return 0 if restored.exact else NOT_EXACT
+    return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:
@@ -187,8 +187,8 @@ def _give_back(session: Session, snapshot: Snapshot, directory: str) -> int:
     return 0
 
 
-def _write_elsewhere(session: Session, snapshot: Snapshot, directory: str) -> int:
-    written = session.history.going.write_to(snapshot, directory)
+def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
+    written = session.history.going.write_to(snapshot, options["to"], force=options["force"])
     return _tell(session, written, {"dry_run": False})
 
 

@@ -4,49 +4,74 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from typing import NamedTuple
 
 from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, LeftAlone, Pair, Plan, Restored, Snapshot
-from git_envhist.restore.plan import make_plan
+from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.carrying import Place, carry_out
+from git_envhist.restoring.inspection import inspect, room_at
+from git_envhist.restoring.trust import told
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import cannot_write
+from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.pairs import read_pairs
+from git_envhist.values import replace
 
 OTHER_ROOT = "it belongs to a root beside the working tree"
 
 
-def write_elsewhere(
-    snapshot: Snapshot, directory: str, state: str, open_contents: Callable[[], Contents], how: str
-) -> Restored:
-    """Write everything that a snapshot holds into a new or an empty directory."""
+class Source(NamedTuple):
+    """Where the bytes of a snapshot are read."""
+
+    git: Git
+    state: str
+    open_contents: Callable[[Mapping[bytes, bytes]], Contents]
+    """Given blobs, by their ids, that stand in no snapshot."""
+    how: str
+
+
+def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, *, force: bool = False) -> Restored:
+    """Write what a snapshot holds into a new or an empty directory; of somebody else's what is harmless."""
     started = time.monotonic()
-    with closing(open_contents()) as contents:
-        pairs = list(read_pairs(contents, None, bytes.fromhex(snapshot.tree)))
-    plan = _plan(pairs)
-    private = os.path.join(state_directory(state), "elsewhere")
+    planned, made = _prepare(snapshot, directory, source, force)
+    private = os.path.join(state_directory(source.state), "elsewhere")
     with locked(private + ".lock"):
         _make_place(directory)
-        place = Place(private, {b"": os.fsencode(directory)}, frozenset(), open_contents, how)
-        carried = carry_out(place, plan, ())
+        bases = {b"": os.fsencode(directory)}
+        place = Place(private, bases, frozenset(), lambda: source.open_contents(made), source.how)
+        carried = carry_out(place, planned.plan, ())
         with suppress(OSError):
             os.rmdir(private)
-    return Restored(
-        snapshot,
-        plan,
+    return replace(
+        planned,
         moment=snapshot,
         verified=carried.verified,
         seconds=time.monotonic() - started,
         kept=carried.kept,
-        losses=carried.losses,
+        losses=(*planned.losses, *carried.losses),
     )
 
 
-def _plan(pairs: list[Pair]) -> Plan:
-    plan = make_plan(pair for pair in pairs if not pair.realm)
+def _prepare(
+    snapshot: Snapshot, directory: str, source: Source, force: bool
+) -> tuple[Restored, Mapping[bytes, bytes]]:
+    """The plan, and the blobs in it that stand in no snapshot."""
+    with closing(source.open_contents({})) as contents:
+        if snapshot.trusted:
+            pairs = list(read_pairs(contents, None, bytes.fromhex(snapshot.tree)))
+            return Restored(snapshot, _plan(pairs, Rules())), {}
+        room = room_at(directory)
+        pairs, findings = inspect(source.git, contents, snapshot.tree, room=room, force=force)
+    plan = _plan([findings.sanitised(pair) for pair in pairs], findings.rules(Rules()))
+    return told(Restored(snapshot, plan), findings, pairs), findings.blobs
+
+
+def _plan(pairs: list[Pair], rules: Rules) -> Plan:
+    plan = make_plan((pair for pair in pairs if not pair.realm), rules)
     roots = sorted({pair.realm for pair in pairs if pair.realm})
     beside = tuple(LeftAlone(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
     return Plan(plan.steps, plan.directories, plan.unchanged, (*plan.left_alone, *beside))

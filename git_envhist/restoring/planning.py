@@ -10,10 +10,12 @@ from git_envhist.capturing.survey import Survey
 from git_envhist.history.classes import class_of
 from git_envhist.model import EntryKind, Missing, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
+from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.scope import Extent, Scope, extent_of
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
+from git_envhist.store.manifest import BUDGET
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pairs import read_pairs
 from git_envhist.store.pathspecs import matching
@@ -28,11 +30,11 @@ class Planner:
         self._survey = survey
         self._now = Extent.of(survey.ignore, survey.exclude, missing)
 
-    def plan(self, before: str, after: str, wish: Wish) -> Plan:
-        """What leads from the tree of what is here now to that of a moment."""
+    def plan(self, before: str, after: str, wish: Wish, findings: Findings | None = None) -> Plan:
+        """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
         with closing(self._contents) as contents:
             pairs = list(read_pairs(contents, bytes.fromhex(before), bytes.fromhex(after)))
-        with CatFile(self._git) as reader:
+        with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)
         scope = Scope(
             then,
@@ -41,7 +43,10 @@ class Planner:
             chosen=self._chosen(pairs, wish),
             code=tracked(self._git) if wish.keep_code else (),
         )
-        return make_plan(pairs, Rules(scope.keep, keep_new=wish.keep_new))
+        rules = Rules(scope.keep, keep_new=wish.keep_new)
+        if findings is None:
+            return make_plan(pairs, rules)
+        return make_plan(map(findings.sanitised, pairs), findings.rules(rules))
 
     def _chosen(self, pairs: Sequence[Pair], wish: Wish) -> Collection[bytes] | None:
         if not wish.pathspecs and wish.classes is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from git_envhist.capturing.survey import Survey, refuse_home
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import (
     EnvPath,
+    Pair,
     Plan,
     Restored,
     RestorePart,
@@ -28,13 +29,16 @@ from git_envhist.model import (
     Trigger,
 )
 from git_envhist.restoring.carrying import Carried, Place, carry_out
-from git_envhist.restoring.elsewhere import write_elsewhere
+from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import GOAL, SAFETY, TARGET, Way, end, forget_way
+from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
 from git_envhist.restoring.head import Move, plan_move
 from git_envhist.restoring.head import carry_out as move_head
+from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.planning import Planner, forbidden_places
 from git_envhist.restoring.processes import at_work_in
+from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
@@ -93,10 +97,11 @@ class Restoring:
         head = str(move) if move is not None else None
         return replace(done, seconds=time.monotonic() - started, running=running, head=head)
 
-    def write_to(self, snapshot: Snapshot, directory: str) -> Restored:
+    def write_to(self, snapshot: Snapshot, directory: str, *, force: bool = False) -> Restored:
         """Write a moment into a directory of its own."""
         own = self.capturing.repository
-        return write_elsewhere(snapshot, directory, own.state, lambda: self._contents(own.git), self._how)
+        source = Source(own.git, own.state, lambda made: self._contents(own.git, made), self._how)
+        return write_elsewhere(self.judge(snapshot), directory, source, force=force)
 
     def go_on(self) -> Carried:
         """Finish a restore that was broken off, and record it."""
@@ -114,7 +119,11 @@ class Restoring:
             part = RestorePart.UNDO if goal == SAFETY else RestorePart.TO
             if way is not None:
                 done = self._go(
-                    capturing, Wish(foreign=True, force=True), part, lambda _: self.find(way.source), way
+                    capturing,
+                    Wish(foreign=True, force=True, links=False),
+                    part,
+                    lambda _: self.find(way.source),
+                    way,
                 )
                 carried = Carried(done.verified, done.kept, done.losses, goal == SAFETY, way.notes)
             else:
@@ -146,8 +155,23 @@ class Restoring:
         finished = held.finish()
         git = held.context.repository.git.with_objects(held.staging.path)
         planner = Planner(git, self._contents(git), held.taken.survey, held.taken.gathered.missing)
-        plan = planner.plan(finished.tree, target.tree, wish)
-        return Restored(target, plan, files=held.taken.files, warnings=tuple(held.warnings))
+        warnings = tuple(held.warnings)
+        if target.trusted is not False:
+            plan = planner.plan(finished.tree, target.tree, wish)
+            return Restored(target, plan, files=held.taken.files, warnings=warnings)
+        pairs, findings = self._inspect(target, wish)
+        plan = planner.plan(finished.tree, target.tree, wish, findings)
+        if not wish.dry_run:
+            write_blobs(held.context.repository.git, findings.blobs)
+        return told(Restored(target, plan, files=held.taken.files, warnings=warnings), findings, pairs)
+
+    def _inspect(self, target: Snapshot, wish: Wish) -> tuple[list[Pair], Findings]:
+        repository = self.capturing.repository
+        with closing(self._contents(repository.git)) as contents:
+            room = room_at(repository.root)
+            return inspect(
+                repository.git, contents, target.tree, room=room, force=wish.force, links=wish.links
+            )
 
     def _guard(self, held: Held, planned: Restored, wish: Wish) -> Move | None:
         bases = held.taken.survey.bases
@@ -172,7 +196,8 @@ class Restoring:
     def _record(
         self, capturing: Capturing, planned: Restored, carried: Carried, target: SnapshotId, part: RestorePart
     ) -> Restored:
-        done = replace(planned, verified=carried.verified, kept=carried.kept, losses=carried.losses)
+        done = replace(planned, verified=carried.verified, kept=carried.kept)
+        done = replace(done, losses=(*planned.losses, *carried.losses))
         try:
             moment, differing = self._publish_now(capturing, target, part)
         except EnvhistError as error:
@@ -206,9 +231,9 @@ class Restoring:
     def _how(self) -> str:
         return "fork" if self.capturing.how == "fork" else "here"
 
-    def _contents(self, git: Git) -> Contents:
+    def _contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> Contents:
         repository = self.capturing.repository
-        return Contents(git, repository.pack_dir, repository.object_format, self.unseal)
+        return Contents(git, repository.pack_dir, repository.object_format, self.unseal, made=made)
 
 
 def read_again(contents: Contents, plan: Plan) -> None:

@@ -20,6 +20,8 @@ class Wish:
     head: bool = False
     force: bool = False
     foreign: bool = False
+    links: bool = True
+    """With `force`: links of others may lead anywhere."""
     dry_run: bool = False
     planned: Callable[[Restored], None] | None = None
     """Told the plan, before anything is saved."""

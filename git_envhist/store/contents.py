@@ -7,7 +7,7 @@ that was forked shares no pipe with its parent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from git_envhist.errors import Damaged
@@ -26,8 +26,16 @@ class Contents:
     """Reads objects by their raw ids."""
 
     def __init__(
-        self, git: Git, pack_dir: str, object_format: str, open_sealed: OpenSealed | None = None
+        self,
+        git: Git,
+        pack_dir: str,
+        object_format: str,
+        open_sealed: OpenSealed | None = None,
+        *,
+        made: Mapping[bytes, bytes] | None = None,
     ) -> None:
+        """`made`: blobs by their ids that stand in no snapshot."""
+        self._made = made or {}
         self._git = git
         self._pack_dir = pack_dir
         self._format = object_format
@@ -43,6 +51,8 @@ class Contents:
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
         """The kind and the bytes of an object; `Damaged` where it is not to be had whole."""
+        if oid in self._made:
+            return b"blob", self._made[oid]
         try:
             return self._own.read(oid)
         except (KeyError, Damaged):

@@ -809,7 +809,11 @@ RESTORE = (
     Line(
         "envrestore --to",
         "elsewhere, and nothing here is touched",
-        ("restoring/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",),
+        (
+            "restoring/test_programs.py::test_a_moment_is_written_elsewhere_and_nothing_here_is_touched",
+            "restoring/test_foreign.py::test_our_own_comes_as_it_was",
+            "restoring/test_foreign.py::test_privileges_and_owners_are_not_taken_over",
+        ),
     ),
     Line(
         "envrestore --keep-new",
@@ -845,12 +849,17 @@ RESTORE = (
         (
             "restoring/test_programs.py::test_a_database_that_is_open_elsewhere_is_refused_by_name",
             "restoring/test_programs.py::test_a_home_directory_is_not_restored_unasked",
+            "restoring/test_foreign.py::test_links_that_lead_out_are_not_made_unless_forced",
         ),
     ),
     Line(
         "envrestore --foreign",
         "restores here what no key here signed",
-        ("restoring/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",),
+        (
+            "restoring/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",
+            "restoring/test_foreign.py::test_in_place_the_same_holds_and_what_stands_here_stays",
+            "restoring/test_foreign.py::test_running_it_is_told_to_mean_trust_once",
+        ),
     ),
     Line(
         "envrestore --undo",

@@ -6,7 +6,7 @@ import hashlib
 import os
 import subprocess
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,9 @@ def write_snapshot(
     files: dict[bytes, tuple[bytes, bytes]] = {
         path: (b"100644", data) for path, data in (others or {}).items()
     }
-    _add_realm(files, b"", with_parents(tree))
+    # The `.git` of a nested repository is only named where it stands: it is a realm of its own.
+    named = {place.encode() + b"/.git" for place in nested or {}}
+    _add_realm(files, b"", with_parents(tree), named)
     for name, below in (roots or {}).items():
         _add_realm(files, b".envhist/roots/" + name.encode(), with_parents(below))
     for place, below in (nested or {}).items():
@@ -81,13 +83,16 @@ def write_snapshot(
     return _import(repository, files)
 
 
-def _add_realm(files: dict[bytes, tuple[bytes, bytes]], realm: bytes, tree: Tree) -> None:
+def _add_realm(
+    files: dict[bytes, tuple[bytes, bytes]], realm: bytes, tree: Tree, elsewhere: Collection[bytes] = ()
+) -> None:
     lines: dict[bytes, list[tuple[bytes, bytes]]] = {}
     for path, thing in tree.items():
         stored = _stored(realm, path, thing.kind is EntryKind.LINK)
         above, name = os.path.split(path)
         if thing.kind is EntryKind.DIRECTORY:
-            lines.setdefault(path, [])
+            if path not in elsewhere:
+                lines.setdefault(path, [])
             if path:
                 # Named only: what it is stands in a shard of its own.
                 lines.setdefault(above, []).append((name, _quote(name) + b" d 0000 0\n"))

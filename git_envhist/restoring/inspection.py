@@ -1,0 +1,130 @@
+"""Looks through the whole of a snapshot that no key of ours signed, before anything is planned, and writes nothing.
+
+What it holds is told by the snapshot alone, whatever stands here: a link is judged by all the links that come with it,
+a directory by all that is in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+
+from git_envhist.errors import SealingError
+from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, Pair, StoredAs, shown_path
+from git_envhist.restoring.budget import BUDGET, UNBOUNDED, Wary, check_sizes, gather
+from git_envhist.restoring.foreign import DEVICES, Findings, Key, Owner
+from git_envhist.restoring.gitdirs import is_config, reduced_config, repositories, why_not_brought
+from git_envhist.restoring.outward import LONGEST_TARGET, NO_PATH, why_unsafe
+from git_envhist.store.contents import Contents
+from git_envhist.store.git import Git
+from git_envhist.store.pairs import read_pairs
+from git_envhist.store.sizes import Sizes
+from git_envhist.store.trees import object_id
+
+NO_KEY = "it is sealed, and the key is not here"
+LARGEST_CONFIG = 1 << 20
+
+
+def inspect(
+    git: Git, contents: Contents, tree: str, *, room: int, force: bool, links: bool = True
+) -> tuple[list[Pair], Findings]:
+    """Every directory of a snapshot, as it tells them, and what was found; `Damaged` or `Refused` where it is too much.
+
+    `room`: how many bytes there is room for; `force`: it may be large, and with `links` too these may lead anywhere.
+    """
+    budget = UNBOUNDED if force else BUDGET
+    with closing(Sizes(git)) as sizes:
+        pairs = gather(read_pairs(Wary(contents, sizes), None, bytes.fromhex(tree)), budget)
+        check_sizes(pairs, contents, sizes, budget, room)
+        look = _Look(git, contents, sizes, pairs)
+        dropped = dict(look.dropped(unsafe_links=force and links))
+        configs = dict(look.configs(dropped))
+    return pairs, Findings(dropped, configs, Owner(os.geteuid(), os.getegid()))
+
+
+class _Look:
+    def __init__(self, git: Git, contents: Contents, sizes: Sizes, pairs: list[Pair]) -> None:
+        self._git = git
+        self._contents = contents
+        self._sizes = sizes
+        self._pairs = pairs
+        self._inside = repositories(pairs)
+
+    def dropped(self, *, unsafe_links: bool) -> Iterator[tuple[EnvPath, str]]:
+        """(path as people see it, why) of all that is not brought."""
+        targets = self._targets()
+        for realm, entry in _entries(self._pairs):
+            why = why_not_brought(realm, entry, self._inside) or self._why_not(realm, entry)
+            if why is None and entry.kind is EntryKind.LINK:
+                why = why_unsafe(entry.path, targets.get(realm, {}))
+                if unsafe_links and why != NO_PATH:
+                    why = None
+            if why is not None:
+                yield shown_path(realm, entry.path), why
+
+    def configs(self, dropped: Mapping[EnvPath, str]) -> Iterator[tuple[Key, tuple[ObjectId, bytes]]]:
+        """What the configuration of each repository is reduced to, where that is less."""
+        for realm, entry in _entries(self._pairs):
+            if is_config(realm, entry, self._inside) and shown_path(realm, entry.path) not in dropped:
+                data = self._bytes(entry)
+                reduced = reduced_config(self._list(data or b""))
+                if reduced != data and entry.oid is not None:
+                    oid = object_id(b"blob", reduced, "sha1" if len(entry.oid) == 20 else "sha256")
+                    yield (realm, entry.path), (oid, reduced)
+
+    def _targets(self) -> dict[bytes, dict[bytes, bytes]]:
+        links = [(realm, entry) for realm, entry in _entries(self._pairs) if entry.kind is EntryKind.LINK]
+        known = self._sizes.of_many(entry.oid for _, entry in links if entry.oid is not None)
+        found: dict[bytes, dict[bytes, bytes]] = {}
+        for realm, entry in links:
+            target = b""
+            if (
+                entry.oid is not None
+                and entry.stored is StoredAs.PLAIN
+                and known[entry.oid].size <= LONGEST_TARGET
+            ):
+                target = self._contents.blob(entry.oid)
+            found.setdefault(realm, {})[entry.path] = target
+        return found
+
+    def _why_not(self, realm: bytes, entry: Entry) -> str | None:
+        if entry.kind in DEVICES:
+            return f"{DEVICES[entry.kind]} is not taken over"
+        if entry.stored is StoredAs.SEALED and entry.oid is not None and self._bytes(entry) is None:
+            return NO_KEY
+        return None
+
+    def _bytes(self, entry: Entry) -> bytes | None:
+        """The bytes of a file that is to be looked into; None where they cannot be had, or are too many."""
+        if entry.oid is None or entry.stored not in (StoredAs.PLAIN, StoredAs.SEALED):
+            return None
+        if entry.stored is StoredAs.PLAIN and self._sizes.of(entry.oid).size > LARGEST_CONFIG:
+            return None
+        blob = self._contents.blob(entry.oid)
+        if entry.stored is StoredAs.PLAIN:
+            return blob
+        try:
+            return self._contents.open_sealed(entry.path, blob)
+        except SealingError:
+            return None
+
+    def _list(self, config: bytes) -> bytes:
+        """git reads it, so that it means here what it would mean there; nothing in it is followed or run."""
+        listed = self._git.try_run("config", "--file", "-", "--no-includes", "--null", "--list", stdin=config)
+        return listed.out if listed.status == 0 else b""
+
+
+def _entries(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, Entry]]:
+    for pair in pairs:
+        for entry in pair.after.entries.values() if pair.after is not None else ():
+            yield pair.realm, entry
+
+
+def room_at(directory: str) -> int:
+    """How many bytes the file system of a place, or of the next directory above it, still has."""
+    place = os.path.abspath(directory)
+    while not os.path.isdir(place) and place != "/":
+        place = os.path.dirname(place)
+    found = os.statvfs(place)
+    return found.f_bavail * found.f_frsize
