@@ -14,15 +14,7 @@ from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
 from git_envhist.lookup import CodeCommits, Others, path_below, read_timeline
-from git_envhist.model import (
-    Captured,
-    Comparison,
-    EnvPath,
-    Progress,
-    Record,
-    Snapshot,
-    Trigger,
-)
+from git_envhist.model import Captured, Comparison, EnvPath, Forked, Progress, Record, Snapshot, Trigger
 from git_envhist.opening import Opened, open_repository
 from git_envhist.settings import config_home, read_settings
 from git_envhist.store.durable import told_by_the_system
@@ -36,6 +28,7 @@ if TYPE_CHECKING:
     from git_envhist.beginning import Beginning
     from git_envhist.capturing.capture import Capturing
     from git_envhist.capturing.present import Present
+    from git_envhist.forking.fork import Forking
     from git_envhist.model import Restored
     from git_envhist.restoring.verbs import Going
     from git_envhist.restoring.wish import Wish
@@ -60,6 +53,7 @@ class EnvHistory:
         self._environ = dict(environ)
         self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
         self.warnings = list(opened.remarks)
+        self.forked: Forked | None = None  # what `fork` made, where this is what it gave
 
     @classmethod
     def open(
@@ -256,6 +250,16 @@ class EnvHistory:
 
         return self.going.to(self._snapshot(revision), wish or Wish(dry_run=dry_run))
 
+    def fork(self, revision: str | Snapshot, directory: str, wish: Forking | None = None) -> EnvHistory:
+        """A directory of its own that holds the environment of a moment, on a timeline that begins there."""
+        from git_envhist.forking.fork import Forking, fork  # loaded late: keeps envlog fast
+
+        source = self._snapshot(revision)
+        made, opened = fork(self._capturing, self.open_sealed, source, directory, wish or Forking())
+        history = EnvHistory(opened, self._environ, workers=self._workers, directory=made.root)
+        history.forked = made
+        return history
+
     def undo(self, steps: int = 1) -> Restored:
         """Go to the newest earlier state that differs from what is here now, so many steps back."""
         return self.going.undo(steps)
@@ -282,9 +286,7 @@ class EnvHistory:
         return self.resolve(revision) if isinstance(revision, str) else revision
 
     def _tree(self, moment_of: Snapshot | str | None) -> str | None:
-        if moment_of is None:
-            return None
-        return self._snapshot(moment_of).tree
+        return None if moment_of is None else self._snapshot(moment_of).tree
 
     def _annotate(self, snapshot: Snapshot, *records: Record) -> None:
         from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
@@ -295,6 +297,4 @@ class EnvHistory:
 
 
 def _called(moment_of: Snapshot | str | None) -> str:
-    if moment_of is None:
-        return ""
-    return moment_of if isinstance(moment_of, str) else moment_of.id
+    return moment_of.id if isinstance(moment_of, Snapshot) else moment_of or ""

@@ -493,3 +493,42 @@ class Restored:
     def exact(self) -> bool:
         """Whether everything that was to change is as it was."""
         return not self.kept and not self.losses
+
+
+@dataclass(frozen=True, slots=True)
+class PointsBack:
+    """A path of a fork that names the place it was made of: what is run or read there is the original's."""
+
+    path: EnvPath
+    what: str
+    """`link`, `text`, or why it could not be rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """What a fork came to."""
+
+    source: Snapshot
+    root: str
+    timeline: str
+    moment: Snapshot
+    """The first of its own timeline."""
+    head: str | None
+    """The code commit it stands at; None where that is gone, and for a plain directory."""
+    branch: str | None
+    """The branch that was made for it."""
+    orphan: bool
+    verified: int
+    seconds: float
+    pointing: tuple[PointsBack, ...] = ()
+    """What still names the place it was made of."""
+    relocated: tuple[EnvPath, ...] = ()
+    left_alone: tuple[LeftAlone, ...] = ()
+    kept: tuple[LeftAlone, ...] = ()
+    losses: tuple[LeftAlone, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether everything is as it was."""
+        return not self.kept and not self.losses

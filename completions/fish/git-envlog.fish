@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show name note undo redo init key help
+    set -l subcommands capture show name note undo redo fork init key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -19,6 +19,7 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a note -d 'add to the story of a moment'
     complete -c $program -n '__git_envlog_using list' -f -a undo -d 'take back a restore, or go to the state before'
     complete -c $program -n '__git_envlog_using list' -f -a redo -d 'go forth again after an undo'
+    complete -c $program -n '__git_envlog_using list' -f -a fork -d 'an environment of its own that begins at a moment'
     complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
     complete -c $program -n '__git_envlog_using list' -f -a key -d 'show, export or import the keys that seal secret files'
     complete -c $program -n '__git_envlog_using list' -f -a help -d 'the short help of a subcommand'
@@ -101,6 +102,15 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using redo' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using redo' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using redo' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using fork' -l branch -s b -x -d 'make a branch for it'
+    complete -c $program -n '__git_envlog_using fork' -l relocate -d 'rewrite what names the place it was made of'
+    complete -c $program -n '__git_envlog_using fork' -l foreign -d 'also of what no key that is here signed'
+    complete -c $program -n '__git_envlog_using fork' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using fork' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using fork' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using fork' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using fork' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using fork' -l version -d 'the version of this program'
     complete -c $program -n '__git_envlog_using init' -l force -s f -d 'also for the home directory or /'
     complete -c $program -n '__git_envlog_using init' -l new -d 'begin another history'
     complete -c $program -n '__git_envlog_using init' -l adopt -r -d 'go on with a history'
@@ -118,6 +128,6 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using key' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using key' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using key' -l version -d 'the version of this program'
-    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note undo redo init key'
+    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note undo redo fork init key'
 end
 complete -c git -n '__fish_git_needs_command' -f -a envlog -d 'read and keep the history of an environment'

@@ -123,6 +123,7 @@ class Held:
             meta=tuple((mask(key), mask(value)) for key, value in request.meta),
             attachments=attachments,
             restored_from=request.restored_from,
+            forked_from=request.forked_from,
             restore=request.restore,
             key=self.key.id if self.key else None,
         )

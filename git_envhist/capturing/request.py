@@ -28,6 +28,7 @@ class Request:
     force: bool = False
     restore: RestorePart | None = None
     restored_from: str | None = None
+    forked_from: str | None = None
     progress: Callable[[Progress], None] | None = None
     waiting: Callable[[], None] | None = None
 

@@ -12,12 +12,14 @@ from git_envhist.store.locks import state_directory
 from git_envhist.store.repository import Repository
 
 FILE = "timeline"
+FORK = "fork"
+"""Stands where the working tree is a fork: its timeline is its own, whatever is configured for all of them."""
 GOOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def current_timeline(repository: Repository, settings: Settings) -> str | None:
     """The timeline of this working tree, or None before its first capture."""
-    if settings.timeline is not None:
+    if settings.timeline is not None and not os.path.exists(os.path.join(repository.state, FORK)):
         return _checked(settings.timeline, "envhist.timeline")
     path = os.path.join(repository.state, FILE)
     try:
@@ -43,6 +45,13 @@ def ensure_timeline(repository: Repository, settings: Settings) -> str:
     os.rename(temporary, os.path.join(directory, FILE))
     sync_directory(directory)
     return name
+
+
+def mark_fork(repository: Repository) -> None:
+    """From now on this working tree has a timeline of its own."""
+    directory = state_directory(repository.state)
+    os.close(os.open(os.path.join(directory, FORK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    sync_directory(directory)
 
 
 def mint(host: str, directory: str, tail: str) -> str:

@@ -19,6 +19,7 @@ SUBCOMMANDS = {
     "note": Subcommand("git_envhist.cli.note:note", "add to the story of a moment"),
     "undo": Subcommand("git_envhist.cli.undo:undo", "take back a restore, or go to the state before"),
     "redo": Subcommand("git_envhist.cli.undo:redo", "go forth again after an undo"),
+    "fork": Subcommand("git_envhist.cli.fork:fork", "an environment of its own that begins at a moment"),
     "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
@@ -30,7 +31,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("verify", "run", "fork", "bisect", "task", "resume", "effect", "push", "fetch"),
+    *("verify", "run", "bisect", "task", "resume", "effect", "push", "fetch"),
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
     *("status", "browse", "mcp"),
 }

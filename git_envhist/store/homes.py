@@ -10,7 +10,8 @@ Nothing is put into the directory itself. A record says where the directory was 
     device 65024
     mark generation-920059277
 
-A record without an inode is of a history that nobody goes on with; it can be taken up again.
+A record without an inode is of a history that nobody goes on with; it can be taken up again. One with the line
+`fork yes` is of a fork: it has a timeline of its own in a repository that another directory's history is kept in.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Home:
     repository: str
     identity: Identity | None = None
     """None: let go."""
+    fork: bool = False
+    """It shares the repository of another directory's history."""
 
 
 class TwoDirectories(EnvhistError):
@@ -154,6 +157,8 @@ def _identify_one_of(place: str, inodes: set[int]) -> Identity | None:
 def _spell(home: Home) -> bytes:
     lines = [FIRST_LINE, b"path " + quote(os.fsencode(home.path))]
     lines.append(b"repository " + quote(os.fsencode(home.repository)))
+    if home.fork:
+        lines.append(b"fork yes")
     if home.identity is not None:
         for word, value in zip(Identity._fields, home.identity, strict=True):
             lines.append(f"{word} {value}".encode("ascii"))
@@ -166,7 +171,8 @@ def _parse(name: str, text: bytes) -> Home | None:
         return None
     said = dict(line.partition(b" ")[::2] for line in lines if line)
     path, repository = (os.fsdecode(unquote(said[word])) for word in (b"path", b"repository"))
+    fork = said.get(b"fork") == b"yes"
     if b"inode" not in said:
-        return Home(name, path, repository)
+        return Home(name, path, repository, fork=fork)
     identity = Identity(int(said[b"inode"]), int(said[b"device"]), said[b"mark"].decode("ascii"))
-    return Home(name, path, repository, identity)
+    return Home(name, path, repository, identity, fork)

@@ -11,6 +11,7 @@ from git_envhist.store.homes import Home
 from git_envhist.store.repository import Repository
 
 OBJECT_FORMAT = "sha1"
+FORKS = "envhist-forks"
 # Nothing of it is written by `git config`: whatever that would lock or ask for is settled before it could matter.
 CONFIG = """\
 [core]
@@ -59,7 +60,8 @@ def open_plain(home: Home, root: str) -> Repository:
             f"the history of '{root}' is not where it was kept: '{place}'",
             hint="bring it back there, or begin another: git envlog init --new",
         )
-    return Repository(root, place, place, OBJECT_FORMAT, Git(place, root), plain=True)
+    own = os.path.join(place, FORKS, home.name) if home.fork else place
+    return Repository(root, own, place, OBJECT_FORMAT, Git(place, root), plain=True)
 
 
 def _fill(place: str) -> None:

@@ -568,6 +568,42 @@ LIST = (
         ("end_to_end/test_reading.py::test_a_note_adds_to_the_story",),
     ),
     Line(
+        "envlog fork",
+        "a linked worktree at a snapshot's code commit with the whole environment in it, on its own timeline",
+        (
+            "forking/test_fork.py::test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there",
+            "forking/test_fork.py::test_its_timeline_begins_with_it_and_says_where_it_came_from",
+            "forking/test_fork.py::test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other",
+            "forking/test_fork.py::test_the_better_of_two_forks_is_adopted",
+            "forking/test_fork.py::test_where_the_code_commit_is_gone_the_fork_is_an_orphan",
+            "forking/test_fork.py::test_a_plain_directory_is_forked_into_another",
+            "forking/test_fork.py::test_a_fork_that_fails_leaves_nothing",
+        ),
+    ),
+    Line(
+        "envlog fork --branch",
+        "a new branch at the code commit",
+        ("forking/test_fork.py::test_a_branch_is_made_where_one_is_wished",),
+    ),
+    Line(
+        "envlog fork --relocate",
+        "what names the place it was made of is rewritten in it",
+        (
+            "forking/test_running.py::test_a_relocated_virtual_environment_runs_what_is_its_own",
+            "forking/test_running.py::test_a_relocated_package_of_node_runs_what_is_its_own",
+        ),
+    ),
+    Line(
+        "envlog fork --foreign",
+        "what no key that is here signed is forked only when told so",
+        ("forking/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
+    ),
+    Line(
+        "python fork",
+        "another EnvHistory",
+        ("forking/test_fork.py::test_from_python_a_fork_is_another_history",),
+    ),
+    Line(
         "envlog init",
         "history for a plain directory, found from anywhere below it and after it moved",
         (

@@ -1,0 +1,123 @@
+"""`git envlog fork`: the whole environment of a moment in a directory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
+from git_envhist.cli.options import argument, option
+from git_envhist.cli.progress import shown_progress
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count, seconds
+from git_envhist.errors import UsageError
+from git_envhist.model import EnvPath, Forked, LeftAlone, PointsBack, Trigger
+
+NOT_EXACT = 5
+MOST_TOLD = 20
+FIRST_PATHS = 5
+
+
+@command("fork", "git envlog fork [-b <branch>] [--relocate] <directory> [<rev>]")
+@argument("directory")
+@argument("revision")
+@option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")
+@option("--relocate", is_flag=True, help="rewrite in it what names the place it was made of")
+@option("--foreign", is_flag=True, help="also of what no key that is here signed")
+def fork(
+    session: Session,
+    directory: str | None,
+    revision: str | None,
+    branch: str | None,
+    relocate: bool,
+    foreign: bool,
+) -> int:
+    """Writes the environment of a moment (the newest by default) into a new directory, on a timeline of its own."""
+    from git_envhist.forking.fork import Forking  # loaded late: a usage error needs none of it
+
+    session.no_paths()
+    if directory is None:
+        raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
+    with shown_progress() as progress:
+        wish = Forking(branch, relocate, foreign, Trigger.MANUAL, progress)
+        forked = session.history.fork(revision or "@", directory, wish).forked
+    assert forked is not None
+    for problem in _problems(forked):
+        warn(problem)
+    if session.json:
+        session.print_json(_as_json(forked))
+    else:
+        for line in _lines(forked, relocate):
+            session.line(line)
+    return 0 if forked.exact else NOT_EXACT
+
+
+def _lines(forked: Forked, relocate: bool) -> Iterator[str]:
+    yield (
+        f"forked {forked.source.id[:7]} into '{escape(forked.root)}' in {seconds(forked.seconds)}, "
+        f"verified {count(forked.verified, 'path')}"
+    )
+    if forked.orphan:
+        gone = (
+            f"its code commit {forked.source.head[:7]} is gone"
+            if forked.source.head
+            else "it has no code commit"
+        )
+        yield f"{gone}: branch '{escape(forked.branch or '')}' begins anew"
+    elif forked.head is not None:
+        at = f"on branch '{escape(forked.branch)}' at" if forked.branch else "HEAD detached at"
+        yield f"{at} {forked.head[:7]}"
+    if forked.relocated:
+        yield f"relocated {count(len(forked.relocated), 'path')}"
+    if forked.pointing:
+        yield from _pointing_lines(forked.pointing, relocate)
+    yield f"its timeline: {forked.timeline}"
+    yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
+
+
+def _pointing_lines(pointing: tuple[PointsBack, ...], relocate: bool) -> Iterator[str]:
+    words = "points" if len(pointing) == 1 else "point"
+    advice = "" if relocate else " (--relocate rewrites what can be)"
+    yield f"{count(len(pointing), 'path')} {words} back to the original{advice}:"
+    for one in pointing[:FIRST_PATHS]:
+        yield f"    {_shown(one.path)}: {escape(one.what)}"
+    if len(pointing) > FIRST_PATHS:
+        yield f"    and {len(pointing) - FIRST_PATHS:,} more"
+
+
+def _problems(forked: Forked) -> Iterator[str]:
+    yield from (escape(warning) for warning in forked.warnings)
+    told = [item for item in (*forked.left_alone, *forked.kept, *forked.losses) if item.why]
+    yield from (f"not as it was: '{_shown(item.path)}': {item.why}" for item in told[:MOST_TOLD])
+    if len(told) > MOST_TOLD:
+        yield f"and {len(told) - MOST_TOLD:,} more; --json lists them all"
+
+
+def _shown(path: EnvPath) -> str:
+    return escape(path.decode("utf-8", "surrogateescape")) or "."
+
+
+def _as_json(forked: Forked) -> Json:
+    return {
+        "schema": SCHEMA,
+        "source": forked.source.id,
+        "root": escape_invalid(forked.root),
+        "timeline": forked.timeline,
+        "id": forked.moment.id,
+        "head": forked.head,
+        "branch": forked.branch and escape_invalid(forked.branch),
+        "orphan": forked.orphan,
+        "verified": forked.verified,
+        "duration_ms": round(forked.seconds * 1000),
+        "pointing": [{**path_fields(one.path), "what": escape_invalid(one.what)} for one in forked.pointing],
+        "relocated": [path_fields(path) for path in forked.relocated],
+        "left_alone": [_left(item) for item in forked.left_alone if item.why],
+        "kept": [_left(item) for item in forked.kept],
+        "losses": [_left(item) for item in forked.losses],
+        "warnings": [escape_invalid(warning) for warning in forked.warnings],
+    }
+
+
+def _left(item: LeftAlone) -> Json:
+    return {**path_fields(item.path), "why": escape_invalid(item.why)}

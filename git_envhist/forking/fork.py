@@ -1,0 +1,233 @@
+"""A fork: the whole environment of a moment in a directory of its own, on a timeline that begins there.
+
+What is unchanged is not asked for: everything is written from the snapshot and read back, as by any restore. The first
+moment is taken before anything is rewritten, so that forks of one moment begin with one content.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from git_envhist.capturing.capture import Capturing, restore_directory
+from git_envhist.capturing.request import Request
+from git_envhist.capturing.timelines import current_timeline
+from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.forking.grounds import Ground, make_beside, make_worktree
+from git_envhist.forking.origins import origins_of
+from git_envhist.forking.pointing import Rewriter, points_back, relocate
+from git_envhist.forking.relocation import Moved, can_be_spelled
+from git_envhist.model import EnvPath, Forked, LeftAlone, Pair, Plan, Progress, Snapshot, Trigger
+from git_envhist.opening import Opened, homes_of
+from git_envhist.restore.plan import make_plan
+from git_envhist.restoring.carrying import Carried, Place, carry_out
+from git_envhist.restoring.planning import tracked
+from git_envhist.settings import read_settings
+from git_envhist.store.contents import Contents
+from git_envhist.store.durable import cannot_write
+from git_envhist.store.pairs import read_pairs
+from git_envhist.store.repository import HEADS, NOTES, RefMove, Repository
+from git_envhist.values import replace
+
+UNLIMITED = 1 << 62
+OTHER_ROOT = "it belongs to a root beside the working tree, which is captured where it is"
+Unseal = Callable[[EnvPath, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Forking:
+    """One fork, as it was asked for."""
+
+    branch: str | None = None
+    relocate: bool = False
+    foreign: bool = False
+    trigger: Trigger = Trigger.API
+    progress: Callable[[Progress], None] | None = None
+
+
+def fork(
+    source: Capturing, unseal: Unseal, snapshot: Snapshot, directory: str, wish: Forking
+) -> tuple[Forked, Opened]:
+    """Make one; what fails leaves nothing behind."""
+    started = time.monotonic()
+    root = _choose_place(source, directory)
+    _refuse(source.repository, snapshot, root, wish)
+    there = os.path.isdir(root)
+    made_above = _missing_above(root)
+    ground: Ground | None = None
+    try:
+        ground = _make_ground(source, snapshot, root, wish)
+        forked = _Fork(source, unseal, snapshot, ground, wish).run(started)
+    except BaseException:
+        if ground is not None:
+            _forget_timeline(ground.repository)
+            ground.take_away()
+        _leave_as_it_was(root, there, made_above)
+        raise
+    return forked, Opened(ground.repository)
+
+
+@dataclass(slots=True)
+class _Fork:
+    """One fork on its way."""
+
+    source: Capturing
+    unseal: Unseal
+    snapshot: Snapshot
+    ground: Ground
+    wish: Forking
+
+    def run(self, started: float) -> Forked:
+        own = self._capturing()
+        plan, carried, moment = self._write(own)
+        repository = self.ground.repository
+        forked = Forked(
+            self.snapshot,
+            repository.root,
+            moment.timeline,
+            moment,
+            moment.head,
+            self.ground.branch,
+            self.ground.orphan,
+            carried.verified,
+            0.0,
+            left_alone=plan.left_alone,
+            kept=carried.kept,
+            losses=carried.losses,
+        )
+        return replace(self._look_back(own, plan, forked), seconds=time.monotonic() - started)
+
+    def _write(self, own: Capturing) -> tuple[Plan, Carried, Snapshot]:
+        repository = self.ground.repository
+        with own.locked(Request()):
+            with closing(self._contents()) as contents:
+                plan = _plan(list(read_pairs(contents, None, bytes.fromhex(self.snapshot.tree))))
+            base = {b"": os.fsencode(repository.root)}
+            how = "fork" if own.how == "fork" else "here"
+            place = Place(restore_directory(repository.state), base, frozenset(), self._contents, how)
+            carried = carry_out(place, plan, ())
+            words = os.fsencode(f"forked from {self.snapshot.id[:7]}")
+            request = Request(
+                words,
+                trigger=self.wish.trigger,
+                forked_from=self.snapshot.id,
+                progress=self.wish.progress,
+            )
+            with own.hold(request) as held:
+                moment = held.publish(request).snapshot
+        assert moment is not None
+        return plan, carried, moment
+
+    def _look_back(self, own: Capturing, plan: Plan, forked: Forked) -> Forked:
+        """What names the place it was made of; rewritten, where that is wished, as a moment of its own."""
+        repository = self.ground.repository
+        moved = Moved.between(origins_of(self.source, self.snapshot.timeline, repository), repository.root)
+        found = tuple(points_back(plan, repository.root, moved))
+        if not self.wish.relocate or not found:
+            return replace(forked, pointing=found)
+        code = frozenset() if repository.plain else tracked(repository.git)
+        done, left = relocate(Rewriter(repository.root, moved, code), found)
+        warnings = _record(own, self.wish, len(done)) if done else ()
+        return replace(forked, relocated=done, pointing=left, warnings=warnings)
+
+    def _capturing(self) -> Capturing:
+        repository, mine = self.ground.repository, self.source
+        # What a fork begins with is saved whole, whatever a capture may add.
+        settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
+        return Capturing(repository, settings, mine.keys, mine.how, mine.environ)
+
+    def _contents(self) -> Contents:
+        own = self.source.repository
+        return Contents(own.git, own.pack_dir, own.object_format, self.unseal)
+
+
+def _plan(pairs: list[Pair]) -> Plan:
+    """All that a moment has below the top of its working tree, to be written where nothing is."""
+    plan = make_plan(pair for pair in pairs if not pair.realm)
+    roots = sorted({pair.realm for pair in pairs if pair.realm})
+    beside = tuple(LeftAlone(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
+    return replace(plan, left_alone=(*plan.left_alone, *beside))
+
+
+def _record(own: Capturing, wish: Forking, number: int) -> tuple[str, ...]:
+    words = f"relocated {number} path{'' if number == 1 else 's'}"
+    try:
+        own.capture(Request(words.encode("ascii"), trigger=wish.trigger, progress=wish.progress))
+    except EnvhistError as error:
+        return (f"paths were rewritten, but that could not be recorded: {error}",)
+    return ()
+
+
+def _make_ground(source: Capturing, snapshot: Snapshot, root: str, wish: Forking) -> Ground:
+    try:
+        if source.repository.plain:
+            return make_beside(source.repository, homes_of(source.environ), root)
+        return make_worktree(source.repository, snapshot, root, wish.branch)
+    except OSError as error:
+        raise cannot_write(error, root) from error
+
+
+def _choose_place(source: Capturing, directory: str) -> str:
+    """Where the fork is to stand, absolute and without links."""
+    root = os.path.realpath(directory)
+    try:
+        taken = os.path.lexists(root) and bool(os.listdir(root))
+    except OSError as error:
+        raise cannot_write(error, root) from error
+    if taken:
+        raise Refused(
+            f"there is something in '{directory}' already", hint="name a new directory, or an empty one"
+        )
+    repository = source.repository
+    inside = [os.fsdecode(base) for base in source.survey(None).bases.values()]
+    for top in (*inside, repository.root, repository.git_dir, repository.common_dir):
+        if f"{root}/".startswith(os.path.realpath(top).rstrip("/") + "/"):
+            raise Refused(
+                f"'{directory}' is inside '{top}': the fork would be captured with it",
+                hint=f"beside it: git envlog fork '{repository.root}-2'",
+            )
+    return root
+
+
+def _refuse(repository: Repository, snapshot: Snapshot, root: str, wish: Forking) -> None:
+    if repository.plain and wish.branch is not None:
+        raise UsageError("there are no branches without git: -b", hint="git envlog fork <directory> [<rev>]")
+    if wish.relocate and not can_be_spelled(root):
+        raise Refused(
+            f"scripts cannot name a place like '{root}' everywhere",
+            hint="with --relocate, name a directory of letters, digits and . _ - / only",
+        )
+    if snapshot.trusted is False and not wish.foreign:
+        raise Refused(
+            f"no key that is here signed '{snapshot.id[:7]}': what it holds is somebody else's word",
+            hint="--foreign, if you trust who made it",
+        )
+
+
+def _missing_above(root: str) -> list[str]:
+    """The directories above that are not there yet, the deepest first."""
+    missing = []
+    while not os.path.lexists(root := os.path.dirname(root)):
+        missing.append(root)
+    return missing
+
+
+def _leave_as_it_was(root: str, there: bool, made_above: list[str]) -> None:
+    with suppress(OSError):
+        if there:
+            os.makedirs(root, exist_ok=True)
+        for directory in made_above:
+            os.rmdir(directory)
+
+
+def _forget_timeline(repository: Repository) -> None:
+    """Let go of the timeline of a fork that never was; it holds one moment at most, and nobody has seen it."""
+    with suppress(EnvhistError):
+        name = current_timeline(repository, read_settings(()))
+        for ref in (HEADS + name, NOTES + name) if name else ():
+            tip = repository.resolve_ref(ref)
+            if tip is not None:
+                repository.move_refs([RefMove(ref, None, tip)])

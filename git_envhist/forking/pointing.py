@@ -1,0 +1,177 @@
+"""What of a fork names the place it was made of, and how that is rewritten.
+
+Looked at are the files that tools keep absolute paths in: the configuration and scripts of virtual environments, the
+`bin` and `.bin` of package managers, the lists of editable installations; and every link. Built trees that hold such
+paths are told and left: whoever built them builds them again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from git_envhist.forking.relocation import TOO_LONG, Moved, is_text, rewrite
+from git_envhist.model import Entry, EntryKind, EnvPath, Plan, PointsBack
+from git_envhist.restore.hands import Hands, open_directory
+from git_envhist.store.git import read_all
+from git_envhist.system import DIRECTORY, NOFOLLOW
+
+PROGRAM_DIRECTORIES = frozenset((b"bin", b"sbin", b"Scripts", b".bin"))
+NAMES = frozenset((b"pyvenv.cfg", b"direct_url.json", b".modules.yaml"))
+ENDINGS = (b".pth", b".egg-link", b".pc")
+EDITABLE = b"__editable__"
+BUILT = frozenset((b"CMakeCache.txt", b"build.ninja"))
+LARGEST = 1 << 22
+LINK, TEXT = "link", "text"
+IS_CODE = "HEAD tracks it"
+IS_BUILT = "it was built there: build it again"
+TEMPORARY = b".git-envhist-link"
+
+
+class Rewriter(NamedTuple):
+    """What is to be rewritten where."""
+
+    root: str
+    moved: Moved
+    code: frozenset[bytes]
+
+
+def points_back(plan: Plan, root: str, moved: Moved) -> Iterator[PointsBack]:
+    """Every path that a plan brought and that names the other place."""
+    with _opened(root) as top:
+        for entry in _entries(plan):
+            if entry.kind is EntryKind.LINK:
+                if moved.is_named_in(_read_link(top, entry.path)):
+                    yield PointsBack(entry.path, LINK)
+            elif entry.kind is EntryKind.FILE and _may_name_places(entry.path):
+                data = _read(top, entry.path)
+                if moved.is_named_in(data if is_text(data) else _first_line(data)):
+                    yield PointsBack(entry.path, TEXT)
+
+
+def relocate(
+    rewriter: Rewriter, found: Iterable[PointsBack]
+) -> tuple[tuple[EnvPath, ...], tuple[PointsBack, ...]]:
+    """(what was rewritten, what still points back and why)"""
+    done, left = [], []
+    with _opened(rewriter.root) as top:
+        for one in found:
+            why = _why_not(one, rewriter.code)
+            if why is None:
+                try:
+                    why = (_point_link if one.what == LINK else _rewrite_file)(top, one.path, rewriter.moved)
+                except OSError as error:
+                    why = (error.strerror or str(error)).lower()
+            if why is None:
+                done.append(one.path)
+            else:
+                left.append(PointsBack(one.path, why))
+    return tuple(done), tuple(left)
+
+
+def _entries(plan: Plan) -> Iterator[Entry]:
+    for step in plan.steps:
+        if step.after is not None:
+            yield step.after
+        yield from step.below
+
+
+def _may_name_places(path: EnvPath) -> bool:
+    above, _, name = path.rpartition(b"/")
+    if name in NAMES or name in BUILT or name.endswith(ENDINGS) or name.startswith(EDITABLE):
+        return True
+    return above.rpartition(b"/")[2] in PROGRAM_DIRECTORIES
+
+
+def _why_not(one: PointsBack, code: frozenset[bytes]) -> str | None:
+    if one.path in code:
+        return IS_CODE
+    return IS_BUILT if one.path.rpartition(b"/")[2] in BUILT else None
+
+
+def _rewrite_file(top: int, path: EnvPath, moved: Moved) -> str | None:
+    """Write it anew in its place: its other names, its owner, mode and attributes stay."""
+    hands = Hands()
+    with _inside(top, path) as (directory, name):
+        descriptor = _open_file(directory, name)
+        try:
+            data, mode = read_all(descriptor), stat.S_IMODE(os.fstat(descriptor).st_mode)
+            new = rewrite(data, moved)
+            if new is None:
+                return TOO_LONG
+            hands.fchmod(descriptor, mode | stat.S_IWUSR)
+            writing = os.open(name, os.O_WRONLY | NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            try:
+                hands.write(writing, new, 0)
+                hands.truncate(writing, len(new))
+                hands.fchmod(writing, mode)
+            finally:
+                os.close(writing)
+        finally:
+            os.close(descriptor)
+    return None
+
+
+def _point_link(top: int, path: EnvPath, moved: Moved) -> str | None:
+    hands = Hands()
+    with _inside(top, path) as (directory, name):
+        before = os.fstat(directory)
+        link = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        hands.symlink(moved.rewritten(os.readlink(name, dir_fd=directory)), directory, TEMPORARY)
+        if os.geteuid() == 0:
+            hands.chown(directory, TEMPORARY, link.st_uid, link.st_gid)
+        hands.rename(directory, TEMPORARY, directory, name)
+        hands.futime(directory, before.st_mtime_ns)
+    return None
+
+
+def _read(top: int, path: EnvPath) -> bytes:
+    try:
+        with _inside(top, path) as (directory, name):
+            descriptor = _open_file(directory, name)
+            try:
+                small = os.fstat(descriptor).st_size <= LARGEST
+                return read_all(descriptor) if small else os.read(descriptor, 4096)
+            finally:
+                os.close(descriptor)
+    except OSError:
+        return b""
+
+
+def _read_link(top: int, path: EnvPath) -> bytes:
+    try:
+        with _inside(top, path) as (directory, name):
+            return os.readlink(name, dir_fd=directory)
+    except OSError:
+        return b""
+
+
+def _open_file(directory: int, name: bytes) -> int:
+    return os.open(name, os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+
+
+def _first_line(data: bytes) -> bytes:
+    return data.partition(b"\n")[0] if data.startswith(b"#!") else b""
+
+
+@contextmanager
+def _opened(root: str) -> Iterator[int]:
+    top = os.open(root, DIRECTORY)
+    try:
+        yield top
+    finally:
+        os.close(top)
+
+
+@contextmanager
+def _inside(top: int, path: EnvPath) -> Iterator[tuple[int, bytes]]:
+    """The open directory that a path lies in, reached through no link, and its name there."""
+    above, _, name = path.rpartition(b"/")
+    directory = open_directory(top, above)
+    try:
+        yield directory, name
+    finally:
+        os.close(directory)

@@ -1,0 +1,1 @@
+"""Tests of forks: environments of their own that begin at a moment."""

@@ -1,0 +1,57 @@
+"""How a file that names one place is made to name another."""
+
+from __future__ import annotations
+
+import pytest
+
+from git_envhist.forking.relocation import LONGEST_FIRST_LINE, Moved, can_be_spelled, rewrite
+
+MOVED = Moved.between(["/srv/app", "/srv/app/inner"], "/new/place")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'VIRTUAL_ENV="/srv/app/.venv"\n', b'VIRTUAL_ENV="/new/place/.venv"\n'),
+        (b"path=/usr/bin:/srv/app:/bin", b"path=/usr/bin:/new/place:/bin"),
+        (b'{"url": "file:///srv/app/lib"}', b'{"url": "file:///new/place/lib"}'),
+        (b"#!/srv/app/.venv/bin/python\nx", b"#!/new/place/.venv/bin/python\nx"),
+        (b"/srv/app/inner/x /srv/app", b"/new/place/x /new/place"),
+        (
+            b"/srv/app-2 /old/srv/app/x /srv/apps /srv/app.bak",
+            b"/srv/app-2 /old/srv/app/x /srv/apps /srv/app.bak",
+        ),
+        (b"\0 binary /srv/app", b"\0 binary /srv/app"),
+        (b"#!/srv/app/bin/python\nPK\3\4\0/srv/app", b"#!/new/place/bin/python\nPK\3\4\0/srv/app"),
+    ],
+)
+def test_a_place_is_named_by_nothing_longer(before: bytes, after: bytes) -> None:
+    assert rewrite(before, MOVED) == after
+
+
+def test_an_address_spells_a_place_in_its_own_way() -> None:
+    moved = Moved.between(["/srv/my app"], "/new")
+    assert rewrite(b'"file:///srv/my%20app/lib" /srv/my app/lib', moved) == b'"file:///new/lib" /new/lib'
+
+
+def test_a_first_line_that_grows_too_long_is_run_by_a_shell() -> None:
+    long = "/" + "d" * LONGEST_FIRST_LINE
+    moved = Moved.between(["/srv/app"], long)
+    assert rewrite(b"#!/srv/app/bin/python3.11 -sE\nimport sys\n", moved) == (
+        b"#!/bin/sh\n'''exec' " + long.encode() + b"/bin/python3.11 -sE \"$0\" \"$@\"\n' '''\nimport sys\n"
+    )
+    # Nobody but Python takes the second line for a string.
+    assert rewrite(b"#!/srv/app/bin/ruby\n", moved) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "can"),
+    [
+        ("/home/me/attempt-2", True),
+        ("/home/my work/x", False),
+        ("/home/$HOME", False),
+        ("/home/caf\xe9", False),
+    ],
+)
+def test_a_place_that_scripts_would_have_to_quote_is_known(place: str, can: bool) -> None:
+    assert can_be_spelled(place) is can
