@@ -254,7 +254,7 @@ class EnvHistory:
         """A directory of its own that holds the environment of a moment, on a timeline that begins there."""
         from git_envhist.forking.fork import Forking, fork  # loaded late: keeps envlog fast
 
-        source = self._snapshot(revision)
+        source = self.judge(self._snapshot(revision))
         made, opened = fork(self._capturing, self.open_sealed, source, directory, wish or Forking())
         history = EnvHistory(opened, self._environ, workers=self._workers, directory=made.root)
         history.forked = made

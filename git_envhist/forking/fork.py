@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
@@ -20,11 +20,13 @@ from git_envhist.forking.grounds import Ground, make_beside, make_worktree
 from git_envhist.forking.origins import origins_of
 from git_envhist.forking.pointing import Rewriter, points_back, relocate
 from git_envhist.forking.relocation import Moved, can_be_spelled
-from git_envhist.model import EnvPath, Forked, LeftAlone, Pair, Plan, Progress, Snapshot, Trigger
+from git_envhist.model import EnvPath, Forked, LeftAlone, Pair, Plan, Progress, Restored, Snapshot, Trigger
 from git_envhist.opening import Opened, homes_of
-from git_envhist.restore.plan import make_plan
+from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.carrying import Carried, Place, carry_out
+from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.planning import tracked
+from git_envhist.restoring.trust import told
 from git_envhist.settings import read_settings
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import cannot_write
@@ -55,13 +57,16 @@ def fork(
     started = time.monotonic()
     root = _choose_place(source, directory)
     _refuse(source.repository, snapshot, root, wish)
-    there = os.path.isdir(root)
+    there, process = os.path.isdir(root), os.getpid()
     made_above = _missing_above(root)
     ground: Ground | None = None
     try:
         ground = _make_ground(source, snapshot, root, wish)
         forked = _Fork(source, unseal, snapshot, ground, wish).run(started)
     except BaseException:
+        # A worker that is stopped is a copy of this process: it has nothing to clear up.
+        if os.getpid() != process:
+            raise
         if ground is not None:
             _forget_timeline(ground.repository)
             ground.take_away()
@@ -82,7 +87,8 @@ class _Fork:
 
     def run(self, started: float) -> Forked:
         own = self._capturing()
-        plan, carried, moment = self._write(own)
+        planned, made = self._prepare()
+        carried, moment = self._write(own, planned.plan, made)
         repository = self.ground.repository
         forked = Forked(
             self.snapshot,
@@ -94,20 +100,34 @@ class _Fork:
             self.ground.orphan,
             carried.verified,
             0.0,
-            left_alone=plan.left_alone,
+            left_alone=planned.plan.left_alone,
             kept=carried.kept,
-            losses=carried.losses,
+            losses=(*planned.losses, *carried.losses),
+            warnings=planned.warnings,
         )
-        return replace(self._look_back(own, plan, forked), seconds=time.monotonic() - started)
+        forked = self._look_back(own, planned.plan, forked)
+        return replace(forked, seconds=time.monotonic() - started)
 
-    def _write(self, own: Capturing) -> tuple[Plan, Carried, Snapshot]:
+    def _prepare(self) -> tuple[Restored, Mapping[bytes, bytes]]:
+        """The plan, and the blobs in it that stand in no snapshot; of somebody else's what is harmless."""
+        git, tree = self.source.repository.git, self.snapshot.tree
+        with closing(self._contents({})) as contents:
+            if self.snapshot.trusted:
+                pairs = list(read_pairs(contents, None, bytes.fromhex(tree)))
+                return Restored(self.snapshot, _plan(pairs, Rules())), {}
+            room = room_at(self.ground.repository.root)
+            pairs, findings = inspect(git, contents, tree, room=room, force=False)
+        plan = _plan([findings.sanitised(pair) for pair in pairs], findings.rules(Rules()))
+        return told(Restored(self.snapshot, plan), findings, pairs), findings.blobs
+
+    def _write(self, own: Capturing, plan: Plan, made: Mapping[bytes, bytes]) -> tuple[Carried, Snapshot]:
         repository = self.ground.repository
         with own.locked(Request()):
-            with closing(self._contents()) as contents:
-                plan = _plan(list(read_pairs(contents, None, bytes.fromhex(self.snapshot.tree))))
             base = {b"": os.fsencode(repository.root)}
             how = "fork" if own.how == "fork" else "here"
-            place = Place(restore_directory(repository.state), base, frozenset(), self._contents, how)
+            place = Place(
+                restore_directory(repository.state), base, frozenset(), lambda: self._contents(made), how
+            )
             carried = carry_out(place, plan, ())
             words = os.fsencode(f"forked from {self.snapshot.id[:7]}")
             request = Request(
@@ -119,7 +139,7 @@ class _Fork:
             with own.hold(request) as held:
                 moment = held.publish(request).snapshot
         assert moment is not None
-        return plan, carried, moment
+        return carried, moment
 
     def _look_back(self, own: Capturing, plan: Plan, forked: Forked) -> Forked:
         """What names the place it was made of; rewritten, where that is wished, as a moment of its own."""
@@ -131,7 +151,7 @@ class _Fork:
         code = frozenset() if repository.plain else tracked(repository.git)
         done, left = relocate(Rewriter(repository.root, moved, code), found)
         warnings = _record(own, self.wish, len(done)) if done else ()
-        return replace(forked, relocated=done, pointing=left, warnings=warnings)
+        return replace(forked, relocated=done, pointing=left, warnings=(*forked.warnings, *warnings))
 
     def _capturing(self) -> Capturing:
         repository, mine = self.ground.repository, self.source
@@ -139,14 +159,14 @@ class _Fork:
         settings = replace(read_settings(repository.read_config()), budget=UNLIMITED)
         return Capturing(repository, settings, mine.keys, mine.how, mine.environ)
 
-    def _contents(self) -> Contents:
+    def _contents(self, made: Mapping[bytes, bytes]) -> Contents:
         own = self.source.repository
-        return Contents(own.git, own.pack_dir, own.object_format, self.unseal)
+        return Contents(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
 
 
-def _plan(pairs: list[Pair]) -> Plan:
+def _plan(pairs: list[Pair], rules: Rules) -> Plan:
     """All that a moment has below the top of its working tree, to be written where nothing is."""
-    plan = make_plan(pair for pair in pairs if not pair.realm)
+    plan = make_plan((pair for pair in pairs if not pair.realm), rules)
     roots = sorted({pair.realm for pair in pairs if pair.realm})
     beside = tuple(LeftAlone(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
     return replace(plan, left_alone=(*plan.left_alone, *beside))
@@ -200,7 +220,7 @@ def _refuse(repository: Repository, snapshot: Snapshot, root: str, wish: Forking
             f"scripts cannot name a place like '{root}' everywhere",
             hint="with --relocate, name a directory of letters, digits and . _ - / only",
         )
-    if snapshot.trusted is False and not wish.foreign:
+    if not snapshot.trusted and not wish.foreign:
         raise Refused(
             f"no key that is here signed '{snapshot.id[:7]}': what it holds is somebody else's word",
             hint="--foreign, if you trust who made it",

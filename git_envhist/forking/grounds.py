@@ -6,6 +6,7 @@ What was made here is taken away again where the fork does not come to its end, 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from git_envhist.store.sameness import identify
 from git_envhist.system import DIRECTORY
 
 BRANCHES = "refs/heads/"
+HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class Ground(Protocol):
@@ -133,7 +135,7 @@ def clear(root: str) -> None:
 
 def _commit(git: Git, head: str | None) -> str | None:
     """The code commit of a moment, where it is still there."""
-    if head is None:
+    if head is None or HASH.fullmatch(head) is None:
         return None
     return head if git.try_run("cat-file", "-e", head + "^{tree}").status == 0 else None
 

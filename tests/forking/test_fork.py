@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.errors import Damaged, Refused
+from git_envhist.errors import Damaged
 from git_envhist.forking.fork import Forking
 from tests.cli.test_json import validate
+from tests.restoring.foreign import harmful, make_stranger
 from tests.support.oracle import git_fsck, listing, rsync_differences
 from tests.support.repository import Repo, make_repo
+from tests.support.snapshots import directory, file, link, write_snapshot
 
 
 @pytest.fixture
@@ -194,12 +195,21 @@ def test_an_empty_directory_is_filled_and_missing_ones_are_made(rich: Repo) -> N
     assert made.read(".env") == b"API_KEY=abc\n"
 
 
-def test_what_nobody_here_signed_is_forked_only_when_told_so(rich: Repo) -> None:
-    history = EnvHistory.open(str(rich.path))
-    claim = replace(history.resolve("@"), trusted=False)
-    with pytest.raises(Refused, match="no key that is here signed"):
-        history.fork(claim, str(rich.path.parent / "made"))
-    assert not (rich.path.parent / "made").exists()
+def test_what_nobody_here_signed_is_forked_only_when_told_so(tmp_path: Path) -> None:
+    stranger = make_stranger(tmp_path)
+    tree = {
+        b"": directory(owner=(os.geteuid(), os.getegid())),
+        b"plain": file(b"1", 0o644),
+        b"setuid": file(b"1", 0o4755),
+        b"out": link(os.fsencode(stranger.canary)),
+    }
+    claim = stranger.plant(write_snapshot(stranger.repo.path, tree))
+    done = stranger.repo.run("envlog", "fork", "../made", claim)
+    assert (done.status, "no key that is here signed" in done.err) == (3, True)
+    assert not (tmp_path / "made").exists()
+    done = stranger.repo.run("envlog", "fork", "--foreign", "../made", claim)
+    assert (done.status, (tmp_path / "made/plain").read_bytes()) == (5, b"1")
+    assert harmful(tmp_path / "made") == []
 
 
 @pytest.mark.parametrize("there", [False, True])
