@@ -117,8 +117,10 @@ def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
 
 @contextlib.contextmanager
 def _signals_held_back() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    # Asked first: the call that holds them back may raise what came just before, and has held them back then.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import stat
+import sys
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 from git_envhist.system import DIRECTORY, NOFOLLOW, SYSTEM
 
 NOREPLACE, EXCHANGE = 1, 2
+FICLONE = 0x40049409
 NO_FLAGS = frozenset((errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY))
 NO_LINKS = frozenset((errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV))
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
@@ -79,6 +82,17 @@ class Hands:
         done = os.pwrite(descriptor, data, offset)
         while done < len(data):
             done += os.pwrite(descriptor, data[done:], offset + done)
+
+    def clone(self, source: int, descriptor: int) -> bool:
+        """Let a new file share the blocks of an open one until either is written to; False where that cannot be had."""
+        if sys.platform != "linux":
+            return False
+        try:
+            fcntl.ioctl(descriptor, FICLONE, source)
+        except OSError:
+            # Whatever the reason is: the file is written then, and that tells of it where it matters.
+            return False
+        return True
 
     def truncate(self, descriptor: int, size: int) -> None:
         os.ftruncate(descriptor, size)
@@ -177,9 +191,9 @@ def open_directory(base: int, path: bytes, *, forbidden: frozenset[tuple[int, in
     here = os.open(b".", DIRECTORY, dir_fd=base)
     try:
         for name in path.split(b"/") if path else ():
-            below = os.open(name, DIRECTORY | NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = below
+            # Let go of by its name before it is closed: a signal between the two would have it closed twice.
+            above, here = here, os.open(name, DIRECTORY | NOFOLLOW, dir_fd=here)
+            os.close(above)
             if forbidden and (seen := os.fstat(here)) and (seen.st_dev, seen.st_ino) in forbidden:
                 raise NotADirectoryError(errno.ENOTDIR, "not a part of the environment", name)
     except BaseException:

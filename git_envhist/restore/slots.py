@@ -90,9 +90,9 @@ class Slots:
         remove_tree(self.hands, self.private, SLOTS)
 
     def close(self) -> None:
-        if self._open is not None:
-            os.close(self._open[1])
-            self._open = None
+        opened, self._open = self._open, None
+        if opened is not None:
+            os.close(opened[1])
 
 
 def slot_directory(number: int) -> bytes:

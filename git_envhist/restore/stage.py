@@ -241,8 +241,8 @@ class _Worker:
     def _enter(self, spot: Spot) -> int:
         if self._open != (spot.realm, spot.directory):
             if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor, self._open = -1, None
+                descriptor, self._descriptor, self._open = self._descriptor, -1, None
+                os.close(descriptor)
             private = self._door.slots(spot.realm).private
             self._descriptor = open_directory(private, spot.directory)
             self._open = (spot.realm, spot.directory)

@@ -11,7 +11,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from git_envhist.errors import EnvhistError
@@ -20,6 +20,9 @@ from git_envhist.system import core_count, how_workers_run, nameless_file
 T = TypeVar("T")
 R = TypeVar("R")
 TICKET = 4
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Held back while a worker is made: a copy of its parent that goes the parent's way at a signal would clear up what the
+parent clears up, too."""
 WORTH_A_PROCESS = 64
 """Fewer pieces of work are done before a process is ready to do them."""
 
@@ -65,10 +68,11 @@ def _share_among(
         # What is only read is not to be copied because a collection writes into its heads.
         gc.freeze()
         for output in outputs:
-            child = os.fork()
-            if child == 0:
-                _be_a_worker(parent, tickets, output, work, begin, do, end)
-            children.append(child)
+            with _signals_held_back():
+                child = os.fork()
+                if child == 0:
+                    _be_a_worker(parent, tickets, output, work, begin, do, end)
+                children.append(child)
         while children:
             os.waitpid(children[0], 0)
             children.pop(0)
@@ -84,6 +88,17 @@ def _share_among(
             os.close(descriptor)
 
 
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    # Asked first: the call that holds them back may raise what came just before, and has held them back then.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _be_a_worker(
     parent: int,
     tickets: int,
@@ -96,6 +111,7 @@ def _be_a_worker(
     """Never returns: what the parent has open, and what it would do at its end, is none of a worker's business."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         tool = begin()
         done = [(number, do(tool, work[number])) for number in _take(parent, tickets)]
         _give(output, (done, end(tool)))

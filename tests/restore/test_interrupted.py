@@ -1,0 +1,105 @@
+"""A signal between any two steps is told as one, and nothing else is made of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import CHECKOUT
+
+DEEP = "a/b/c/d/e/f"
+INTERRUPTED = """
+import os, signal, sys
+from git_envhist.restore.hands import open_directory
+from git_envhist.restore.slots import Slots, slot_directory
+from git_envhist.restore.hands import Hands
+
+base, deep = os.open(sys.argv[1], os.O_RDONLY), os.fsencode(sys.argv[2])
+slots = Slots(base, Hands())
+for turn in range(600):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.00002 + turn % 50 * 0.000007)
+        while True:
+            os.close(open_directory(base, deep))
+            slots.at(turn % 2 << 9)
+    except KeyboardInterrupt:
+        pass
+    slots.close()
+"""
+FORKED = """
+import os, signal, time
+from git_envhist.restore.workers import share_out
+
+TURNS = 60
+begun, begin = os.pipe()
+me, other = os.getpid(), os.fork()
+if other == 0:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for turn in range(TURNS):
+        os.read(begun, 1)
+        time.sleep(turn % 20 * 0.0002)
+        os.killpg(0, signal.SIGINT)
+    os._exit(0)
+for turn in range(TURNS):
+    try:
+        os.write(begin, b".")
+        while True:
+            share_out(range(4), int, lambda tool, piece: piece, int, how="fork")
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if os.getpid() != me:
+            print("a worker went its parent's way", flush=True)
+            os._exit(1)
+os.waitpid(other, 0)
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("none is left")
+"""
+HELD_BACK = """
+import importlib, signal, sys
+
+held_back = importlib.import_module(sys.argv[1])._signals_held_back
+for turn in range(2000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.00001 + turn % 50 * 0.000001)
+        while True:
+            with held_back():
+                pass
+    except KeyboardInterrupt:
+        pass
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()), turn
+"""
+HANDLED = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+
+
+def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HANDLED + script, *words]
+    return subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, check=False, start_new_session=True
+    )
+
+
+def test_a_signal_on_the_way_down_is_not_taken_for_a_fault_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / DEEP).mkdir(parents=True)
+    for group in ("0", "1"):
+        (tmp_path / "slots" / group).mkdir(parents=True)
+    done = run(INTERRUPTED, str(tmp_path), DEEP)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no workers to be forked")
+def test_a_signal_while_workers_are_made_ends_them_and_none_goes_its_parents_way() -> None:
+    done = run(FORKED)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "none is left\n", "")
+
+
+@pytest.mark.parametrize("module", ["git_envhist.capture.lines", "git_envhist.restore.workers"])
+def test_signals_are_heard_again_whenever_one_came_while_they_were_to_be_held_back(module: str) -> None:
+    done = run(HELD_BACK, module)
+    assert (done.returncode, done.stderr) == (0, "")
