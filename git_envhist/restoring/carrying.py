@@ -23,6 +23,7 @@ from git_envhist.restore.journal import (
 )
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import Difference, verify
+from git_envhist.restore.victims import Known, nothing_is_known
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
@@ -74,14 +75,24 @@ class Place(NamedTuple):
         return os.path.lexists(os.path.join(self.private, JOURNAL))
 
 
-def carry_out(place: Place, plan: Plan, notes: tuple[tuple[str, str], ...]) -> Carried:
-    """Bring the environment to where the plan leads."""
+def carry_out(
+    place: Place,
+    plan: Plan,
+    notes: tuple[tuple[str, str], ...],
+    *,
+    known: Known = nothing_is_known,
+    durable: bool = True,
+) -> Carried:
+    """Bring the environment to where the plan leads.
+
+    `known`: what the capture saw of what is replaced. What is written where nothing was before need not be `durable`.
+    """
     with place.door() as door:
         # Whatever a restore staged that never began.
         discard(door)
     with place.door() as door:
         try:
-            prepared = stage(plan, door, place.open_contents, how=place.how)
+            prepared = stage(plan, door, place.open_contents, known=known, how=place.how, durable=durable)
             journal = Journal(prepared.staged, plan.directories, notes)
             write_journal(place.private, journal)
         except BaseException:

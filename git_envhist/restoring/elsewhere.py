@@ -43,7 +43,7 @@ def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, *, force
         _make_place(directory)
         bases = {b"": os.fsencode(directory)}
         place = Place(private, bases, frozenset(), lambda: source.open_contents(made), source.how)
-        carried = carry_out(place, planned.plan, ())
+        carried = carry_out(place, planned.plan, (), durable=False)
         with suppress(OSError):
             os.rmdir(private)
     return replace(

@@ -38,6 +38,7 @@ from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.planning import Planner, forbidden_places
 from git_envhist.restoring.processes import at_work_in
+from git_envhist.restoring.seen import Seen
 from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
@@ -87,10 +88,10 @@ class Restoring:
             safety = self._save(held, target, planned.plan)
             if wish.saved is not None:
                 wish.saved(safety)
-            place = self._place(held.taken.survey)
+            place, known = self._place(held.taken.survey), Seen(held.taken.records)
         running = tuple(str(process) for process in at_work_in(_real(capturing.repository.root)))
         notes = way.notes if way is not None else ((TARGET, target.id), (SAFETY, safety.id), (GOAL, TARGET))
-        carried = carry_out(place, planned.plan, (*notes, (PART, part.value)))
+        carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
         if move is not None:
             move_head(capturing.repository, move)
         done = self._record(capturing, replace(planned, safety=safety), carried, target.id, part)

@@ -1,0 +1,47 @@
+"""What a capture saw is taken for what is there only as long as it looks the same."""
+
+from __future__ import annotations
+
+import os
+
+from git_envhist.api import EnvHistory
+from git_envhist.capturing.request import Request
+from git_envhist.model import EnvPath
+from git_envhist.restoring.seen import Seen
+from tests.support.repository import Repo
+
+OLD = 1_000_000_000
+
+
+def test_each_file_has_the_row_that_its_stat_has(repo: Repo) -> None:
+    repo.write("a/b/file", b"1")
+    repo.write("top", b"2")
+    history = EnvHistory.open(str(repo.path))
+    history.capture("one")
+    os.sync()
+    # Old enough by now that its time proves something, or it is not told at all.
+    with history._capturing.hold(Request()) as held:
+        seen = Seen(held.taken.records)
+        for path in (b"a/b/file", b"top"):
+            found = os.lstat(os.path.join(os.fsencode(repo.path), path))
+            expected = (
+                found.st_dev,
+                found.st_ino,
+                found.st_size,
+                found.st_mtime_ns,
+                found.st_ctime_ns,
+            )
+            assert seen(b"", EnvPath(path)) in (expected, None)
+        assert seen(b"", EnvPath(b"a/b/none")) is None
+        assert seen(b"", EnvPath(b"none/at/all")) is None
+        assert seen(b"nginx", EnvPath(b"top")) is None
+
+
+def test_a_file_as_young_as_the_capture_proves_nothing(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    # A time in the future stays younger than any capture.
+    repo.write("young", b"1")
+    later = os.stat(repo.path / "young").st_mtime_ns + OLD * 3600
+    os.utime(repo.path / "young", ns=(later, later))
+    with history._capturing.hold(Request()) as held:
+        assert Seen(held.taken.records)(b"", EnvPath(b"young")) is None
