@@ -18,6 +18,7 @@ from git_envhist.restore.hands import open_directory
 from git_envhist.restore.slots import Slots, slot_directory
 from git_envhist.restore.hands import Hands
 
+signal.signal(signal.SIGALRM, signal.default_int_handler)
 base, deep = os.open(sys.argv[1], os.O_RDONLY), os.fsencode(sys.argv[2])
 slots = Slots(base, Hands())
 for turn in range(600):
@@ -30,20 +31,25 @@ for turn in range(600):
         pass
     slots.close()
 """
-FORKED = """
+INTERRUPTING = """
 import os, signal, time
-from git_envhist.restore.workers import share_out
 
-TURNS = 60
 begun, begin = os.pipe()
 me, other = os.getpid(), os.fork()
 if other == 0:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.close(begin)
     for turn in range(TURNS):
-        os.read(begun, 1)
-        time.sleep(turn % 20 * 0.0002)
+        if not os.read(begun, 1):
+            break
+        time.sleep(turn % 20 * STEP)
         os.killpg(0, signal.SIGINT)
     os._exit(0)
+"""
+"""One process interrupts the other, once for each byte that it gets."""
+FORKED = """
+from git_envhist.restore.workers import share_out
+
 for turn in range(TURNS):
     try:
         os.write(begin, b".")
@@ -62,12 +68,12 @@ except ChildProcessError:
     print("none is left")
 """
 HELD_BACK = """
-import importlib, signal, sys
+import importlib, sys
 
 held_back = importlib.import_module(sys.argv[1])._signals_held_back
-for turn in range(2000):
+for turn in range(TURNS):
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.00001 + turn % 50 * 0.000001)
+        os.write(begin, b".")
         while True:
             with held_back():
                 pass
@@ -75,11 +81,10 @@ for turn in range(2000):
         pass
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()), turn
 """
-HANDLED = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
 
 
 def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HANDLED + script, *words]
+    command = [sys.executable, "-c", script, *words]
     return subprocess.run(
         command, cwd=CHECKOUT, capture_output=True, text=True, check=False, start_new_session=True
     )
@@ -95,11 +100,11 @@ def test_a_signal_on_the_way_down_is_not_taken_for_a_fault_of_the_disk(tmp_path:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no workers to be forked")
 def test_a_signal_while_workers_are_made_ends_them_and_none_goes_its_parents_way() -> None:
-    done = run(FORKED)
+    done = run("TURNS, STEP = 60, 0.0002\n" + INTERRUPTING + FORKED)
     assert (done.returncode, done.stdout, done.stderr) == (0, "none is left\n", "")
 
 
 @pytest.mark.parametrize("module", ["git_envhist.capture.lines", "git_envhist.restore.workers"])
 def test_signals_are_heard_again_whenever_one_came_while_they_were_to_be_held_back(module: str) -> None:
-    done = run(HELD_BACK, module)
+    done = run("TURNS, STEP = 1500, 0.000005\n" + INTERRUPTING + HELD_BACK, module)
     assert (done.returncode, done.stderr) == (0, "")
