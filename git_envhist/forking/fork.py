@@ -1,7 +1,8 @@
 """A fork: the whole environment of a moment in a directory of its own, on a timeline that begins there.
 
-What is unchanged is not asked for: everything is written from the snapshot and read back, as by any restore. The first
-moment is taken before anything is rewritten, so that forks of one moment begin with one content.
+Everything is written from the snapshot and read back, as by any restore; where the file system can, what is unchanged
+here shares its blocks with the original until either is written to. The first moment is taken before anything is
+rewritten, so that forks of one moment begin with one content.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from git_envhist.capturing.capture import Capturing, restore_directory
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.forking.clones import Clones
 from git_envhist.forking.grounds import Ground, make_beside, make_worktree
 from git_envhist.forking.origins import origins_of
 from git_envhist.forking.pointing import Rewriter, points_back, relocate
@@ -161,7 +163,9 @@ class _Fork:
 
     def _contents(self, made: Mapping[bytes, bytes]) -> Contents:
         own = self.source.repository
-        return Contents(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
+        contents = Clones(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
+        contents.look_below(own.root)
+        return contents
 
 
 def _plan(pairs: list[Pair], rules: Rules) -> Plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
@@ -34,6 +34,9 @@ class Contents(Protocol):
     def blob(self, oid: bytes) -> bytes: ...
     def stream_pieces(self, pointer: bytes) -> Iterable[bytes]: ...
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
+    @property
+    def lends(self) -> bool: ...
+    def lend(self, entry: Entry, clone: Callable[[int], bool]) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -63,20 +66,31 @@ class Maker:
         return seen(os.stat(name, dir_fd=directory, follow_symlinks=False))
 
     def _file(self, directory: int, name: bytes, entry: Entry, shown: bytes) -> Seen:
-        assert entry.oid is not None
         hands = self._hands
-        data = self._contents.blob(entry.oid)
         descriptor = hands.create(directory, name)
         try:
-            if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
-                if data:
-                    hands.write(descriptor, data, 0)
-            else:
-                write_sparsely(hands, descriptor, blocks_of(self._contents, entry, data))
+            if not self._contents.lends or not self._clone(descriptor, entry):
+                self._write(descriptor, entry)
             self._dresser.new_file(descriptor, entry, lambda what: self._lose(shown, what))
             return seen(os.fstat(descriptor))
         finally:
             os.close(descriptor)
+
+    def _clone(self, descriptor: int, entry: Entry) -> bool:
+        if self._contents.lend(entry, lambda source: self._hands.clone(source, descriptor)):
+            return True
+        # What was cloned may be of a file that changed meanwhile.
+        self._hands.truncate(descriptor, 0)
+        return False
+
+    def _write(self, descriptor: int, entry: Entry) -> None:
+        assert entry.oid is not None
+        data = self._contents.blob(entry.oid)
+        if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
+            if data:
+                self._hands.write(descriptor, data, 0)
+        else:
+            write_sparsely(self._hands, descriptor, blocks_of(self._contents, entry, data))
 
     def _lose(self, shown: bytes, what: str) -> None:
         self.losses.append((shown, what))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from git_envhist.errors import Damaged
-from git_envhist.model import EnvPath
+from git_envhist.model import Entry, EnvPath
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.store.ownpacks import OwnPacks
@@ -24,6 +24,9 @@ OpenSealed = Callable[[EnvPath, bytes], bytes]
 
 class Contents:
     """Reads objects by their raw ids."""
+
+    lends: bool = False
+    """Whether asking `lend` is worth anything."""
 
     def __init__(
         self,
@@ -84,6 +87,10 @@ class Contents:
         if self._open_sealed is None:
             raise Damaged("there is nothing here to open sealed files with")
         return self._open_sealed(path, blob)
+
+    def lend(self, entry: Entry, clone: Callable[[int], bool]) -> bool:
+        """Whether `clone` was given an open file that has the bytes of an entry, and made another one of it."""
+        return False
 
     def close(self) -> None:
         for name in ("_own", "_child"):

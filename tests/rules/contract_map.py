@@ -578,6 +578,7 @@ LIST = (
             "forking/test_fork.py::test_where_the_code_commit_is_gone_the_fork_is_an_orphan",
             "forking/test_fork.py::test_a_plain_directory_is_forked_into_another",
             "forking/test_fork.py::test_a_fork_that_fails_leaves_nothing",
+            "forking/test_clones.py::test_what_is_unchanged_shares_its_blocks_and_nothing_else",
         ),
     ),
     Line(

@@ -1,0 +1,75 @@
+"""Contents that know the original: what stands there unchanged is cloned, not written.
+
+Two files share their blocks then until one of them is written to (`cp --reflink`, on Btrfs, XFS and others). A file is
+taken for unchanged by its time, and believed by its bytes: it is read whole, and whatever it turns out to be, the
+engine reads every file of the fork back.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+
+from git_envhist.model import Entry, StoredAs
+from git_envhist.restore.hands import open_directory
+from git_envhist.restore.proof import has_bytes, open_to_read
+from git_envhist.store.contents import Contents
+from git_envhist.system import DIRECTORY
+
+
+class Clones(Contents):
+    """Reads a snapshot, and lends the files of the working tree it was made of."""
+
+    _top = -1
+    _above: tuple[bytes, int] | None = None
+
+    def look_below(self, root: str) -> None:
+        """From now on, what stands in this directory is lent."""
+        with suppress(OSError):
+            self._top = os.open(root, DIRECTORY)
+            self.lends = True
+
+    def lend(self, entry: Entry, clone: Callable[[int], bool]) -> bool:
+        """Whether `clone` was given an open file that has the bytes of an entry, and made another one of it."""
+        # The bytes of a secret file are not told by its size in the snapshot, and it is small.
+        if entry.stored is StoredAs.SEALED or entry.oid in (self._made or {}):
+            return False
+        try:
+            source = self._open(entry.path)
+        except OSError:
+            return False
+        try:
+            before = os.fstat(source)
+            if not stat.S_ISREG(before.st_mode) or before.st_mtime_ns != entry.mtime_ns or not before.st_size:
+                return False
+            if not clone(source):
+                # One refusal is enough: a file system that cannot costs nothing more.
+                self.lends = False
+                return False
+            return has_bytes(source, before.st_size, entry, self) and _look(os.fstat(source)) == _look(before)
+        finally:
+            os.close(source)
+
+    def close(self) -> None:
+        super().close()
+        above, top = self._above, self._top
+        self._above, self._top, self.lends = None, -1, False
+        if above is not None:
+            os.close(above[1])
+        if top >= 0:
+            os.close(top)
+
+    def _open(self, path: bytes) -> int:
+        above, _, name = path.rpartition(b"/")
+        if self._above is None or self._above[0] != above:
+            opened = open_directory(self._top, above)
+            before, self._above = self._above, (above, opened)
+            if before is not None:
+                os.close(before[1])
+        return open_to_read(self._above[1], name)
+
+
+def _look(seen: os.stat_result) -> tuple[int, int, int]:
+    return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns

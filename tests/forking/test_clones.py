@@ -1,0 +1,94 @@
+"""On a file system that can, what is unchanged shares its blocks with the original: and no more than its blocks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from git_envhist.forking.clones import Clones
+from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId
+from git_envhist.store.git import Git
+from git_envhist.store.trees import object_id
+from tests.support.oracle import rsync_differences
+from tests.support.repository import Repo, make_repo
+
+UNCHANGED, CHANGED, POSED = (bytes([letter]) * 300_000 for letter in b"ucp")
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory on XFS; skips where there is none to be had."""
+    if os.geteuid() != 0 or shutil.which("mkfs.xfs") is None or shutil.which("filefrag") is None:
+        pytest.skip("mounting XFS wants root, mkfs.xfs and filefrag")
+    above = tmp_path_factory.mktemp("xfs")
+    with open(above / "image", "wb") as image:
+        image.truncate(320 << 20)
+    place = above / "mounted"
+    place.mkdir()
+    for words in (["mkfs.xfs", "-q", above / "image"], ["mount", "-o", "loop", above / "image", place]):
+        done = subprocess.run(words, capture_output=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"cannot be mounted here: {done.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def is_shared(path: Path) -> bool:
+    """Whether the file system says that another file has the same blocks."""
+    told = subprocess.run(["filefrag", "-v", path], capture_output=True, check=True).stdout
+    return b"shared" in told
+
+
+def test_what_is_unchanged_shares_its_blocks_and_nothing_else(sharing: Path) -> None:
+    repo = make_repo(sharing / "repo")
+    for name, data in (("unchanged", UNCHANGED), ("changed", CHANGED), ("posed", POSED)):
+        repo.write(name, data)
+    repo.write("big", os.urandom(9 << 20))
+    repo.run("envlog", "capture", "start", check=True)
+    seen = (repo.path / "posed").stat()
+    repo.write("changed", b"other")
+    # Another file under the time and the size of the one that was captured.
+    repo.write("posed", b"x" * len(POSED))
+    os.utime(repo.path / "posed", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    for name in ("one", "two"):
+        repo.run("envlog", "fork", f"../{name}", check=True)
+    one, two = sharing / "one", sharing / "two"
+    assert rsync_differences(one, two) == ()
+    shared = {name: is_shared(one / name) for name in ("unchanged", "big", "changed", "posed")}
+    assert shared == {"unchanged": True, "big": True, "changed": False, "posed": False}
+    assert [(one / name).read_bytes() for name in ("changed", "posed")] == [CHANGED, POSED]
+    assert (one / "unchanged").stat().st_nlink == 1
+    with open(one / "unchanged", "r+b") as file:
+        file.write(b"edited")
+    assert (two / "unchanged").read_bytes() == repo.read("unchanged") == UNCHANGED
+
+
+def test_what_changes_while_it_is_cloned_is_not_believed(repo: Repo) -> None:
+    place = repo.write("file", UNCHANGED)
+    oid = object_id(b"blob", UNCHANGED, "sha1")
+    entry = Entry(EnvPath(b"file"), EntryKind.FILE, 0o644, place.stat().st_mtime_ns, ObjectId(oid))
+    contents = Clones(
+        Git(str(repo.path / ".git"), str(repo.path)), str(repo.path / ".git/objects/pack"), "sha1"
+    )
+    contents.look_below(str(repo.path))
+
+    def cloned(_: int) -> bool:
+        return True
+
+    def cloned_while_somebody_writes(_: int) -> bool:
+        place.write_bytes(UNCHANGED)
+        return True
+
+    try:
+        assert contents.lend(entry, cloned)
+        assert not contents.lend(entry, cloned_while_somebody_writes)
+        place.unlink()
+        place.symlink_to("/etc/hostname")
+        assert not contents.lend(entry, cloned)
+    finally:
+        contents.close()
