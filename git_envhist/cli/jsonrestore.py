@@ -9,8 +9,8 @@ from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.foreign import executables
 
 
-def restored_json(restored: Restored, *, dry_run: bool) -> Json:
-    """The plan, and what came of it; the plan of a dry run is the same."""
+def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
+    """The plan, what came of it, and what takes it back; the plan of a dry run is the same."""
     return {
         "schema": SCHEMA,
         "dry_run": dry_run,
@@ -28,7 +28,7 @@ def restored_json(restored: Restored, *, dry_run: bool) -> Json:
         "running": [escape_invalid(process) for process in restored.running],
         "warnings": [escape_invalid(warning) for warning in restored.warnings],
         "executables": _executables(restored),
-        "undo": "git envrestore --undo" if restored.safety is not None else None,
+        "undo": back if restored.safety is not None else None,
     }
 
 

@@ -11,6 +11,7 @@ from git_envhist.cli.failure import warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.restoreview import (
+    WAY_BACK,
     done_lines,
     dry_run_lines,
     moment_words,
@@ -74,7 +75,9 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     go = session.history.going.undo if mode == "undo" else session.history.going.redo
     with shown_progress() as progress:
         restored = go(steps, _wish(session, options, progress))
-    return _tell(session, restored, options)
+    # Who has just gone back gets forth by that: one more undo would lead further back.
+    other = "redo" if mode == "undo" else "undo"
+    return _tell(session, restored, options, f"git envrestore --{other}" + (f" {steps}" if steps > 1 else ""))
 
 
 def _mode(options: dict[str, Any]) -> str | None:
@@ -130,7 +133,7 @@ def _say_plan(session: Session, planned: Restored) -> None:
             session.line(line)
 
 
-def _tell(session: Session, restored: Restored, options: dict[str, Any]) -> int:
+def _tell(session: Session, restored: Restored, options: dict[str, Any], back: str = WAY_BACK) -> int:
     for warning in restored.warnings:
         warn(warning)
     for problem in problems(restored):
@@ -138,12 +141,12 @@ def _tell(session: Session, restored: Restored, options: dict[str, Any]) -> int:
     if session.json:
         from git_envhist.cli.jsonrestore import restored_json  # loaded late: only --json needs it
 
-        session.print_json(restored_json(restored, dry_run=options["dry_run"]))
+        session.print_json(restored_json(restored, back, dry_run=options["dry_run"]))
     elif options["dry_run"]:
-        for line in dry_run_lines(restored, _words(session, restored.target)):
+        for line in dry_run_lines(restored, _words(session, restored.target), back):
             session.line(line)
     else:
-        for line in done_lines(restored):
+        for line in done_lines(restored, None if options.get("to") else back):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
@@ -189,7 +192,7 @@ def _give_back(session: Session, snapshot: Snapshot, directory: str) -> int:
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
     written = session.history.going.write_to(snapshot, options["to"], force=options["force"])
-    return _tell(session, written, {"dry_run": False})
+    return _tell(session, written, {**options, "dry_run": False})
 
 
 def _show_likeliest(session: Session) -> int:

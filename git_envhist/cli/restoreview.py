@@ -37,7 +37,7 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
     yield "  " + counts_line(restored)
 
 
-def dry_run_lines(restored: Restored, moment: str) -> Iterator[str]:
+def dry_run_lines(restored: Restored, moment: str, back: str = WAY_BACK) -> Iterator[str]:
     """The whole plan, and that nothing was done."""
     yield from plan_lines(restored, moment)
     for action, title in TITLES:
@@ -47,11 +47,11 @@ def dry_run_lines(restored: Restored, moment: str) -> Iterator[str]:
             yield from (f"    {_row(row)}" for row in rows)
     yield from _left_lines(told_apart(restored.plan.left_alone))
     if restored.plan.steps or restored.plan.directories:
-        yield "nothing was changed; what is here now would be saved first, and come back with: " + WAY_BACK
+        yield "nothing was changed; what is here now would be saved first, and come back with: " + back
 
 
-def done_lines(restored: Restored) -> Iterator[str]:
-    """What came of it."""
+def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]:
+    """What came of it; `back` is the command that takes it back, where there is something to take back."""
     if restored.moment is None:
         yield "nothing to restore: the environment is as it was then"
         return
@@ -64,7 +64,8 @@ def done_lines(restored: Restored) -> Iterator[str]:
         yield f"{told} (to keep your code: --keep-code)"
     for process in restored.running[:MOST_TOLD]:
         yield f"not restored: {escape(process)} still runs what was here before"
-    yield f"go back with: {WAY_BACK}"
+    if back is not None:
+        yield f"go back with: {back}"
 
 
 def saved_line(safety: Snapshot) -> str:

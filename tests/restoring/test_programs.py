@@ -70,6 +70,24 @@ def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, L
     assert git_fsck(repo.path) == ""
 
 
+def test_the_way_back_that_is_told_leads_back(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, _, then, now = two
+    capture(repo, "much has changed")
+    said = repo.run("envlog", "undo", check=True).out
+    for expected in (now, then, now):
+        assert state(repo) != expected
+        said = repo.run(*said.rstrip("\n").rpartition("go back with: git ")[2].split(" "), check=True).out
+        assert state(repo) == expected
+    repo.write("app.py", b"once more")
+    latest = state(repo)
+    told = repo.run("envrestore", "-n", "--undo", "2", check=True).out
+    assert told.endswith("come back with: git envrestore --redo 2\n")
+    done = json.loads(repo.run("envrestore", "--undo", "2", "--json", check=True).out)
+    assert (state(repo), done["undo"]) == (then, "git envrestore --redo 2")
+    repo.run("envrestore", "--redo", "2", check=True)
+    assert state(repo) == latest
+
+
 def test_a_dry_run_shows_the_plan_and_changes_nothing(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
     tip = repo.git("for-each-ref", "refs/envhist/heads")
@@ -128,7 +146,8 @@ def test_a_moment_is_written_elsewhere_and_nothing_here_is_touched(
 ) -> None:
     repo, first, then, now = two
     there = tmp_path / "there"
-    repo.run("envrestore", "--to", str(there), first, check=True)
+    done = repo.run("envrestore", "--to", str(there), first, check=True)
+    assert "go back with" not in done.out
     found = listing(there, top=True)
     assert found == then
     assert state(repo) == now
