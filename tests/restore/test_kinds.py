@@ -27,6 +27,8 @@ def wreck(repo: Repo, *keep: str) -> None:
     """Take everything away but the repository and what is named."""
     for path in repo.path.iterdir():
         if path.name not in (".git", *keep):
+            if path.is_dir() and not path.is_symlink():
+                subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
             subprocess.run(["rm", "-rf", str(path)], check=True)
 
 

@@ -276,6 +276,7 @@ def test_a_link_that_is_planted_between_two_changes_leads_nowhere(tmp_path: Path
         place = tmp_path / f"copy {number}"
         subprocess.run(["cp", "-a", str(scene.engine.top), str(place)], check=True)
         planted += restore_with_planted_link(place, scene, directory, number)
+        subprocess.run(["chmod", "-R", "u+rwX", str(place)], check=True)
         shutil.rmtree(place)
     assert planted > 1
 
@@ -290,6 +291,8 @@ def restore_with_planted_link(place: Path, scene: Scene, directory: str, number:
 
     def plant() -> None:
         if (place / directory).is_dir():
+            # What is closed to its owner cannot be moved; whoever can move it has opened it.
+            os.chmod(place / directory, 0o700)
             os.rename(place / directory, place.parent / f"aside {number}")
             os.symlink(outside, place / directory)
             seen.append(b"planted")
