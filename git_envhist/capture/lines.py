@@ -174,7 +174,7 @@ def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
         except BrokenPipeError:
             return
         except Exception as error:
-            outbox.put((FAILED, type(error).__name__, str(error)))
+            outbox.put((FAILED, type(error).__name__, str(error), getattr(error, "hint", None)))
             outbox.flush()
 
 

@@ -121,7 +121,7 @@ class Pool:
                     elif kind == DONE:
                         watch.forget(number)
                     else:
-                        raise _failure(str(frame[0]), str(frame[1]))
+                        raise _failure(str(frame[0]), str(frame[1]), str(frame[2]) if frame[2] else None)
 
     def ask_each(self, method: str, *arguments: object) -> Iterator[tuple[int, Frame]]:
         """Ask all workers the same."""
@@ -181,10 +181,10 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
-def _failure(kind: str, message: str) -> EnvhistError:
+def _failure(kind: str, message: str, hint: str | None) -> EnvhistError:
     if kind in TOLD:
-        return TOLD[kind](message)
-    return WorkerFailed(f"a worker process failed: {message or kind} ({kind})")
+        return TOLD[kind](message, hint=hint)
+    return WorkerFailed(f"a worker process failed: {message or kind} ({kind})", hint=hint)
 
 
 def _pipe_without_waiting() -> tuple[int, int]:

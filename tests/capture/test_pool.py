@@ -46,7 +46,7 @@ class Echo:
         if method == "damaged":
             raise Damaged("the pack is damaged")
         if method == "full":
-            raise StorageFull("no room")
+            raise StorageFull("no room", hint="make room")
         if method == "odd":
             raise ValueError
         if method == "echo":
@@ -139,6 +139,16 @@ def test_what_befalls_a_worker_is_an_error_of_ours(method: str, kind: type[Envhi
             list(pool.ask_each(method))
     finally:
         pool.close()
+
+
+def test_what_to_type_next_comes_along_with_what_befell_a_worker() -> None:
+    pool = pool_of(2)
+    try:
+        with pytest.raises(StorageFull) as told:
+            list(pool.ask_each("full"))
+    finally:
+        pool.close()
+    assert told.value.hint == "make room"
 
 
 def test_a_question_to_a_dead_worker_is_an_error_of_ours() -> None:
