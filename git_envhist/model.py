@@ -501,7 +501,7 @@ class PointsBack:
 
     path: EnvPath
     what: str
-    """`link`, `text`, or why it could not be rewritten."""
+    """`link`, `text`, or why it is not rewritten."""
 
 
 @dataclass(frozen=True, slots=True)

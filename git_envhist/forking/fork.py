@@ -130,7 +130,8 @@ class _Fork:
             place = Place(
                 restore_directory(repository.state), base, frozenset(), lambda: self._contents(made), how
             )
-            carried = carry_out(place, plan, ())
+            # Its first moment is durable; until that is taken, there is nothing to come back to here.
+            carried = carry_out(place, plan, (), durable=False)
             words = os.fsencode(f"forked from {self.snapshot.id[:7]}")
             request = Request(
                 words,

@@ -24,6 +24,12 @@ def origins_of(source: Capturing, timeline: str, fork: Repository) -> tuple[str,
     return tuple(dict.fromkeys((source.repository.root, *first, *taken)))
 
 
+def place_of(source: Capturing, timeline: str) -> str | None:
+    """Where the working tree of a timeline stands; None where there is none any more."""
+    trees = _trees(source)
+    return next((one.root for one in trees if current_timeline(one, read_settings(())) == timeline), None)
+
+
 def _trees(source: Capturing) -> list[Repository]:
     repository = source.repository
     if repository.plain:

@@ -26,6 +26,10 @@ EDITABLE = b"__editable__"
 BUILT = frozenset((b"CMakeCache.txt", b"build.ninja"))
 LARGEST = 1 << 22
 LINK, TEXT = "link", "text"
+GITDIR = b"gitdir: "
+NO_GIT = (
+    "the git directory of this submodule is the original's: without this file git takes it for one not set up"
+)
 IS_CODE = "HEAD tracks it"
 IS_BUILT = "it was built there: build it again"
 TEMPORARY = b".git-envhist-link"
@@ -46,6 +50,8 @@ def points_back(plan: Plan, root: str, moved: Moved) -> Iterator[PointsBack]:
             if entry.kind is EntryKind.LINK:
                 if moved.is_named_in(_read_link(top, entry.path)):
                     yield PointsBack(entry.path, LINK)
+            elif entry.path.endswith(b"/.git") and _leads_nowhere(root, entry.path, _read(top, entry.path)):
+                yield PointsBack(entry.path, NO_GIT)
             elif entry.kind is EntryKind.FILE and _may_name_places(entry.path):
                 data = _read(top, entry.path)
                 if moved.is_named_in(data if is_text(data) else _first_line(data)):
@@ -86,7 +92,17 @@ def _may_name_places(path: EnvPath) -> bool:
     return above.rpartition(b"/")[2] in PROGRAM_DIRECTORIES
 
 
+def _leads_nowhere(root: str, path: EnvPath, data: bytes) -> bool:
+    """Whether this is the file of a submodule, which says by a relative path where its git directory is."""
+    if not data.startswith(GITDIR):
+        return False
+    above = os.path.join(os.fsencode(root), os.path.dirname(path))
+    return not os.path.exists(os.path.join(above, data[len(GITDIR) :].rstrip(b"\r\n")))
+
+
 def _why_not(one: PointsBack, code: frozenset[bytes]) -> str | None:
+    if one.what not in (LINK, TEXT):
+        return one.what
     if one.path in code:
         return IS_CODE
     return IS_BUILT if one.path.rpartition(b"/")[2] in BUILT else None

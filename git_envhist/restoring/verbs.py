@@ -13,6 +13,7 @@ from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.restore import Choose, Restoring
 from git_envhist.restoring.wish import NO_WISH, Wish
 from git_envhist.store.objects import CatFile
+from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
@@ -46,11 +47,16 @@ class Going:
 
     def __init__(self, history: History, capturing: Capturing) -> None:
         self._history = history
+        self._capturing = capturing
         self._restoring = Restoring(capturing, history.judge, history.open_sealed, history.resolve)
 
     def to(self, snapshot: Snapshot, wish: Wish = NO_WISH) -> Restored:
         """To a moment."""
-        return self._go(wish, RestorePart.TO, lambda _: snapshot)
+        from git_envhist.forking.adopting import names_another_place  # loaded late: undo needs none of it
+
+        restored = self._go(wish, RestorePart.TO, lambda _: snapshot)
+        warning = names_another_place(self._capturing, restored)
+        return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
     def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
         """To the newest earlier state that differs from what is here, so many steps back."""

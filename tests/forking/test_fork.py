@@ -143,6 +143,21 @@ def test_where_the_code_commit_is_gone_the_fork_is_an_orphan(rich: Repo) -> None
     made.git("commit", "-qm", "begins anew")
 
 
+def test_a_submodule_s_git_directory_is_told_to_be_the_original_s(repo: Repo, tmp_path: Path) -> None:
+    library = make_repo(tmp_path / "library")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "-q", "add", str(library.path), "library")
+    repo.git("commit", "-qm", "a submodule")
+    repo.run("envlog", "capture", "x", check=True)
+    before = listing(repo.path)
+    told = json.loads(repo.run("envlog", "fork", "--json", "--relocate", "../made", check=True).out)
+    assert [one["path"] for one in told["pointing"]] == ["library/.git"]
+    made = beside(repo, "made")
+    assert made.read("library/app.py") == library.read("app.py")
+    (made.path / "library/.git").unlink()
+    assert made.git("status", "--porcelain") == ""
+    assert listing(repo.path) == before
+
+
 def test_an_environment_that_was_never_committed_is_forked_too(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", commit=False)
     repo.write("file", b"1")

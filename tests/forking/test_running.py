@@ -176,3 +176,18 @@ def test_a_fork_of_a_fork_points_back_to_the_first(repo: Repo) -> None:
     made = fork(repo, "made")
     fork(made, "again", "--relocate")
     assert (repo.path.parent / "again/bin/tool").read_text() == f"#!{repo.path.parent}/again/python\n"
+
+
+def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Repo) -> None:
+    repo.write("bin/tool", f"#!{repo.path}/python\n", mode=0o755)
+    repo.write("plain", b"1")
+    repo.run("envlog", "capture", "x", check=True)
+    made = fork(repo, "made", "--relocate")
+    made.write("plain", b"2")
+    line = json.loads(made.run("envlog", "capture", "--json", "changed", check=True).out)["snapshot"][
+        "timeline"
+    ]
+    done = repo.run("envrestore", line, "--", ".", ":!bin", check=True)
+    assert (repo.read("plain"), "names" in done.err) == (b"2", False)
+    done = repo.run("envrestore", line, check=True)
+    assert f"still names '{made.path}': 'bin/tool'" in done.err
