@@ -80,9 +80,12 @@ class Restoring:
         with capturing.hold(Request(progress=wish.progress)) as held:
             target = self.judge(choose(held.content))
             planned = self._plan(held, target, wish)
+            if part is RestorePart.UNDO and not _does_anything(planned) and target.content != held.content:
+                # What differs is nothing that a restore would touch: one is in that state, and means the one before.
+                planned = self._plan(held, target := self.judge(choose(target.content)), wish)
             if wish.planned is not None:
                 wish.planned(planned)
-            if wish.dry_run or not (planned.plan.steps or planned.plan.directories):
+            if wish.dry_run or not _does_anything(planned):
                 return planned
             move = self._guard(held, planned, wish)
             safety = self._save(held, target, planned.plan)
@@ -248,6 +251,10 @@ def read_again(contents: Contents, plan: Plan) -> None:
                     pass
             elif entry.stored is StoredAs.SEALED:
                 contents.open_sealed(step.shown, blob)
+
+
+def _does_anything(planned: Restored) -> bool:
+    return bool(planned.plan.steps or planned.plan.directories)
 
 
 def _real(root: str) -> bytes:

@@ -88,6 +88,17 @@ def test_the_way_back_that_is_told_leads_back(two: tuple[Repo, str, Listing, Lis
     assert state(repo) == latest
 
 
+def test_undo_takes_a_restore_back_though_what_differs_since_is_nothing_it_would_touch(repo: Repo) -> None:
+    repo.write("noise.log", b"1\n")
+    first = capture(repo, "first")
+    repo.write("app.py", b"later")
+    repo.run("envrestore", first, check=True)
+    assert repo.read("app.py") != b"later"
+    repo.git("config", "envhist.exclude", "noise.log")
+    repo.run("envrestore", "--undo", check=True)
+    assert repo.read("app.py") == b"later"
+
+
 def test_a_dry_run_shows_the_plan_and_changes_nothing(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, _, now = two
     tip = repo.git("for-each-ref", "refs/envhist/heads")
