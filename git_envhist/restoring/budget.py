@@ -125,7 +125,7 @@ def _check_pieces(entry: Entry, contents: Contents, sizes: Sizes, budget: Budget
         most -= len(lengths[run])
         if total > told.size or most < 0:
             break
-    if total != told.size:
+    if total != told.size or most < 0:
         raise Damaged(
             f"the pieces are not as long as the file is said to be: '{show(entry.path)}'", hint=HINT
         )

@@ -7,8 +7,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from git_envhist.api import EnvHistory
-from git_envhist.model import Snapshot
 from tests.end_to_end.captures import capture
 from tests.secrets.test_foreign_snapshots import forged, message_of, put_on_timeline
 from tests.support.oracle import listing
@@ -30,12 +28,9 @@ class Stranger:
         self.repo.git("update-ref", ref, self.tip)
         return put_on_timeline(self.repo, self.message, tree=tree)
 
-    def snapshot(self, commit: str) -> Snapshot:
-        with EnvHistory.open(str(self.repo.path)) as history:
-            return history.resolve(commit)
-
-    def outside(self) -> object:
-        return listing(self.canary, top=True)
+    def state(self) -> object:
+        """The environment, and what is outside of it."""
+        return listing(self.repo.path, top=True), listing(self.canary, top=True)
 
 
 def make_stranger(place: Path) -> Stranger:
