@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
@@ -199,10 +200,12 @@ def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, 
 
 
 def _encrypts(repository: Repository, settings: Settings, driver: str) -> bool:
-    words = ("crypt", "secret", "seal", "vault", "sops", "age", "gpg", "transcrypt", "cipher")
-    commands = repository.git.try_run("config", "--get-regexp", rf"^filter\.{driver}\.(clean|process)$").out
+    words = ("crypt", "secret", "seal", "vault", "sops", "gpg", "cipher")
+    commands = repository.git.try_run(
+        "config", "--get-regexp", rf"^filter\.{re.escape(driver)}\.(clean|process)$"
+    ).out
     text = driver.lower() + os.fsdecode(commands).lower()
-    return any(word in text for word in words)
+    return any(word in text for word in words) or re.search(r"\bage\b", text) is not None
 
 
 def _digest(value: object) -> str:

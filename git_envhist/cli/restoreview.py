@@ -69,7 +69,12 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
 
 
 def saved_line(safety: Snapshot) -> str:
-    return f"saved what was here as {safety.id[:7]}"
+    told = f"saved what was here as {safety.id[:7]}"
+    return (
+        told
+        if safety.complete
+        else f"{told}, but for {count(safety.missing_count, 'path')} that stay as they are"
+    )
 
 
 def moment_words(snapshot: Snapshot, verdict: str, time: str) -> str:

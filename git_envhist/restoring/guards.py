@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from git_envhist.errors import Refused
 from git_envhist.history.classes import database_of
-from git_envhist.model import EnvPath, Missing, Plan, PlanStep, WhyMissing
+from git_envhist.model import EntryKind, EnvPath, Missing, Plan, PlanStep, WhyMissing
 from git_envhist.restoring.processes import holders
 from git_envhist.system import NOFOLLOW
 
@@ -25,6 +25,8 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
     found = {
         item.path: item for step in plan.steps if (item := _at_or_above(step.shown, unsaved)) is not None
     }
+    going = tuple(step.shown + b"/" for step in plan.steps if _goes(step))
+    found |= {path: item for path, item in unsaved.items() if going and path.startswith(going)}
     if found:
         first = min(found.values(), key=lambda item: item.path)
         raise Refused(
@@ -55,6 +57,15 @@ def refuse_locked_repositories(plan: Plan, bases: Mapping[bytes, bytes]) -> None
                     f"a git is at work in the repository that would be restored: {_name(EnvPath(repository))}",
                     hint=f"wait until it is done; where none is, remove its {lock.decode()}",
                 )
+
+
+def _goes(step: PlanStep) -> bool:
+    """Whether a step takes a directory away."""
+    return (
+        step.before is not None
+        and step.before.kind is EntryKind.DIRECTORY
+        and (step.after is None or step.after.kind is not EntryKind.DIRECTORY)
+    )
 
 
 def _at_or_above(path: bytes, unsaved: Mapping[EnvPath, Missing]) -> Missing | None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 
 from git_envhist.capturing.survey import Survey
+from git_envhist.errors import EnvhistError
 from git_envhist.history.classes import class_of
 from git_envhist.model import EntryKind, Missing, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
@@ -15,10 +16,26 @@ from git_envhist.restoring.scope import Extent, Scope, extent_of
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
+from git_envhist.store.layout import RESERVED
 from git_envhist.store.manifest import BUDGET
+from git_envhist.store.names import true_path
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pairs import read_pairs
 from git_envhist.store.pathspecs import matching
+
+
+class NoSuchPath(EnvhistError):
+    """A pathspec that nothing matches, neither now nor then."""
+
+    exit_code = 4
+    code = "no-such-path"
+
+    def __init__(self, pathspecs: Sequence[bytes]) -> None:
+        shown = " ".join(os.fsdecode(spec).rpartition(")")[2] or "." for spec in pathspecs)
+        super().__init__(
+            f"nothing matches '{shown}', neither now nor then",
+            hint="'git envdiff <rev>' tells what differs",
+        )
 
 
 class Planner:
@@ -40,7 +57,7 @@ class Planner:
             then,
             self._now,
             roots=self._survey.bases,
-            chosen=self._chosen(pairs, wish),
+            chosen=self._chosen(pairs, wish, (before, after)),
             code=tracked(self._git) if wish.keep_code else (),
         )
         rules = Rules(scope.keep, keep_new=wish.keep_new)
@@ -48,7 +65,23 @@ class Planner:
             return make_plan(pairs, rules)
         return make_plan(map(findings.sanitised, pairs), findings.rules(rules))
 
-    def _chosen(self, pairs: Sequence[Pair], wish: Wish) -> Collection[bytes] | None:
+    def _refuse_unmatched(self, trees: Sequence[str], pathspecs: Sequence[bytes]) -> None:
+        """Where nothing differs there is nothing to do; a path that neither moment has is a slip of the pen."""
+        known: set[bytes] = set()
+        directories: set[bytes] = set()
+        for tree in trees:
+            listed = self._git.run("ls-tree", "-r", "-t", "-z", "--full-tree", tree).split(b"\0")[:-1]
+            for line in listed:
+                head, _, stored = line.partition(b"\t")
+                if stored.partition(b"/")[0] != RESERVED:
+                    path = true_path(stored)
+                    known.add(path)
+                    if head.startswith(b"040000"):
+                        directories.add(path)
+        if not matching(self._git, known, directories, pathspecs):
+            raise NoSuchPath(pathspecs)
+
+    def _chosen(self, pairs: Sequence[Pair], wish: Wish, trees: Sequence[str]) -> Collection[bytes] | None:
         if not wish.pathspecs and wish.classes is None:
             return None
         paths = dict(_paths(pairs))
@@ -56,6 +89,8 @@ class Planner:
         if wish.pathspecs:
             directories = [path for path, is_directory in paths.items() if is_directory]
             chosen = matching(self._git, paths, directories, wish.pathspecs)
+            if not chosen:
+                self._refuse_unmatched(trees, wish.pathspecs)
         return [path for path in chosen if wish.classes is None or class_of(path) in wish.classes]
 
 

@@ -39,10 +39,14 @@ def at_work_in(root: bytes) -> list[Process]:
     """Processes that were started in a directory, or from a program in it, and are not how we were called."""
     callers = set(_callers())
     inside = root.rstrip(b"/") + b"/"
+
+    def is_inside(place: bytes) -> bool:
+        return place == root or place.startswith(inside)
+
     return [
         _describe(pid)
         for pid in _others()
-        if pid not in callers and any(place == root or place.startswith(inside) for place in _places(pid))
+        if pid not in callers and any(map(is_inside, _places(pid))) and not _listens_to_us(pid)
     ]
 
 
@@ -83,6 +87,13 @@ def _callers() -> Iterator[int]:
     while pid > 1:
         yield pid
         pid = _parent(pid)
+
+
+def _listens_to_us(pid: int) -> bool:
+    """Whether it reads from the pipe that we write to: `git envrestore … | tail`."""
+    heard = _target(b"%b/%d/fd/0" % (PROC, pid))
+    said = {_target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
+    return heard.startswith(b"pipe:") and heard in said
 
 
 def _parent(pid: int) -> int:

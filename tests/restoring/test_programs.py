@@ -141,6 +141,25 @@ def test_paths_and_classes_choose(two: tuple[Repo, str, Listing, Listing]) -> No
     assert repo.run("envrestore", first, "--only=nonsense").status == 129
 
 
+def test_a_path_that_neither_moment_has_is_a_slip(two: tuple[Repo, str, Listing, Listing]) -> None:
+    repo, first, _, now = two
+    slip = repo.run("envrestore", first, "--", "apq.py")
+    assert (slip.status, state(repo)) == (4, now)
+    assert "'apq.py'" in slip.err
+    # Nothing to do is another thing.
+    assert repo.run("envrestore", first, "--", ".gitignore", check=True).out.startswith("nothing to restore")
+
+
+def test_a_directory_that_holds_what_could_not_be_saved_does_not_go(repo: Repo) -> None:
+    first = capture(repo, "before")
+    repo.write("came/since/huge", b"x" * 100)
+    repo.git("config", "envhist.fingerprint", "huge")
+    repo.write("came/file", b"y")
+    repo.run("envrestore", first, check=True)
+    assert repo.read("came/since/huge") == b"x" * 100
+    assert not (repo.path / "came/file").exists()
+
+
 def test_what_is_new_and_what_is_code_can_be_kept(two: tuple[Repo, str, Listing, Listing]) -> None:
     repo, first, then, _ = two
     told = repo.run("envrestore", "--keep-new", "--keep-code", first, check=True).out

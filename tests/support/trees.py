@@ -115,8 +115,7 @@ def make(path: bytes, node: Node) -> None:
 
 
 def make_socket(path: bytes) -> None:
-    # A socket's address is short: it is bound by its name alone, in its own directory; one that no tree has.
-    passing = b"." + os.urandom(8).hex().encode("ascii")
+    # A socket's address is short: it is bound by its name alone, in its own directory.
     directory, name = os.path.split(path)
     with inside(os.fsdecode(directory or b".")), socket.socket(socket.AF_UNIX) as bound:
         # Under a name that no tree has: what is bound must not be there yet.

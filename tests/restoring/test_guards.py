@@ -1,0 +1,34 @@
+"""What is refused before anything is changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from git_envhist.errors import Refused
+from git_envhist.model import Entry, EntryKind, EnvPath, Missing, Plan, PlanAction, PlanStep, WhyMissing
+from git_envhist.restoring.guards import refuse_unsaved
+
+
+def step(path: bytes, before: EntryKind, after: EntryKind | None = None) -> PlanStep:
+    sides = [Entry(EnvPath(path), kind, 0o644, 0) if kind else None for kind in (before, after)]
+    return PlanStep(b"", EnvPath(path), PlanAction.REMOVE, *sides)
+
+
+def missing(path: bytes, why: WhyMissing = WhyMissing.DISK) -> list[Missing]:
+    return [Missing(EnvPath(path), why)]
+
+
+@pytest.mark.parametrize("path", [b"a/b", b"a/b/c", b"a/b/c/d", b"a", b""])
+def test_what_cannot_be_saved_is_not_replaced_nor_what_it_lies_in(path: bytes) -> None:
+    going = Plan((step(b"a/b/c", EntryKind.FILE), step(b"a/b", EntryKind.DIRECTORY)), (), 0)
+    with pytest.raises(Refused):
+        refuse_unsaved(going, missing(path))
+
+
+def test_what_lies_elsewhere_or_is_mounted_is_in_nobodys_way() -> None:
+    going = Plan((step(b"a/b", EntryKind.DIRECTORY),), (), 0)
+    refuse_unsaved(going, missing(b"a/bc"))
+    refuse_unsaved(going, missing(b"x"))
+    refuse_unsaved(going, missing(b"a/b/c", WhyMissing.MOUNT))
+    stays = Plan((step(b"a/b", EntryKind.FILE, EntryKind.FILE),), (), 0)
+    refuse_unsaved(stays, missing(b"a/b/c"))
