@@ -13,6 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
+from git_envhist.cli import hear_interrupts
 from git_envhist.cli.argv import first_operand, split_words, wants_json
 from git_envhist.cli.failure import Stopped, as_defect, tell
 from git_envhist.cli.output import Output, OutputClosed
@@ -60,6 +61,7 @@ def run_program(program: str, words: list[str]) -> int:
     """Run a program to its end and return its exit status; whatever fails is told in one line and a hint."""
     output = Output()
     try:
+        hear_interrupts()
         _stop_at_signals()
         status = _run(program, words, output)
         output.close()
