@@ -63,6 +63,25 @@ def gits_at_work(
     ]
 
 
+def callers() -> frozenset[int]:
+    """The processes that this one was started by, directly or not."""
+    found: set[int] = set()
+    pid = os.getppid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        pid = _parent(pid)
+    return frozenset(found)
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"{PROCESSES}/{pid}/stat", "rb") as file:
+            # The name stands in parentheses and may hold anything.
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def _boot_time(processes: str) -> float:
     with open(f"{processes}/stat", "rb") as file:
         for line in file:

@@ -10,7 +10,7 @@ index first, mark last. What a kill leaves behind is objects that stand twice.
 
 A git that reads an object finds it again when its pack has gone. One that goes by a list of packs made before
 (`fsck`, `repack`, `multi-pack-index`, a local clone) may fail, or write down a pack that has gone: while one of these
-is at work, nothing is merged.
+is at work, and while gits are being started one after the other, nothing is merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from git_envhist.errors import Damaged
-from git_envhist.store.atwork import RunningGit
+from git_envhist.store.atwork import RunningGit, callers
 from git_envhist.store.deflate import crc32
 from git_envhist.store.durable import forget, read_exactly, sync_directory
 from git_envhist.store.gitcaches import drop_caches_naming
@@ -47,6 +47,9 @@ LOCKS = ("gc.pid", "objects/maintenance.lock", "objects/pack/multi-pack-index.lo
 """By these a system that does not tell of its processes shows that packs are being cleaned."""
 FORGOTTEN = 12 * 3600.0
 """Seconds after which git itself takes a `gc.pid` for one that was left."""
+PAUSE = 0.02
+RECENT = 2.0
+"""Seconds: a git as young as this is one of a row, where an old one only waits for questions."""
 WITHOUT_DELTA = frozenset((1, 2, 3, 4))
 
 
@@ -68,15 +71,37 @@ def merge_packs(
     own = open_published(common_state, pack_dir, object_format)
     try:
         chosen = _chosen(own, largest)
-        if not chosen or goes_by_packs(common_dir, at_work()):
+        if not chosen or not _is_quiet(common_dir, at_work):
             return 0
         replaced = _write_merged(common_state, pack_dir, object_format, chosen)
     finally:
         own.close()
-    if goes_by_packs(common_dir, at_work()):
-        return 0  # it came meanwhile: for now both stay, and the next merge takes in what stands twice
+    if not _is_quiet(common_dir, at_work):
+        return 0  # somebody came meanwhile: for now both stay, and the next merge takes in what stands twice
     _remove(pack_dir, replaced)
     return len(replaced)
+
+
+def _is_quiet(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
+    """Whether no git goes by packs here, and none is likely to begin to before we are done.
+
+    One that begins while we look may list a pack and miss it when it comes to it. Where gits follow each other, one was
+    there a moment ago, or will be there in a moment.
+    """
+    for turn in range(2):
+        if turn:
+            time.sleep(PAUSE)
+        gits = at_work()
+        if goes_by_packs(common_dir, gits) or _somebody_is_busy(gits or ()):
+            return False
+    return True
+
+
+def _somebody_is_busy(gits: Sequence[RunningGit]) -> bool:
+    now = time.time()
+    recent = [git for git in gits if now - git.started < RECENT]
+    # A git that waits for us (`git envlog`, a commit whose hook we are) begins nothing while it does.
+    return bool(recent) and not {git.pid for git in recent} <= callers()
 
 
 def goes_by_packs(common_dir: str, gits: Sequence[RunningGit] | None) -> bool:

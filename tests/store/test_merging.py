@@ -181,13 +181,30 @@ def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> N
     for number in range(20):
         publish(repository, "sha1", [b"%d" % number])
     state, packs = str(repository / "envhist"), str(repository / "objects/pack")
-    answers = iter(([], [RunningGit(1, time.time(), "repack")]))
+    answers = iter(([], [], [RunningGit(1, time.time(), "repack")]))
 
     assert merge_packs(state, packs, "sha1", at_work=lambda: next(answers)) == 0
     assert len(packs_of(repository)) == 21
     assert merge_packs(state, packs, "sha1") == 21
     assert len(packs_of(repository)) == 1
     assert len(contents_of(repository)) == 20
+
+
+def test_while_gits_follow_each_other_nothing_is_merged(tmp_path: Path) -> None:
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    for number in range(20):
+        publish(repository, "sha1", [b"%d" % number])
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+    status = RunningGit(1, time.time(), "status")
+
+    assert merge_packs(state, packs, "sha1", at_work=lambda: [status]) == 0
+    # One that came while it was waited whether one comes.
+    answers = iter(([], [status]))
+    assert merge_packs(state, packs, "sha1", at_work=lambda: next(answers)) == 0
+    assert len(packs_of(repository)) == 20
+    # Who waits for us begins nothing meanwhile.
+    waiting = RunningGit(os.getppid(), time.time(), "commit")
+    assert merge_packs(state, packs, "sha1", at_work=lambda: [waiting]) == 20
 
 
 def test_a_gc_of_another_machine_is_waited_for(tmp_path: Path) -> None:
