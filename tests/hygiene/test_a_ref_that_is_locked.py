@@ -115,8 +115,9 @@ def test_a_git_is_found_at_work_however_it_came_to_the_repository(
     _until_it_runs(started.pid)
     here = gits_at_work(git_dir, [str(repo.path)])
     there = gits_at_work(str(make_repo(tmp_path / "other").path / ".git"), [str(tmp_path / "other")])
-    assert [(git.pid, git.command) for git in here or []] == [(started.pid, "update-ref")]
-    assert there == []
+    # Others may be about that cannot be looked at just now: they say nothing about this one.
+    assert (started.pid, "update-ref") in [(git.pid, git.command) for git in here or []]
+    assert started.pid not in [git.pid for git in there or []]
     started.communicate()
 
 
