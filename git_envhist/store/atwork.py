@@ -9,6 +9,7 @@ so that links and other mounts of the same place do not mislead.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 
 from git_envhist.system import SYSTEM
@@ -24,6 +25,7 @@ LEADS = (b"GIT_DIR", b"GIT_COMMON_DIR", b"GIT_WORK_TREE", b"GIT_OBJECT_DIRECTORY
 OUR_OWN = b"git-env"
 """Our programs do nothing to a repository but through a git."""
 DEEPEST = 200
+LOOKS, BETWEEN_LOOKS = 3, 0.002
 
 Identity = tuple[int, int]
 """The device and the inode of a directory."""
@@ -133,13 +135,18 @@ def _identity(path: str | bytes) -> Identity | None:
 
 
 def _may_work_in(process: str, places: frozenset[Identity], common_dir: str) -> bool:
-    try:
-        directory = os.fsencode(os.readlink(f"{process}/cwd"))
-        led_to = [*_named(process), *_led(process)]
-    except PermissionError:
-        return True
-    except OSError:
-        return False  # it ended meanwhile
+    for attempt in range(LOOKS):
+        try:
+            directory = os.fsencode(os.readlink(f"{process}/cwd"))
+            led_to = [*_named(process), *_led(process)]
+            break
+        except PermissionError:
+            # Nobody may look at one that is just ending, either.
+            if attempt + 1 == LOOKS:
+                return True
+            time.sleep(BETWEEN_LOOKS)
+        except OSError:
+            return False  # it ended meanwhile
     # The link itself leads there even where the path means something else to us.
     start = os.fsencode(f"{process}/cwd")
     return any(
