@@ -9,6 +9,8 @@ import os
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from git_envhist.store.atwork import callers
+
 PROC = b"/proc"
 GONE = b" (deleted)"
 LONGEST_COMMAND = 60
@@ -37,7 +39,8 @@ def holders(paths: Collection[bytes]) -> dict[bytes, Process]:
 
 def at_work_in(root: bytes) -> list[Process]:
     """Processes that were started in a directory, or from a program in it, and are not how we were called."""
-    callers = set(_callers())
+    # This process, and those that wait for it: the shell, git.
+    ours = callers()
     inside = root.rstrip(b"/") + b"/"
 
     def is_inside(place: bytes) -> bool:
@@ -46,7 +49,7 @@ def at_work_in(root: bytes) -> list[Process]:
     return [
         _describe(pid)
         for pid in _others()
-        if pid not in callers and any(map(is_inside, _places(pid))) and not _listens_to_us(pid)
+        if pid not in ours and any(map(is_inside, _places(pid))) and not _listens_to_us(pid)
     ]
 
 
@@ -81,28 +84,11 @@ def _target(link: bytes) -> bytes:
         return b""
 
 
-def _callers() -> Iterator[int]:
-    """This process, and those that wait for it: the shell, git."""
-    pid = os.getpid()
-    while pid > 1:
-        yield pid
-        pid = _parent(pid)
-
-
 def _listens_to_us(pid: int) -> bool:
     """Whether it reads from the pipe that we write to: `git envrestore … | tail`."""
     heard = _target(b"%b/%d/fd/0" % (PROC, pid))
     said = {_target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
     return heard.startswith(b"pipe:") and heard in said
-
-
-def _parent(pid: int) -> int:
-    try:
-        with open(b"%b/%d/stat" % (PROC, pid), "rb") as file:
-            # The name stands in parentheses and may hold anything.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _describe(pid: int) -> Process:
