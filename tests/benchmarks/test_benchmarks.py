@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import big_file
 from tests.benchmarks.contents import content
 from tests.benchmarks.corpus import FULL, SMALL, SMALL_FILE, plan, write_database
 from tests.benchmarks.runs import Failed, Job, peak_memory, seconds
@@ -85,6 +86,13 @@ def test_memory_is_that_of_all_processes_together(tmp_path: Path) -> None:
     script = f"{sys.executable} -c '{hold}' & {sys.executable} -c '{hold}'; wait"
     peak = peak_memory(Job(["sh", "-c", script], tmp_path, dict(os.environ)))
     assert 120_000_000 < peak < 250_000_000
+
+
+def test_a_big_file_comes_back_and_its_memory_is_measured(tmp_path: Path) -> None:
+    captured, restored, same = big_file.measure(tmp_path, 24)
+    assert same
+    assert 0 < captured < big_file.LIMIT
+    assert 0 < restored < big_file.LIMIT
 
 
 def test_a_line_over_its_limit_says_so() -> None:
