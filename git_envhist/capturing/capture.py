@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.gather import Gathered
+from git_envhist.capturing.leftovers import sweep_staged
 from git_envhist.capturing.request import Request
-from git_envhist.capturing.survey import Survey, refuse_home, survey
+from git_envhist.capturing.survey import Survey, bases_of, refuse_home, survey
 from git_envhist.capturing.take import Taker, Tools
 from git_envhist.capturing.tidying import COMMON_LOCK, tidy
 from git_envhist.capturing.timelines import current_timeline
@@ -63,6 +64,7 @@ class Capturing:
             refuse_home(self.repository.root, self.environ)
         with self.locked(request):
             self.refuse_broken_off()
+            self.sweep_staged()
             swept = [*self.settings.warnings, *self._sweep()]
             if request.dry_run:
                 return self._dry(request)
@@ -92,6 +94,13 @@ class Capturing:
         place = restore_directory(self.repository.state)
         if any(os.path.lexists(os.path.join(place, name)) for name in LEFT):
             raise RestoreLeft
+
+    def sweep_staged(self) -> None:
+        """Throw away what a restore staged that was killed before it began."""
+        bases, _ = bases_of(self.repository, self.settings)
+        # It is in nobody's way but for the room that it takes.
+        with suppress(OSError, EnvhistError):
+            sweep_staged(restore_directory(self.repository.state), bases)
 
     def _sweep(self) -> list[str]:
         repository = self.repository

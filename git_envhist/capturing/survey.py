@@ -55,7 +55,7 @@ def survey(
 ) -> Survey:
     """Look around; `keys` is where the keys lie outside the git directory, `histories` where other histories do."""
     apart = (keys, *histories)
-    bases, warnings = _bases(repository, settings)
+    bases, warnings = bases_of(repository, settings)
     mounts = read_mounts()
     pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or (), apart)
     ignore, bad = usable(_read_ignore_file(repository.root))
@@ -90,7 +90,8 @@ def refuse_home(root: str, environ: Mapping[str, str]) -> None:
             )
 
 
-def _bases(repository: Repository, settings: Settings) -> tuple[dict[bytes, bytes], list[str]]:
+def bases_of(repository: Repository, settings: Settings) -> tuple[dict[bytes, bytes], list[str]]:
+    """The tops of the environment, by the names of their realms; what is wrong with the configured ones."""
     bases = {b"": os.fsencode(repository.root)}
     warnings = []
     for name, place in settings.roots:

@@ -97,7 +97,7 @@ class Door:
         """Remove every slot, and the private directories where nothing is kept in them."""
         for realm, slots in self._slots.items():
             slots.empty()
-            with suppress(OSError):
+            with _time_kept(self.hands, *self._homes[realm]), suppress(OSError):
                 self.hands.rmdir(*self._homes[realm])
 
     def close(self) -> None:
@@ -133,8 +133,22 @@ def open_door(
         ours = (above, b"realm-" + realm.hex().encode("ascii"))
         at_top = (opened[realm], PRIVATE)
         homes[realm] = ours if can_rename(hands, above, opened[realm]) else at_top
-        slots[realm] = Slots(open_private(hands, *homes[realm]), hands)
+        with _time_kept(hands, *homes[realm]):
+            slots[realm] = Slots(open_private(hands, *homes[realm]), hands)
     return Door(opened, slots, {**homes, b"/": (above, b"")}, hands, forbidden=forbidden)
+
+
+@contextmanager
+def _time_kept(hands: Hands, home: int, name: bytes) -> Iterator[None]:
+    """What comes into a top of the environment, or goes from there, and is none of it, shall not move its time."""
+    if name != PRIVATE:
+        yield
+        return
+    before = os.fstat(home).st_mtime_ns
+    yield
+    if os.fstat(home).st_mtime_ns != before:
+        with suppress(PermissionError):
+            hands.futime(home, before)
 
 
 def can_rename(hands: Hands, source: int, target: int) -> bool:

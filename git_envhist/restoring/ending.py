@@ -103,3 +103,5 @@ def forget_way(private: str) -> None:
     """It came to its end."""
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(private, WAY))
+        # Back from a power cut it would lead away from whatever was made here since.
+        sync_directory(private)

@@ -1,0 +1,25 @@
+"""What a restore had staged that was killed before it began: nothing was changed by it, and it holds room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import closing
+
+SLOTS, AT_TOP = b"slots", b".envhist-restore"
+
+
+def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
+    """Throw it away; whoever asks holds the lock, and there is no journal."""
+    if not any(os.path.lexists(os.path.join(place, SLOTS)) for place in _places(private, bases)):
+        return
+    from git_envhist.restore.disk import open_door  # loaded late: hardly any capture finds something
+    from git_envhist.restore.finish import discard  # loaded late: likewise
+
+    with closing(open_door(bases, private)) as door:
+        discard(door)
+
+
+def _places(private: str, bases: Mapping[bytes, bytes]) -> list[bytes]:
+    beside = [os.path.join(os.fsencode(private), b"realm-" + realm.hex().encode()) for realm in bases]
+    return beside + [os.path.join(base, AT_TOP) for base in bases.values()]

@@ -1,0 +1,24 @@
+"""The power is cut at some moments of some restores; `restorecut` does hundreds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.crash.powercut import NAMESPACE
+from tests.support.programs import CHECKOUT
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
+def test_a_restore_survives_a_power_cut() -> None:
+    words = [sys.executable, "-m", "tests.crash.restorecut", "--acts", "2", "--cuts", "3", "--seed", "4"]
+    clean = {name: value for name, value in os.environ.items() if name != NAMESPACE}
+    done = subprocess.run(words, cwd=CHECKOUT, env=clean, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "| 3 |" in done.stdout
