@@ -40,6 +40,12 @@ class System(NamedTuple):
     """The file systems at hand keep locks (which only trying shows)."""
     isal: bool = True
     """A faster deflate may be used where it is installed."""
+    case: bool = True
+    """Names that differ in case are two (where they are one, file systems show it)."""
+    forms: bool = True
+    """Names that differ in their Unicode form are two (likewise)."""
+    names: bool = True
+    """No name is reserved, as some are on Windows (likewise)."""
 
 
 def read_system(environ: Mapping[str, str]) -> System:

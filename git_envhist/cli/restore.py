@@ -23,10 +23,19 @@ from git_envhist.errors import UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, Snapshot
 from git_envhist.restoring.wish import Wish
+from git_envhist.values import replace
 
 NOT_EXACT = 5
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
+CHOOSING = ("only", "keep_new", "keep_code", "head")
+EXCLUDING = {
+    "to": ("keep_new", "keep_code", "head", "attachments", "undo", "redo", "go_on", "take_back"),
+    "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
+    "go_on": (*CHOOSING, "dry_run", "force"),
+    "take_back": (*CHOOSING, "dry_run", "force"),
+}
+"""Options that make no sense together, by the one that decides."""
 
 
 @command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>…]")
@@ -52,6 +61,7 @@ SPELLED = {"go_on": "--continue", "take_back": "--abort"}
 @option("--abort", "take_back", is_flag=True, help="take back a restore that was broken off")
 def restore(session: Session, revision: str | None, **options: Any) -> int:
     """Goes back to a moment; what is here is saved first. Without a revision it shows the likeliest ones."""
+    _refuse_excluding(options)
     mode = _mode(options)
     if mode in ("undo", "redo"):
         return step(session, mode, revision, options)
@@ -86,6 +96,15 @@ def _mode(options: dict[str, Any]) -> str | None:
         first, second = (SPELLED.get(mode, "--" + mode) for mode in chosen[:2])
         raise UsageError(f"{first} and {second} exclude each other")
     return chosen[0] if chosen else None
+
+
+def _refuse_excluding(options: dict[str, Any]) -> None:
+    """Options that say nothing beside another one would be a mistake that nobody is told."""
+    for one, others in EXCLUDING.items():
+        for other in others if options.get(one) else ():
+            if options.get(other):
+                first, second = (SPELLED.get(name, "--" + name.replace("_", "-")) for name in (one, other))
+                raise UsageError(f"{first} and {second} exclude each other")
 
 
 def _number(text: str, mode: str) -> int:
@@ -143,7 +162,8 @@ def _tell(session: Session, restored: Restored, options: dict[str, Any], back: s
 
         session.print_json(restored_json(restored, back, dry_run=options["dry_run"]))
     elif options["dry_run"]:
-        for line in dry_run_lines(restored, _words(session, restored.target), back):
+        there = None if options.get("to") else back
+        for line in dry_run_lines(restored, _words(session, restored.target), there):
             session.line(line)
     else:
         for line in done_lines(restored, None if options.get("to") else back):
@@ -191,8 +211,9 @@ def _give_back(session: Session, snapshot: Snapshot, directory: str) -> int:
 
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
-    written = session.history.going.write_to(snapshot, options["to"], force=options["force"])
-    return _tell(session, written, {**options, "dry_run": False})
+    wish = replace(_wish(session, options, None), planned=None, saved=None)
+    written = session.history.going.write_to(snapshot, options["to"], wish)
+    return _tell(session, written, options)
 
 
 def _show_likeliest(session: Session) -> int:

@@ -37,8 +37,8 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
     yield "  " + counts_line(restored)
 
 
-def dry_run_lines(restored: Restored, moment: str, back: str = WAY_BACK) -> Iterator[str]:
-    """The whole plan, and that nothing was done."""
+def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) -> Iterator[str]:
+    """The whole plan, and that nothing was done; `back`: None where it would be written elsewhere."""
     yield from plan_lines(restored, moment)
     for action, title in TITLES:
         rows = _rows(restored.plan, action)
@@ -46,7 +46,9 @@ def dry_run_lines(restored: Restored, moment: str, back: str = WAY_BACK) -> Iter
             yield f"{title}:"
             yield from (f"    {_row(row)}" for row in rows)
     yield from _left_lines(told_apart(restored.plan.left_alone))
-    if restored.plan.steps or restored.plan.directories:
+    if back is None:
+        yield "nothing was written"
+    elif restored.plan.steps or restored.plan.directories:
         yield "nothing was changed; what is here now would be saved first, and come back with: " + back
 
 

@@ -12,8 +12,12 @@ from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, LeftAlone, Pair, Plan, Restored, Snapshot
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.carrying import Place, carry_out
-from git_envhist.restoring.inspection import inspect, room_at
+from git_envhist.restoring.inspection import inspect, nearest_directory, room_at
+from git_envhist.restoring.names import refuse_names
+from git_envhist.restoring.planning import chosen_paths
+from git_envhist.restoring.scope import NOT_CHOSEN, with_directories
 from git_envhist.restoring.trust import told
+from git_envhist.restoring.wish import NO_WISH, Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.git import Git
@@ -34,16 +38,22 @@ class Source(NamedTuple):
     how: str
 
 
-def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, *, force: bool = False) -> Restored:
+def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, wish: Wish = NO_WISH) -> Restored:
     """Write what a snapshot holds into a new or an empty directory; of somebody else's what is harmless."""
     started = time.monotonic()
-    planned, made = _prepare(snapshot, directory, source, force)
+    _refuse_taken(directory)
+    planned, made = _prepare(snapshot, directory, source, wish)
+    place = nearest_directory(directory)
+    is_ours_to_fill = not wish.dry_run and os.path.realpath(directory) == os.path.realpath(place)
+    refuse_names(planned.plan, {b"": os.fsencode(place)}, empty=is_ours_to_fill)
+    if wish.dry_run:
+        return planned
     private = os.path.join(state_directory(source.state), "elsewhere")
     with locked(private + ".lock"):
         _make_place(directory)
         bases = {b"": os.fsencode(directory)}
-        place = Place(private, bases, frozenset(), lambda: source.open_contents(made), source.how)
-        carried = carry_out(place, planned.plan, (), durable=False)
+        ground = Place(private, bases, frozenset(), lambda: source.open_contents(made), source.how)
+        carried = carry_out(ground, planned.plan, (), durable=False)
         with suppress(OSError):
             os.rmdir(private)
     return replace(
@@ -57,17 +67,27 @@ def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, *, force
 
 
 def _prepare(
-    snapshot: Snapshot, directory: str, source: Source, force: bool
+    snapshot: Snapshot, directory: str, source: Source, wish: Wish
 ) -> tuple[Restored, Mapping[bytes, bytes]]:
     """The plan, and the blobs in it that stand in no snapshot."""
     with closing(source.open_contents({})) as contents:
         if snapshot.trusted:
             pairs = list(read_pairs(contents, None, bytes.fromhex(snapshot.tree)))
-            return Restored(snapshot, _plan(pairs, Rules())), {}
+            return Restored(snapshot, _plan(pairs, _rules(pairs, snapshot, source, wish))), {}
         room = room_at(directory)
-        pairs, findings = inspect(source.git, contents, snapshot.tree, room=room, force=force)
-    plan = _plan([findings.sanitised(pair) for pair in pairs], findings.rules(Rules()))
+        pairs, findings = inspect(source.git, contents, snapshot.tree, room=room, force=wish.force)
+    rules = findings.rules(_rules(pairs, snapshot, source, wish))
+    plan = _plan([findings.sanitised(pair) for pair in pairs], rules)
     return told(Restored(snapshot, plan), findings, pairs), findings.blobs
+
+
+def _rules(pairs: list[Pair], snapshot: Snapshot, source: Source, wish: Wish) -> Rules:
+    """All of it, or what was chosen and the directories that it lies in."""
+    chosen = chosen_paths(source.git, pairs, wish, (snapshot.tree,))
+    if chosen is None:
+        return Rules()
+    wanted = with_directories(chosen)
+    return Rules(lambda path, _: None if not path or path in wanted else NOT_CHOSEN)
 
 
 def _plan(pairs: list[Pair], rules: Rules) -> Plan:
@@ -80,7 +100,14 @@ def _plan(pairs: list[Pair], rules: Rules) -> Plan:
 def _make_place(directory: str) -> None:
     try:
         os.makedirs(directory, exist_ok=True)
-        taken = bool(os.listdir(directory))
+    except OSError as error:
+        raise cannot_write(error, directory) from error
+    _refuse_taken(directory)
+
+
+def _refuse_taken(directory: str) -> None:
+    try:
+        taken = os.path.lexists(directory) and bool(os.listdir(directory))
     except OSError as error:
         raise cannot_write(error, directory) from error
     if taken:

@@ -123,8 +123,13 @@ def _entries(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, Entry]]:
 
 def room_at(directory: str) -> int:
     """How many bytes the file system of a place, or of the next directory above it, still has."""
-    place = os.path.abspath(directory)
+    found = os.statvfs(nearest_directory(directory))
+    return found.f_bavail * found.f_frsize
+
+
+def nearest_directory(place: str) -> str:
+    """A place, or the next directory above it that is there."""
+    place = os.path.abspath(place)
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place)
-    found = os.statvfs(place)
-    return found.f_bavail * found.f_frsize
+    return place

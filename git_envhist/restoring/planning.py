@@ -57,7 +57,7 @@ class Planner:
             then,
             self._now,
             roots=self._survey.bases,
-            chosen=self._chosen(pairs, wish, (before, after)),
+            chosen=chosen_paths(self._git, pairs, wish, (before, after)),
             code=tracked(self._git) if wish.keep_code else (),
         )
         rules = Rules(scope.keep, keep_new=wish.keep_new)
@@ -65,33 +65,38 @@ class Planner:
             return make_plan(pairs, rules)
         return make_plan(map(findings.sanitised, pairs), findings.rules(rules))
 
-    def _refuse_unmatched(self, trees: Sequence[str], pathspecs: Sequence[bytes]) -> None:
-        """Where nothing differs there is nothing to do; a path that neither moment has is a slip of the pen."""
-        known: set[bytes] = set()
-        directories: set[bytes] = set()
-        for tree in trees:
-            listed = self._git.run("ls-tree", "-r", "-t", "-z", "--full-tree", tree).split(b"\0")[:-1]
-            for line in listed:
-                head, _, stored = line.partition(b"\t")
-                if stored.partition(b"/")[0] != RESERVED:
-                    path = true_path(stored)
-                    known.add(path)
-                    if head.startswith(b"040000"):
-                        directories.add(path)
-        if not matching(self._git, known, directories, pathspecs):
-            raise NoSuchPath(pathspecs)
 
-    def _chosen(self, pairs: Sequence[Pair], wish: Wish, trees: Sequence[str]) -> Collection[bytes] | None:
-        if not wish.pathspecs and wish.classes is None:
-            return None
-        paths = dict(_paths(pairs))
-        chosen: Collection[bytes] = paths
-        if wish.pathspecs:
-            directories = [path for path, is_directory in paths.items() if is_directory]
-            chosen = matching(self._git, paths, directories, wish.pathspecs)
-            if not chosen:
-                self._refuse_unmatched(trees, wish.pathspecs)
-        return [path for path in chosen if wish.classes is None or class_of(path) in wish.classes]
+def chosen_paths(
+    git: Git, pairs: Sequence[Pair], wish: Wish, trees: Sequence[str]
+) -> Collection[bytes] | None:
+    """The paths that were asked for, of those that differ; None: all. `NoSuchPath` where no tree has any such."""
+    if not wish.pathspecs and wish.classes is None:
+        return None
+    paths = dict(_paths(pairs))
+    chosen: Collection[bytes] = paths
+    if wish.pathspecs:
+        directories = [path for path, is_directory in paths.items() if is_directory]
+        chosen = matching(git, paths, directories, wish.pathspecs)
+        if not chosen:
+            _refuse_unmatched(git, trees, wish.pathspecs)
+    return [path for path in chosen if wish.classes is None or class_of(path) in wish.classes]
+
+
+def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]) -> None:
+    """Where nothing differs there is nothing to do; a path that neither moment has is a slip of the pen."""
+    known: set[bytes] = set()
+    directories: set[bytes] = set()
+    for tree in trees:
+        listed = git.run("ls-tree", "-r", "-t", "-z", "--full-tree", tree).split(b"\0")[:-1]
+        for line in listed:
+            head, _, stored = line.partition(b"\t")
+            if stored.partition(b"/")[0] != RESERVED:
+                path = true_path(stored)
+                known.add(path)
+                if head.startswith(b"040000"):
+                    directories.add(path)
+    if not matching(git, known, directories, pathspecs):
+        raise NoSuchPath(pathspecs)
 
 
 def tracked(git: Git) -> frozenset[bytes]:

@@ -36,6 +36,7 @@ from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open
 from git_envhist.restoring.head import Move, plan_move
 from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
+from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.planning import Planner, forbidden_places
 from git_envhist.restoring.processes import at_work_in
 from git_envhist.restoring.seen import Seen
@@ -84,6 +85,7 @@ class Restoring:
             if part is RestorePart.UNDO and not _does_anything(planned) and target.content != held.content:
                 # What differs is nothing that a restore would touch: one is in that state, and means the one before.
                 planned = self._plan(held, target := self.judge(choose(target.content)), wish)
+            refuse_names(planned.plan, held.taken.survey.bases)
             if wish.planned is not None:
                 wish.planned(planned)
             if wish.dry_run or not _does_anything(planned):
@@ -102,11 +104,11 @@ class Restoring:
         head = str(move) if move is not None else None
         return replace(done, seconds=time.monotonic() - started, running=running, head=head)
 
-    def write_to(self, snapshot: Snapshot, directory: str, *, force: bool = False) -> Restored:
+    def write_to(self, snapshot: Snapshot, directory: str, wish: Wish) -> Restored:
         """Write a moment into a directory of its own."""
         own = self.capturing.repository
         source = Source(own.git, own.state, lambda made: self._contents(own.git, made), self._how)
-        return write_elsewhere(self.judge(snapshot), directory, source, force=force)
+        return write_elsewhere(self.judge(snapshot), directory, source, wish)
 
     def go_on(self) -> Carried:
         """Finish a restore that was broken off, and record it."""
@@ -130,7 +132,8 @@ class Restoring:
                     lambda _: self.find(way.source),
                     way,
                 )
-                carried = Carried(done.verified, done.kept, done.losses, goal == SAFETY, way.notes)
+                kept = (*(carried.kept if carried is not None else ()), *done.kept)
+                carried = Carried(done.verified, kept, done.losses, goal == SAFETY, way.notes)
             else:
                 assert carried is not None
                 carried = carried._replace(undone=goal == SAFETY)

@@ -66,9 +66,9 @@ class Going:
         """Forth again."""
         return self._go(wish, RestorePart.REDO, lambda content: self._forth(steps, content))
 
-    def write_to(self, snapshot: Snapshot, directory: str, *, force: bool = False) -> Restored:
+    def write_to(self, snapshot: Snapshot, directory: str, wish: Wish = NO_WISH) -> Restored:
         """A moment, written into a directory of its own; nothing here is touched."""
-        return self._restoring.write_to(snapshot, directory, force=force)
+        return self._restoring.write_to(snapshot, directory, wish)
 
     def finish(self) -> Carried:
         """Finish a restore that was broken off."""

@@ -183,6 +183,22 @@ def test_a_moment_is_written_elsewhere_and_nothing_here_is_touched(
     assert state(repo) == now
     refused = repo.run("envrestore", "--to", str(there), first)
     assert (refused.status, listing(there, top=True)) == (3, found)
+    assert repo.run("envrestore", "--to", str(there), "--head", first).status == 129
+
+
+def test_a_part_of_a_moment_can_be_written_elsewhere_and_told_beforehand(
+    two: tuple[Repo, str, Listing, Listing], tmp_path: Path
+) -> None:
+    repo, first, then, _ = two
+    there = tmp_path / "there"
+    words = ("envrestore", "--to", str(there), first, "--", "node_modules", ".env.local")
+    told = repo.run(*words[:1], "-n", *words[1:], check=True).out
+    assert told.endswith("nothing was written\n")
+    assert "node_modules" in told
+    assert not there.exists()
+    repo.run(*words, check=True)
+    assert set(listing(there)) == {path for path in then if path.startswith((b"node_modules", b".env."))}
+    assert repo.run("envrestore", "--to", str(tmp_path / "none"), first, "--", "absent").status == 4
 
 
 def test_without_a_revision_the_likeliest_moments_are_shown(two: tuple[Repo, str, Listing, Listing]) -> None:

@@ -8,6 +8,7 @@
 - hanging    nothing is ever answered, as by a server that is gone
 - stuttering a read gives a few hundred bytes at most, whatever was asked for
 - slow       each reading of a file takes a tenth of a second
+- short      no name may be longer than twenty bytes, as the system tells of it
 
 It needs the right to mount, and `/dev/fuse`.
 """
@@ -34,6 +35,7 @@ HEADER_OUT = struct.Struct("<IiQ")
 INIT_OUT = struct.Struct("<IIIIHHIIHHI28x")
 ATTRIBUTES = struct.Struct("<6Q10I")
 ENTRY = struct.Struct("<4Q2I")
+STATISTICS = struct.Struct("<5Q3I28x")
 READ_IN = struct.Struct("<QQII")
 BIG_WRITES, MAX_PAGES = 1 << 5, 1 << 22
 LARGEST = 1 << 20
@@ -43,6 +45,8 @@ ROOT = 1
 
 class Server:
     """Answers the kernel's questions about a directory; what is not written here is not to be had."""
+
+    longest = 255
 
     def __init__(self, source: str) -> None:
         self._paths = {ROOT: os.fsencode(source)}
@@ -58,7 +62,7 @@ class Server:
             WRITE: self.write,
             FSYNC: self.fsync,
             READDIR: self.readdir,
-            STATFS: lambda node, _: bytes(80),
+            STATFS: lambda node, _: STATISTICS.pack(*bytes(5), 4096, self.longest, 0),
             RELEASE: lambda node, _: b"",
             RELEASEDIR: lambda node, _: b"",
             FLUSH: lambda node, _: b"",
@@ -199,6 +203,10 @@ class Slow(Server):
         time.sleep(0.1)
 
 
+class Short(Server):
+    longest = 20
+
+
 MANNERS = {
     "plain": Server,
     "folding": Folding,
@@ -206,6 +214,7 @@ MANNERS = {
     "hanging": Hanging,
     "stuttering": Stuttering,
     "slow": Slow,
+    "short": Short,
 }
 
 if __name__ == "__main__":
