@@ -6,11 +6,16 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 
+from git_envhist.store.durable import forget
+
 SLOTS, AT_TOP = b"slots", b".envhist-restore"
+HALF_WRITTEN = ("journal.new", "phase.new", "way.new")
 
 
 def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
     """Throw it away; whoever asks holds the lock, and there is no journal."""
+    for name in HALF_WRITTEN:
+        forget(os.path.join(private, name))
     if not any(os.path.lexists(os.path.join(place, SLOTS)) for place in _places(private, bases)):
         return
     from git_envhist.restore.disk import open_door  # loaded late: hardly any capture finds something

@@ -45,6 +45,10 @@ class Door:
         return self._slots[realm]
 
     @property
+    def realms(self) -> Mapping[bytes, Slots]:
+        return self._slots
+
+    @property
     def all_slots(self) -> tuple[Slots, ...]:
         return tuple(self._slots.values())
 
@@ -132,9 +136,11 @@ def open_door(
         opened[realm] = os.open(place, DIRECTORY)
         ours = (above, b"realm-" + realm.hex().encode("ascii"))
         at_top = (opened[realm], PRIVATE)
-        homes[realm] = ours if can_rename(hands, above, opened[realm]) else at_top
+        within = can_rename(hands, above, opened[realm])
+        homes[realm] = ours if within else at_top
+        path = os.path.join(os.fsencode(private) if within else place, homes[realm][1])
         with _time_kept(hands, *homes[realm]):
-            slots[realm] = Slots(open_private(hands, *homes[realm]), hands)
+            slots[realm] = Slots(open_private(hands, *homes[realm]), hands, path)
     return Door(opened, slots, {**homes, b"/": (above, b"")}, hands, forbidden=forbidden)
 
 

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from git_envhist.errors import Damaged
 from git_envhist.model import (
@@ -47,6 +47,14 @@ class Phase(Enum):
     """It is back where it began; what is left is to throw away what should have come."""
 
 
+class Spot(NamedTuple):
+    """Where the slots of a realm stood when a journal was written."""
+
+    realm: bytes
+    device: int
+    inode: int
+
+
 @dataclass(frozen=True, slots=True)
 class Journal:
     """Everything that is needed to go on, or back."""
@@ -55,6 +63,7 @@ class Journal:
     directories: tuple[PlannedDirectory, ...]
     notes: tuple[tuple[str, str], ...] = ()
     """Whatever the caller has to know again."""
+    spots: tuple[Spot, ...] = ()
 
 
 def write_journal(directory: str, journal: Journal) -> None:
@@ -156,13 +165,16 @@ def _journal_to_json(journal: Journal) -> dict[str, Any]:
         "steps": [_staged_to_json(staged) for staged in journal.staged],
         "directories": [_directory_to_json(own) for own in journal.directories],
         "notes": dict(journal.notes),
+        "spots": [[_text(spot.realm), spot.device, spot.inode] for spot in journal.spots],
     }
 
 
 def _journal_from_json(value: Mapping[str, Any]) -> Journal:
     notes = tuple((str(name), str(text)) for name, text in value["notes"].items())
     staged = tuple(_staged_from_json(row) for row in value["steps"])
-    return Journal(staged, tuple(_directory_from_json(row) for row in value["directories"]), notes)
+    directories = tuple(_directory_from_json(row) for row in value["directories"])
+    spots = tuple(Spot(_bytes(realm), int(device), int(inode)) for realm, device, inode in value["spots"])
+    return Journal(staged, directories, notes, spots)
 
 
 def _staged_to_json(staged: Staged) -> list[Any]:

@@ -28,9 +28,11 @@ DEFAULT_LIST = b"system.posix_acl_default"
 class Slots:
     """The slots on one file system."""
 
-    def __init__(self, private: int, hands: Hands) -> None:
+    def __init__(self, private: int, hands: Hands, path: bytes = b"") -> None:
+        """`path`: what people call the directory."""
         self.private = private
         self.hands = hands
+        self.path = path
         self._open: tuple[bytes, int] | None = None
 
     def prepare(self, numbers: Iterable[int]) -> None:
@@ -65,11 +67,11 @@ class Slots:
         return look(directory, name + ASIDE)
 
     def keep(self, number: int, called: bytes) -> bytes:
-        """Put what lies in a slot where it stays; its path below the private directory."""
+        """Put what lies in a slot where it stays; where that is."""
         return self.keep_named(*self.at(number), called)
 
     def keep_named(self, directory: int, name: bytes, called: bytes) -> bytes:
-        """Put a thing of ours where it stays; its path below the private directory."""
+        """Put a thing of ours where it stays; where that is."""
         make_directory(self.hands, self.private, KEPT)
         kept = os.open(KEPT, DIRECTORY | NOFOLLOW, dir_fd=self.private)
         try:
@@ -77,12 +79,19 @@ class Slots:
                 place = b"%d-%b" % (attempt, called[:LONGEST_NAME])
                 with suppress(FileExistsError):
                     self.hands.move(directory, name, kept, place)
-                    return KEPT + b"/" + place
+                    return os.path.join(self.path, KEPT, place)
         finally:
             os.close(kept)
         raise Refused(
             "there is no room for what has to be kept", hint="look into the directory of kept files"
         )
+
+    def set_aside(self) -> bytes | None:
+        """Put the slots, with all in them, where they stay; where that is, None where there are none."""
+        self.close()
+        if look(self.private, SLOTS) is None:
+            return None
+        return self.keep_named(self.private, SLOTS, SLOTS)
 
     def empty(self) -> None:
         """Remove the slots and all in them."""

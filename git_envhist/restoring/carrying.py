@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, RestoreLeft
-from git_envhist.model import EnvPath, LeftAlone, Plan
+from git_envhist.model import TOP, EnvPath, LeftAlone, Plan
 from git_envhist.restore.apply import Applied, abort, apply
 from git_envhist.restore.disk import Door, open_door
 from git_envhist.restore.finish import discard, finish
@@ -19,8 +19,10 @@ from git_envhist.restore.journal import (
     Phase,
     read_journal,
     read_phase,
+    remove_journal,
     write_journal,
 )
+from git_envhist.restore.places import found_again, spots_of
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import Difference, verify
 from git_envhist.restore.victims import Known, nothing_is_known
@@ -29,6 +31,10 @@ from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
 
 OVER = (Phase.DONE, Phase.UNDONE)
+
+
+class NotHere(Exception):
+    """A journal that was written at another place, or under other numbers: it tells nothing of what lies here."""
 
 
 class Carried(NamedTuple):
@@ -93,7 +99,7 @@ def carry_out(
     with place.door() as door:
         try:
             prepared = stage(plan, door, place.open_contents, known=known, how=place.how, durable=durable)
-            journal = Journal(prepared.staged, plan.directories, notes)
+            journal = Journal(prepared.staged, plan.directories, notes, spots_of(door))
             write_journal(place.private, journal)
         except BaseException:
             if not place.is_left():
@@ -111,6 +117,7 @@ def go_on(place: Place) -> Carried | None:
     if journal is None:
         return None
     with place.door() as door:
+        journal = _found_again(journal, door)
         if read_phase(place.private) in OVER:
             return _clean(place, door, journal)
         return _end(place, door, journal, Applied(()), apply(journal, door))
@@ -122,11 +129,28 @@ def take_back(place: Place) -> Carried | None:
     if journal is None:
         return None
     with place.door() as door:
+        journal = _found_again(journal, door)
         if read_phase(place.private) in OVER:
             return _clean(place, door, journal)
         applied = abort(journal, door)
         kept = finish(journal, door, place.private, undone=True)
         return Carried(0, (*applied.left_alone, *_kept(place, kept)), _losses(applied), True, journal.notes)
+
+
+def set_aside(place: Place) -> Carried:
+    """Forget a journal that tells nothing of what lies here; all that a restore had staged or put away is kept."""
+    with place.door() as door:
+        kept = [where for slots in door.all_slots if (where := slots.set_aside()) is not None]
+        remove_journal(place.private)
+    told = tuple(LeftAlone(TOP, f"what the restore had put away is in '{os.fsdecode(one)}'") for one in kept)
+    return Carried(0, told, ())
+
+
+def _found_again(journal: Journal, door: Door) -> Journal:
+    here = found_again(journal, door)
+    if here is None:
+        raise NotHere
+    return here
 
 
 def _clean(place: Place, door: Door, journal: Journal) -> Carried:

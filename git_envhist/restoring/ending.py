@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import Refused
 from git_envhist.restore.journal import Phase, read_journal, read_phase
-from git_envhist.restoring.carrying import Carried, Place, go_on, take_back
+from git_envhist.restoring.carrying import Carried, NotHere, Place, go_on, set_aside, take_back
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
 
@@ -60,13 +60,18 @@ def end(place: Place, goal: str) -> Ended:
         # How far that way was gone is told by what is here now.
         return Ended(None, way._replace(goal=goal))
     told = dict(journal.notes)
+    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""))
     leads_to = told.get(GOAL, TARGET)
     at = _stands_at(read_phase(place.private), leads_to)
-    if at is None or at == goal:
-        return Ended(go_on(place) if leads_to == goal else take_back(place), None)
-    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""))
-    write_way(place.private, way)
-    return Ended(go_on(place), way)
+    try:
+        if at is None or at == goal:
+            return Ended(go_on(place) if leads_to == goal else take_back(place), None)
+        write_way(place.private, way)
+        return Ended(go_on(place), way)
+    except NotHere:
+        # The bytes that both ends need are in the snapshots: whatever stands here, a way leads from it.
+        write_way(place.private, way)
+        return Ended(set_aside(place), way)
 
 
 def _stands_at(phase: Phase, leads_to: str) -> str | None:

@@ -44,6 +44,7 @@ def test_what_was_staged_and_never_used_goes_with_the_next_command(
     private = repo.path / ".git/envhist/restore"
     repo.run("envrestore", first, prefix=KILLED_WHEN_STAGED)
     assert staged(private)
+    (private / "journal.new").write_bytes(b"half a jour")
     repo.run(*command, check=True)
     assert os.listdir(private) == []
     assert listing(repo.path, top=True) == now

@@ -1,0 +1,80 @@
+"""What was broken off is ended as well after a mount that numbers its devices anew, and in a copy of it all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from git_envhist.restore.journal import Journal, read_journal, write_journal
+from git_envhist.restore.looks import Seen
+from tests.crash.faults import needs_strace, traced
+from tests.crash.restorecut import left_behind, prepare
+from tests.support.oracle import Listing, listing
+from tests.support.repository import Repo
+
+ENDS = {"--continue": 0, "--abort": 1}
+
+
+@pytest.fixture
+def broken_off(repo: Repo) -> tuple[Listing, Listing]:
+    """A restore that was killed half way: its target, and what was there before."""
+    (first, then), (_, now) = prepare(repo).items()
+    # The first six renames are of packs and the journal.
+    repo.run("envrestore", first, prefix=traced("renameat2", "signal=KILL", "8"))
+    assert listing(repo.path, top=True) not in (then, now)
+    return then, now
+
+
+def mounted_anew(repo: Repo) -> None:
+    """Give the journal other numbers of devices, as another mount would have given to the disk."""
+    private = str(repo.path / ".git/envhist/restore")
+    journal = read_journal(private)
+    assert journal is not None
+    write_journal(private, _renumbered(journal))
+
+
+def _renumbered(journal: Journal) -> Journal:
+    staged = [replace(one, new=_other(one.new), victim=_other(one.victim)) for one in journal.staged]
+    spots = tuple(spot._replace(device=spot.device + 1) for spot in journal.spots)
+    return replace(journal, staged=tuple(staged), spots=spots)
+
+
+def _other(seen: Seen | None) -> Seen | None:
+    return None if seen is None else seen._replace(device=seen.device + 1)
+
+
+@needs_strace
+@pytest.mark.parametrize("end", ENDS)
+def test_it_is_ended_where_the_disk_has_another_number(
+    repo: Repo, broken_off: tuple[Listing, Listing], end: str
+) -> None:
+    mounted_anew(repo)
+    done = repo.run("envrestore", end)
+    assert (done.status, done.err) == (0, "")
+    assert listing(repo.path, top=True) == broken_off[ENDS[end]]
+    assert left_behind(repo) == []
+
+
+@needs_strace
+@pytest.mark.parametrize("end", ENDS)
+def test_a_copy_of_it_is_ended_by_what_the_snapshots_hold(
+    repo: Repo, broken_off: tuple[Listing, Listing], tmp_path: Path, end: str
+) -> None:
+    place = tmp_path / "copy"
+    subprocess.run(["cp", "-a", str(repo.path), str(place)], check=True)
+    copy = Repo(place, repo.env)
+    left = listing(repo.path, top=True)
+    # Killed once more on its way.
+    copy.run("envrestore", end, prefix=traced("renameat2", "signal=KILL", "5"))
+    assert copy.run("envlog", "capture").status == 128
+    ended = copy.run("envrestore", end)
+    assert ended.status in (0, 5), ended.err
+    assert listing(place, top=True) == broken_off[ENDS[end]]
+    assert list(place.glob(".git/envhist/restore/realm-*/kept/*-slots"))
+    assert copy.run("envrestore", end).status == 3
+    assert listing(repo.path, top=True) == left
+    assert os.path.exists(repo.path / ".git/envhist/restore/journal")
