@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -59,6 +60,21 @@ FOREIGN_NAMES = (
     "SSH_ASKPASS",
     "VISUAL",
 )
+
+DEAR = ("tests/real/",)
+"""What stands here shares what takes long to make: with several workers one of them does all of a place."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Spread the tests among the workers one by one, but for those that share something dear."""
+    from xdist.scheduler import LoadScopeScheduling  # there only where pytest-xdist is
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((place for place in DEAR if nodeid.startswith(place)), nodeid)
+
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")

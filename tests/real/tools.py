@@ -1,0 +1,120 @@
+"""Projects made by the tools that people make them with, and a copy of each as it was captured: what judges a restore.
+
+Where packages come from is the machine's business: pip and npm are run as they were set up before the tests were sealed
+off from it, each with a cache that one run of the tests shares.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.oracle import rsync_differences
+from tests.support.repository import Repo, Result, make_repo
+
+FOREIGN = ("PYTHON", "VIRTUAL_ENV", "GIT_", "DJANGO_", "NODE_PATH", "CARGO_TARGET", "MAKE")
+MACHINE = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+TOLD = 600
+
+
+def find(program: str) -> str:
+    """Where a program is; skips where it is not installed."""
+    found = shutil.which(program, path=MACHINE.get("PATH"))
+    if found is None:
+        pytest.skip(f"{program} is not installed")
+    return found
+
+
+def tools(caches: Path) -> dict[str, str]:
+    """The environment that package managers are run in."""
+    return {
+        **MACHINE,
+        "PIP_CACHE_DIR": str(caches / "pip"),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "UV_CACHE_DIR": str(caches / "uv"),
+        "npm_config_cache": str(caches / "npm"),
+        "npm_config_update_notifier": "false",
+        "npm_config_fund": "false",
+        "npm_config_audit": "false",
+        "npm_config_prefer_offline": "true",
+        "NO_COLOR": "1",
+    }
+
+
+@dataclass
+class Project:
+    """A project that was captured as `working`, and a copy of it as it was then."""
+
+    repo: Repo
+    model: Path
+    variables: dict[str, str]
+
+    @property
+    def path(self) -> Path:
+        return self.repo.path
+
+    def call(self, *words: str | Path, cwd: str = ".", check: bool = True, **more: str) -> Result:
+        """Run one of its programs."""
+        return call(self.path / cwd, {**self.variables, **more}, *words, check=check)
+
+    def keep(self) -> None:
+        """Capture it, and copy it by a program that is not ours."""
+        self.repo.run("envlog", "capture", "it works", "--name", "working", check=True)
+        subprocess.run(["cp", "-a", "--reflink=auto", self.path, self.model], check=True)
+
+    def differences(self, *without: str) -> tuple[str, ...]:
+        """What rsync would change to make it what it was."""
+        return rsync_differences(self.model, self.path, without=("/.git", *without))
+
+    def heal(self) -> None:
+        """Make it what it was, without a program of ours."""
+        words = [
+            "rsync",
+            "-aHAX",
+            "--checksum",
+            "--delete",
+            "--exclude=/.git",
+            f"{self.model}/",
+            f"{self.path}/",
+        ]
+        subprocess.run(words, check=True)
+
+
+def call(place: Path, variables: dict[str, str], *words: str | Path, check: bool = True) -> Result:
+    """Run a command."""
+    done = subprocess.run(
+        list(map(str, words)), cwd=place, env=variables, stdin=subprocess.DEVNULL, capture_output=True
+    )
+    result = Result(done.returncode, done.stdout, done.stderr)
+    assert not check or done.returncode == 0, f"{words}\n{result.out}\n{result.err}"
+    return result
+
+
+def fetch(place: Path, variables: dict[str, str], *words: str | Path) -> None:
+    """Run a package manager that asks a registry; skips where none can be reached."""
+    done = call(place, variables, *words, check=False)
+    if done.status != 0:
+        pytest.skip(f"no packages can be had here: {words[0]}: {(done.err or done.out).strip()[-TOLD:]}")
+
+
+def make_project(above: Path, variables: dict[str, str], build: Callable[[Project], None]) -> Project:
+    """A repository that `build` fills, captured when that is done."""
+    project = Project(make_repo(above / "project", commit=False), above / "model", variables)
+    build(project)
+    project.keep()
+    return project
+
+
+def make_venv(project: Project, *packages: str, name: str = ".venv") -> None:
+    """A virtual environment with its own pip, and packages that it installed."""
+    done = project.call(sys.executable, "-m", "venv", name, check=False)
+    if done.status != 0:
+        pytest.skip("this Python makes no virtual environments with pip")
+    fetch(project.path, project.variables, f"{name}/bin/pip", "install", "-q", *packages)
