@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from git_envhist.capture.descent import DOT_GIT, Descent, is_realm_top, join, realm_of
@@ -213,6 +214,19 @@ def walk(
         found.append(path)
         stack.extend(sorted(_directories(descent, path, scanner_limits, ignored), reverse=True))
     return found
+
+
+def spread(
+    descent: Descent, tops: Iterable[bytes], enough: int, limits: Limits, ignored: Ignored | None
+) -> tuple[list[bytes], list[bytes]]:
+    """The same level by level, until `enough` directories wait to be walked: those behind, and those that wait."""
+    found: list[bytes] = []
+    waiting = deque(sorted(tops))
+    while waiting and len(waiting) < enough:
+        path = waiting.popleft()
+        found.append(path)
+        waiting.extend(sorted(_directories(descent, path, limits, ignored)))
+    return found, list(waiting)
 
 
 def _directories(descent: Descent, path: bytes, limits: Limits, ignored: Ignored | None) -> list[bytes]:

@@ -2,8 +2,8 @@
 
 In this order: compare what the cache knows; find directories that are new and look into them; add up what is to be
 read; read it, the small files first, each by the worker that met them, then the large ones by whoever is free; have
-every worker finish its pack. Files are left to the end by size because the budget leaves out the largest ones, and
-only bytes that really are new count against it.
+every worker finish its pack, while the caller may already build trees. Files are left to the end by size because the
+budget leaves out the largest ones, and only bytes that really are new count against it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from git_envhist.values import dataclass, field
 WORKER_MODULE = "git_envhist.capturing.spawned"
 MOST_WORKERS = 4
 DIRECTORIES_A_CHUNK = 24
+WALKS_EACH = 32
+"""So many subtrees for each worker are enough to keep all of them busy to the end."""
 LARGE = 1 << 20
 """From here on files are handed to whoever is free: one of them may take as long as a thousand others."""
 UNLIMITED = 1 << 62
@@ -77,6 +79,7 @@ class Gatherer:
         self._totals = (0, 0)
         self._looked_into = 0
         self._open = True
+        self._packing: Iterator[tuple[int, Frame]] = iter(())
         self.result = Gathered()
         self._pool = self._make_pool()
         try:
@@ -86,14 +89,23 @@ class Gatherer:
             raise
 
     def gather(self, *, dry_run: bool = False) -> Gathered:
-        """Take what is not known yet."""
+        """Take what is not known yet. The workers go on to finish their packs: `finish_packs` waits for these."""
         self._look()
         self._add_up()
         if dry_run:
             self._list()
         elif self._looked_into:
             self._read()
-            self._finish_packs()
+            self._packing = self._pool.ask_each("pack")
+        return self.result
+
+    def finish_packs(self) -> Gathered:
+        """Wait until the packs of all workers are durable; the result names them then."""
+        for _, (kind, *words) in self._packing:
+            if kind == "pack":
+                self.result.packs.append(StagedPack(*words))  # type: ignore[arg-type]
+            else:
+                self.result.objects.extend(cast(list[tuple[bytes, bytes]], words[0]))
         return self.result
 
     def close(self) -> None:
@@ -153,19 +165,28 @@ class Gatherer:
         return [REALM_MARK + realm if realm else b"" for realm in self._survey.bases]
 
     def _walk(self, tops: Iterable[bytes]) -> list[bytes]:
-        # By a worker: a host program's own current directory is not ours to change.
-        arguments: list[tuple[object, ...]] = [([],) for _ in range(self._workers)]
-        arguments[0] = (sorted(tops),)
+        """Every directory at and below some, in the order of their paths."""
+        # By workers: a host program's own current directory is not ours to change.
+        arguments: list[tuple[object, ...]] = [([], 0) for _ in range(self._workers)]
+        arguments[0] = (sorted(tops), WALKS_EACH * self._workers if self._workers > 1 else 1 << 62)
         found: list[bytes] = []
-        for _, (_, paths) in self._pool.ask_all("walk", arguments):
-            found += cast(list[bytes], paths)
-        return found
+        waiting: list[bytes] = []
+        for _, (kind, paths) in self._pool.ask_all("spread", arguments):
+            (found if kind == "walked" else waiting).extend(cast(list[bytes], paths))
+        if waiting:
+            for _, (_, paths) in self._share_out("walk", waiting, 1):
+                found += cast(list[bytes], paths)
+        return sorted(found, key=lambda path: path.replace(b"/", b"\0"))
 
-    def _scan(self, directories: list[bytes]) -> None:
-        size = max(DIRECTORIES_A_CHUNK, -(-len(directories) // MAX_TICKETS))
+    def _share_out(self, method: str, directories: list[bytes], least: int) -> Iterator[tuple[int, Frame]]:
+        """Have the workers take directories, so many at a time at least, until none is left."""
+        size = max(least, -(-len(directories) // MAX_TICKETS))
         chunks = [directories[at : at + size] for at in range(0, len(directories), size)]
         self._pool.shared.offer(len(chunks))
-        for _, (_, path) in self._pool.ask_each("scan", chunks):
+        return self._pool.ask_each(method, chunks)
+
+    def _scan(self, directories: list[bytes]) -> None:
+        for _, (_, path) in self._share_out("scan", directories, DIRECTORIES_A_CHUNK):
             self.result.gone.add(cast(bytes, path))
 
     def _add_up(self) -> None:
@@ -187,16 +208,31 @@ class Gatherer:
         budget = cast(int, self._job["budget"])
         over = self.result.bytes > budget
         defer_from = self._largest_that_fit(budget) if over else LARGE if self._workers > 1 else UNLIMITED
-        deferred: list[tuple[bytes, bytes, int]] = []
-        for _, frame in self._pool.ask_each("read", defer_from):
-            if frame[0] == "deferred":
-                deferred.append(cast(tuple[bytes, bytes, int], frame[1:]))
+        files = self._defer(defer_from, largest_first=not over)
+        # Over the budget the smallest come first, so that it is the largest that are left out.
+        at_once = 0 if over else MAX_TICKETS
+        results = self._read_all(files[:at_once])
+        for start in range(at_once, len(files), MAX_TICKETS):
+            results += self._read_large(files[start : start + MAX_TICKETS], one_by_one=over)
+        if results:
+            for _, frame in self._pool.ask_each("settle", results):
+                self._note_directory(frame)
+
+    def _defer(self, defer_from: int, *, largest_first: bool) -> list[tuple[bytes, bytes]]:
+        deferred = [frame[1:] for _, frame in self._pool.ask_each("defer", defer_from)]
+        deferred.sort(key=lambda file: cast(int, file[2]), reverse=largest_first)
+        return cast(list[tuple[bytes, bytes]], [(directory, name) for directory, name, _ in deferred])
+
+    def _read_all(self, files: list[tuple[bytes, bytes]]) -> list[tuple[object, ...]]:
+        """Have everything read that is not deferred, and the given files by whoever is free; what became of these."""
+        results: list[tuple[object, ...]] = []
+        self._pool.shared.offer(len(files))
+        for _, frame in self._pool.ask_each("read", files):
+            if frame[0] == "large":
+                results.append((*files[cast(int, frame[1])], *frame[2:]))
             else:
                 self._note_directory(frame)
-        if deferred:
-            # Over the budget the smallest come first, so that it is the largest that are left out.
-            deferred.sort(key=lambda item: item[2], reverse=not over)
-            self._read_large([(directory, name) for directory, name, _ in deferred], one_by_one=over)
+        return results
 
     def _largest_that_fit(self, budget: int) -> int:
         sizes = array("q")
@@ -209,20 +245,15 @@ class Gatherer:
                 return size
         return UNLIMITED
 
-    def _read_large(self, files: list[tuple[bytes, bytes]], *, one_by_one: bool) -> None:
+    def _read_large(self, files: list[tuple[bytes, bytes]], *, one_by_one: bool) -> list[tuple[object, ...]]:
         # Side by side, a file that will turn out not to fit would push out one that costs nothing.
         takers = 1 if one_by_one else self._workers
-        results: list[tuple[object, ...]] = []
-        for start in range(0, len(files), MAX_TICKETS):
-            batch = files[start : start + MAX_TICKETS]
-            self._pool.shared.offer(len(batch))
-            arguments: list[tuple[object, ...]] = [
-                (batch if number < takers else None,) for number in range(self._workers)
-            ]
-            for _, (_, index, *seen) in self._pool.ask_all("large", arguments):
-                results.append((*batch[cast(int, index)], *seen))
-        for _, frame in self._pool.ask_each("settle", results):
-            self._note_directory(frame)
+        self._pool.shared.offer(len(files))
+        arguments: list[tuple[object, ...]] = [
+            (files if number < takers else None,) for number in range(self._workers)
+        ]
+        answers = self._pool.ask_all("large", arguments)
+        return [(*files[cast(int, index)], *seen) for _, (_, index, *seen) in answers]
 
     def _note_directory(self, frame: tuple[object, ...]) -> None:
         _, path, encoded, missing, pieces = cast(tuple[str, bytes, bytes, list[Any], list[bytes]], frame)
@@ -230,13 +261,6 @@ class Gatherer:
         self.result.pieces[path] = pieces
         for name, why, detail in missing:
             self.result.missing.append(Missing(EnvPath(name), WhyMissing(why), detail))
-
-    def _finish_packs(self) -> None:
-        for _, (kind, *words) in self._pool.ask_each("pack"):
-            if kind == "pack":
-                self.result.packs.append(StagedPack(*words))  # type: ignore[arg-type]
-            else:
-                self.result.objects.extend(cast(list[tuple[bytes, bytes]], words[0]))
 
 
 def worker_count(configured: int | None) -> int:

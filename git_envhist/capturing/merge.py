@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 
 from git_envhist.capture.descent import join
 from git_envhist.capture.known import Records
@@ -59,6 +60,18 @@ def merge(records: Records, gathered: Gathered) -> Merged:
         records.drop(path)
     merged.gone |= lost
     return merged
+
+
+def merge_pieces(
+    before: Mapping[bytes, list[bytes]], gathered: Gathered, merged: Merged, width: int
+) -> dict[bytes, list[bytes]]:
+    """The trees of the pieces of big files, by directory, as they are now; `width`: of an id."""
+    # An id of any length stands in 32 bytes there.
+    return {
+        path: [tree[:width] for tree in trees]
+        for path, trees in {**before, **gathered.pieces}.items()
+        if trees and path not in merged.gone
+    }
 
 
 def _carry_below(after: Record, before: Record | None) -> None:

@@ -12,7 +12,7 @@ from git_envhist.capture.records import SIZE, WIDTH
 from git_envhist.capture.statcache import CacheHead, StatCache
 from git_envhist.capturing.assembly import Assembled, Assembler, Holds, count_entries
 from git_envhist.capturing.gather import Gathered, Gatherer, worker_count
-from git_envhist.capturing.merge import Merged, merge
+from git_envhist.capturing.merge import merge, merge_pieces
 from git_envhist.capturing.survey import Survey
 from git_envhist.errors import Damaged
 from git_envhist.model import ChangeCount, EnvPath, Progress, WhyMissing
@@ -32,6 +32,8 @@ from git_envhist.values import dataclass, field
 
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""
+LITTLE, UNBOUNDED = 200, 1 << 62
+"""Where everything is to be saved whatever it takes, all but a two-hundredth is."""
 LARGEST_SHOWN = 5
 SEALED = b" as=sealed"
 
@@ -123,7 +125,7 @@ class Taker:
         """Take it."""
         gatherer = self.begin(progress)
         try:
-            return self._take(gatherer.gather())
+            return self._take(gatherer)
         except (CacheDamaged, Damaged):
             if self._cache_head is None:
                 raise
@@ -132,7 +134,7 @@ class Taker:
             self._cache.forget()
             self._cache_head = None
             self._gatherer = self._start(False, progress)
-            return self._take(self._gatherer.gather())
+            return self._take(self._gatherer)
 
     def finish(self, taken: Taken) -> list[StagedPack]:
         """Complete the pack of the trees; all packs that the snapshot needs."""
@@ -184,10 +186,21 @@ class Taker:
             != b""
         )
 
-    def _take(self, gathered: Gathered) -> Taken:
-        cache = self._cache_head
+    def _take(self, gatherer: Gatherer) -> Taken:
+        gathered = gatherer.gather()
+        if self._cache_head is not None:
+            # Whether all that the cache speaks of is there can only be asked once the new packs are.
+            self._put(gatherer.finish_packs())
+        taken = self._assemble(gathered)
+        self._put(gatherer.finish_packs())
+        return taken
+
+    def _put(self, gathered: Gathered) -> None:
         for oid, entry in gathered.objects:
             self.writer.put(oid, entry)
+
+    def _assemble(self, gathered: Gathered) -> Taken:
+        cache = self._cache_head
         records = Records(self._cache, cache.shards, cache.files) if cache else Records(self._cache)
         merged = merge(records, gathered)
         base_tree = self._manifest_of(cache.base) if cache else None
@@ -203,22 +216,11 @@ class Taker:
         )
         assembled = assembler.assemble(merged)
         taken = Taken(gathered, assembled, records, self.survey, self._tip, cache.base if cache else None)
-        taken.pieces = self._pieces(cache, gathered, merged)
+        taken.pieces = merge_pieces(cache.pieces if cache else {}, gathered, merged, self._width)
         taken.changed = merged.count() if cache else None
         taken.base_manifest = base_tree
         taken.warnings.extend(self.survey.warnings)
         return taken
-
-    def _pieces(
-        self, cache: CacheHead | None, gathered: Gathered, merged: Merged
-    ) -> dict[bytes, list[bytes]]:
-        # An id of any length stands in 32 bytes there.
-        pieces = {**(cache.pieces if cache else {}), **gathered.pieces}
-        return {
-            path: [tree[: self._width] for tree in trees]
-            for path, trees in pieces.items()
-            if trees and path not in merged.gone
-        }
 
     def _holder(self, gathered: Gathered) -> Holds:
         """What tells whether an object stands in the store, or will with this capture."""
@@ -267,7 +269,9 @@ class Taker:
 
     def _budget(self) -> tuple[int, str]:
         """How many bytes may be added, and what to blame where that is too few."""
-        room = room_left(self._staging.path, KEPT_FREE)
+        # What a restore saves is not left out for want of room as long as there is any: nothing would be restored.
+        bounded = self._tools.settings.budget < UNBOUNDED
+        room = room_left(self._staging.path, KEPT_FREE if bounded else LITTLE)
         if room is not None and room < self._tools.settings.budget:
             return max(0, room), WhyMissing.DISK.value
         return self._tools.settings.budget, WhyMissing.BUDGET.value

@@ -11,6 +11,7 @@ from git_envhist.capture import content
 from git_envhist.capture.reading import Vanished, open_seen
 from git_envhist.model import WhyMissing
 from tests.capture.taking import take
+from tests.end_to_end.captures import assert_holds
 from tests.support.repository import Repo
 
 
@@ -61,3 +62,21 @@ def test_of_many_files_in_one_directory_those_that_vanish_are_no_entries(
     listed = repo.git("ls-tree", "--name-only", taken.snapshot.commit, "flat/").split()
     assert listed == names[::3]
     assert repo.git("show", f"{taken.snapshot.commit}:flat/297").rstrip("\0") == "flat/297"
+
+
+@pytest.mark.parametrize("how", ["here", "fork"])
+def test_more_large_files_than_can_be_shared_out_at_a_time_are_all_taken(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("git_envhist.capturing.gather.LARGE", 100)
+    monkeypatch.setattr("git_envhist.capturing.gather.MAX_TICKETS", 3)
+    repo.git("config", "envhist.workers", "2")
+    for number in range(11):
+        repo.write(f"d{number % 4}/large{number}", f"{number}" * 100)
+        repo.write(f"d{number % 4}/small{number}", f"{number}")
+
+    taken = take(repo, how)
+
+    assert taken.missing == ()
+    assert taken.snapshot is not None
+    assert_holds(repo, taken.snapshot.commit)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.store.deflate import STORED_BLOCK, TINY, WORTH_A_LOOK, pack
+from git_envhist.store.deflate import SMALL, STORED_BLOCK, WORTH_A_LOOK, pack
 from tests.store.packing import noise
 
 TEXT = b"".join(b"%d: all work and no play makes %d\n" % (n, n * n) for n in range(20_000))
 EDGES = (
     0,
     1,
-    TINY,
-    TINY + 1,
+    SMALL,
+    SMALL + 1,
     WORTH_A_LOOK - 1,
     WORTH_A_LOOK,
     STORED_BLOCK,
@@ -47,7 +47,7 @@ def test_zlib_inflates_a_mixture(parts: list[tuple[object, int]]) -> None:
 
 
 def test_what_is_dense_already_grows_by_no_more_than_its_blocks() -> None:
-    for size in (WORTH_A_LOOK, 3 * STORED_BLOCK, 1_000_003):
+    for size in (1, 100, SMALL, WORTH_A_LOOK, 3 * STORED_BLOCK, 1_000_003):
         assert len(pack(noise(size), 1)) == size + 5 * -(-size // STORED_BLOCK) + 6
     archive = zlib.compress(TEXT * 3, 9)
     assert len(pack(archive, 1)) < len(archive) * 1.001

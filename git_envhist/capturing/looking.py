@@ -1,0 +1,166 @@
+"""The first half of a worker: looks at its share of the directories, and says what would be read."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from array import array
+from collections.abc import Iterator
+from itertools import compress
+from operator import not_
+from typing import Any
+
+from git_envhist.capture.byname import descent_into
+from git_envhist.capture.check import differing_records, no_collection, tops_among
+from git_envhist.capture.descent import is_realm_top, join, realm_of
+from git_envhist.capture.ignore import ignore_rules
+from git_envhist.capture.pool import Frame, Shared
+from git_envhist.capture.reading import unreadable
+from git_envhist.capture.records import MODE, SIZE, Record, cut, decode
+from git_envhist.capture.scan import LeftOut, Limits, Scanner, spread, walk
+from git_envhist.capture.servers import tell_servers
+from git_envhist.capture.statcache import Shard, StatCache
+from git_envhist.capture.units import find_units
+from git_envhist.capture.visits import Leaf, Visit
+from git_envhist.store.deflate import crc32
+
+
+class Looker:
+    """Holds what it has looked at until it is told what to read."""
+
+    def __init__(self, job: dict[str, Any], shared: Shared) -> None:
+        self._job = job
+        self._shared = shared
+        self._started_ns: int = job["started_ns"]
+        self._descent = descent_into(job["bases"])
+        self._ignored = ignore_rules(job["ignore"], job["exclude"])
+        self._limits = Limits(job["pruned"], job["cross_mounts"], job["mounts_known"], job["known"])
+        self._scanner = Scanner(self._descent, self._ignored, self._limits, self._started_ns)
+        self._visits: dict[bytes, Visit] = {}
+        self._defer_from = 0
+        self._deferring: set[bytes] = set()
+
+    def do_check(self, chunks: list[list[Shard]], distrust: bool) -> Iterator[Frame]:
+        """Compare recorded directories with what is there, as long as there are shards left; look into those that
+        differ.
+
+        Yields ("new", a directory that no record knows), ("gone", one that is no more), ("mounted", one where another
+        file system stands by now), ("top", the top of a root that has a record), ("damaged",).
+        """
+        cache = StatCache(self._job["cache"], crc32)
+        with no_collection():
+            while (ticket := self._shared.take()) is not None:
+                for shard in chunks[ticket]:
+                    records = cache.read_shard(Shard(*shard))
+                    try:
+                        yield from self._check(records, distrust) if records is not None else (("damaged",),)
+                    except (struct.error, ValueError):
+                        yield ("damaged",)
+
+    def _check(self, records: bytes, distrust: bool) -> Iterator[Frame]:
+        for top in tops_among(records):
+            yield ("top", top)
+        if not distrust:
+            for encoded in differing_records(records, self._job["bases"], self._descent.enter):
+                yield from self._look_into(decode(encoded))
+            return
+        for path, encoded in cut(records):
+            if self._scanner.is_left_out(path):
+                yield ("gone", path)
+            else:
+                yield from self._look_into(decode(encoded))
+
+    def _look_into(self, record: Record) -> Iterator[Frame]:
+        visit = self._visit(record.path, record)
+        if visit is None:
+            yield (self._scanner.why_gone(record.path), record.path)
+            return
+        for name in set(visit.subdirectories).difference(record.subdirectories):
+            yield ("new", join(record.path, name))
+
+    def do_spread(self, tops: list[bytes], enough: int) -> Iterator[Frame]:
+        """("walked", some of the directories at and below the tops); ("waiting", those that nobody was in yet)."""
+        walked, waiting = spread(self._descent, tops, enough, self._limits, self._ignored)
+        yield ("walked", walked)
+        yield ("waiting", waiting)
+
+    def do_walk(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
+        """("walked", every directory at and below some), a chunk at a time, as long as there are any left."""
+        while (ticket := self._shared.take()) is not None:
+            yield ("walked", walk(self._descent, chunks[ticket], self._limits, self._ignored))
+
+    def do_scan(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
+        """Look into directories that no record knows, a chunk at a time, as long as there are any left."""
+        while (ticket := self._shared.take()) is not None:
+            for path in chunks[ticket]:
+                if self._visit(path, None) is None:
+                    yield ("gone", path)
+
+    def do_summary(self) -> Iterator[Frame]:
+        """("summary", directories looked into, files to be read, their bytes)."""
+        sizes = self._sizes()
+        yield ("summary", len(self._visits), len(sizes), sum(sizes))
+
+    def do_sizes(self) -> Iterator[Frame]:
+        yield ("sizes", array("q", self._sizes()).tobytes())
+
+    def do_listing(self) -> Iterator[Frame]:
+        """What would be read: ("listing", directory, files, bytes, missing)."""
+        for path, visit in self._visits.items():
+            sizes = [leaf.row[SIZE] for leaf in visit.pending]
+            yield ("listing", path, len(sizes), sum(sizes), visit.missing)
+
+    def do_defer(self, defer_from: int) -> Iterator[Frame]:
+        """("deferred", directory, name, size) for each file of at least that size, which whoever is free takes then."""
+        self._defer_from = defer_from
+        for path, visit in self._visits.items():
+            for leaf in visit.unread:
+                if self._is_large(leaf):
+                    self._deferring.add(path)
+                    yield ("deferred", path, leaf.name, leaf.row[SIZE])
+
+    def _without_deferred(self, visit: Visit) -> tuple[list[Leaf], list[Leaf]]:
+        """Of what is to be read in a directory the files to be read now, and those that are deferred."""
+        if visit.path not in self._deferring:
+            return visit.unread, []
+        large = list(map(self._is_large, visit.unread))
+        return list(compress(visit.unread, map(not_, large))), list(compress(visit.unread, large))
+
+    def _is_large(self, leaf: Leaf) -> bool:
+        return leaf.row[SIZE] >= self._defer_from and stat.S_ISREG(leaf.row[MODE])
+
+    def _sizes(self) -> list[int]:
+        return [leaf.row[SIZE] for visit in self._visits.values() for leaf in visit.pending]
+
+    def _visit(self, path: bytes, old: Record | None) -> Visit | None:
+        try:
+            visit = self._scanner.visit(path, old)
+        except OSError as error:
+            closed = self._closed_directory(path, error)
+            if closed is None:
+                return None
+            visit = closed
+        else:
+            find_units(visit)
+            tell_servers(visit)
+        self._visits[path] = visit
+        return visit
+
+    def _closed_directory(self, path: bytes, error: OSError) -> Visit | None:
+        """A directory that cannot be looked into is kept by name, with what its parent can tell of it."""
+        parent, _, name = path.rpartition(b"/")
+        try:
+            if is_realm_top(path):
+                own = self._descent.base(realm_of(path))
+            else:
+                self._descent.enter(parent)
+                own = os.lstat(name)
+        except OSError:
+            return None
+        if isinstance(error, LeftOut) or not stat.S_ISDIR(own.st_mode):
+            return None
+        visit = Visit(path, own, young=True)
+        reason = unreadable(error)
+        visit.miss(b"", reason.why, reason.detail)
+        return visit
