@@ -487,6 +487,8 @@ class Restored:
     """Where HEAD went, where it was to move."""
     running: tuple[str, ...] = ()
     """Processes that were at work in the environment, and still run what was there."""
+    services: tuple[str, ...] = ()
+    """What was done with the state of services, in order; after a dry run what would be."""
     warnings: tuple[str, ...] = ()
 
     @property

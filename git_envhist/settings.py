@@ -7,6 +7,7 @@ may cost a snapshot.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 
 from git_envhist.values import dataclass
@@ -14,8 +15,21 @@ from git_envhist.values import dataclass
 GIB = 1 << 30
 BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
+SERVICE_VERBS = ("dump", "restore", "stop", "start")
+SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0", ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How the state of a server is taken along: commands of the user's own."""
+
+    name: str
+    dump: str | None = None
+    restore: str | None = None
+    stop: str | None = None
+    start: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,7 @@ class Settings:
     fingerprint: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     roots: tuple[tuple[str, str], ...] = ()
+    services: tuple[Service, ...] = ()
     budget: int = BUDGET
     max_size: int = MAX_SIZE
     big_file: int = BIG_FILE
@@ -62,6 +77,7 @@ class _Reader:
             fingerprint=self.every("envhist.fingerprint"),
             secret=self.every("envhist.secret"),
             roots=self.named("envhist.root."),
+            services=self.services("envhist.service."),
             budget=self.size("envhist.budget", BUDGET),
             max_size=self.size("envhist.maxsize", MAX_SIZE),
             big_file=max(1 << 16, self.size("envhist.bigfile", BIG_FILE)),
@@ -88,6 +104,16 @@ class _Reader:
             if key.startswith(prefix) and values[-1]:
                 found[key[len(prefix) :]] = values[-1]
         return tuple(sorted(found.items()))
+
+    def services(self, prefix: str) -> tuple[Service, ...]:
+        found: dict[str, dict[str, str]] = {}
+        for key, command in self.named(prefix):
+            name, _, verb = key.rpartition(".")
+            if verb not in SERVICE_VERBS or not SERVICE_NAME.fullmatch(name):
+                self.warnings.append(f"{prefix}{key} is not understood: envhist.service.<name>.dump, …")
+                continue
+            found.setdefault(name, {})[verb] = command
+        return tuple(Service(name, **commands) for name, commands in sorted(found.items()))
 
     def boolean(self, key: str, default: bool) -> bool:
         if key not in self.all:

@@ -18,6 +18,7 @@ from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import Damaged, EnvhistError, Refused, RestoreLeft, SealingError
 from git_envhist.model import Captured, EnvPath, Snapshot
 from git_envhist.opening import kept_apart
+from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
 from git_envhist.store.chain import read_chain, read_snapshot
 from git_envhist.store.keys import Key, KeyRing
@@ -25,7 +26,7 @@ from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.staging import Staging, sweep
 from git_envhist.system import how_workers_run
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
     from git_envhist.capturing.holding import Held
@@ -53,10 +54,24 @@ class Capturing:
 
     def capture(self, request: Request) -> Captured:
         """Take a snapshot, as it was asked for."""
-        captured = self._capture(request)
+        with self.dumped(request) as dumps:
+            captured = self._capture(replace(request, dumps=dumps))
         if captured.snapshot is not None:
             tidy(self.repository)
         return captured
+
+    @contextmanager
+    def dumped(self, request: Request) -> Iterator[Dumps]:
+        """The states of the services that are configured; to be asked while no lock is held."""
+        if not self.settings.services or request.dry_run:
+            yield NONE
+            return
+        from git_envhist.services.commands import Way  # loaded late: hardly anybody has one
+        from git_envhist.services.dumping import SECONDS, dumped  # loaded late: likewise
+
+        way = Way(self.repository.root, self.environ, SECONDS)
+        with dumped(self.settings.services, way, self.settings, self.repository.state) as dumps:
+            yield dumps
 
     def _capture(self, request: Request) -> Captured:
         # Who begins a history for such a place has been asked.
@@ -192,7 +207,7 @@ class Capturing:
             taken = taking.take(request.progress)
             warnings += [*view.warnings, *taken.warnings]
             context = Context(self.repository, self.settings, self.keys, self.environ)
-            yield Held(context, staging, taking, taken, view, key, warnings, started)
+            yield Held(context, staging, taking, taken, view, key, warnings, started, request.dumps)
 
 
 def _is_published(repository: Repository, commit: str) -> bool:

@@ -12,13 +12,14 @@ from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.publish import Letter, Published, publish
 from git_envhist.capturing.request import Request
-from git_envhist.capturing.reserved import reserved_entries
+from git_envhist.capturing.reserved import Entries, reserved_entries
 from git_envhist.capturing.take import Taken, Taker
 from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.errors import EnvhistError
 from git_envhist.history.diff import count
 from git_envhist.history.story import describe_counts
 from git_envhist.model import Captured, ChangeCount, IntentSource, Record
+from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
@@ -62,6 +63,7 @@ class Held:
     key: Key | None
     warnings: list[str]
     started: float
+    dumps: Dumps = NONE
     _finished: Finished | None = None
 
     @property
@@ -76,9 +78,16 @@ class Held:
             reserved, names = reserved_entries(
                 self.taking, self.taken, self.view, attach, self.key, self.warnings
             )
+            if self.dumps is not NONE:
+                reserved.update(self._keep_dumps())
             tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
             self._finished = Finished(tree, self.taking.finish(self.taken), names)
         return self._finished
+
+    def _keep_dumps(self) -> Entries:
+        from git_envhist.services.keeping import keep_dumps  # loaded late: hardly any capture has one
+
+        return keep_dumps(self.taking.writer, self.dumps, self.key, self.warnings)
 
     def leave(self) -> Captured:
         """Publish nothing; what was seen is remembered all the same."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Actor, IntentSource, Progress, RestorePart, Trigger
+from git_envhist.services.states import NONE, Dumps
 from git_envhist.values import dataclass
 
 
@@ -31,6 +32,8 @@ class Request:
     forked_from: str | None = None
     progress: Callable[[Progress], None] | None = None
     waiting: Callable[[], None] | None = None
+    dumps: Dumps = NONE
+    """What services gave; nobody asks them while a lock is held."""
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:

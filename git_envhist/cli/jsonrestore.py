@@ -26,6 +26,7 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "tracked_differing": restored.tracked_differing,
         "head": restored.head and escape_invalid(restored.head),
         "running": [escape_invalid(process) for process in restored.running],
+        "services": [escape_invalid(line) for line in restored.services],
         "warnings": [escape_invalid(warning) for warning in restored.warnings],
         "executables": _executables(restored),
         "undo": back if restored.safety is not None else None,

@@ -22,15 +22,15 @@ from git_envhist.cli.restoreview import (
 from git_envhist.errors import UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, Snapshot
-from git_envhist.restoring.wish import Wish
+from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.values import replace
 
 NOT_EXACT = 5
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-CHOOSING = ("only", "keep_new", "keep_code", "head")
+CHOOSING = ("only", "keep_new", "keep_code", "head", "services")
 EXCLUDING = {
-    "to": ("keep_new", "keep_code", "head", "attachments", "undo", "redo", "go_on", "take_back"),
+    "to": ("keep_new", "keep_code", "head", "services", "attachments", "undo", "redo", "go_on", "take_back"),
     "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
     "go_on": (*CHOOSING, "dry_run", "force"),
     "take_back": (*CHOOSING, "dry_run", "force"),
@@ -46,6 +46,7 @@ EXCLUDING = {
 @option("--keep-code", is_flag=True, help="leave the files alone that HEAD tracks")
 @option("--only", metavar="<class>,…", multiple=True, help="only these: " + ", ".join(CLASSES))
 @option("--head", is_flag=True, help="also move HEAD to the code commit of that moment")
+@option("--services", is_flag=True, help="with the state of the services that are configured")
 @option(
     "--attachments",
     metavar="<directory>",
@@ -87,7 +88,8 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
         restored = go(steps, _wish(session, options, progress))
     # Who has just gone back gets forth by that: one more undo would lead further back.
     other = "redo" if mode == "undo" else "undo"
-    return _tell(session, restored, options, f"git envrestore --{other}" + (f" {steps}" if steps > 1 else ""))
+    back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
+    return _tell(session, restored, options, back)
 
 
 def _mode(options: dict[str, Any]) -> str | None:
@@ -139,6 +141,7 @@ def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progres
         head=options["head"],
         force=options["force"],
         foreign=options["foreign"],
+        services=options["services"],
         dry_run=options["dry_run"],
         progress=progress,
         planned=None if quiet or options["dry_run"] else lambda planned: _say_plan(session, planned),
@@ -157,6 +160,8 @@ def _tell(session: Session, restored: Restored, options: dict[str, Any], back: s
         warn(warning)
     for problem in problems(restored):
         warn(problem)
+    if options["services"] and options.get("to") is None:
+        back = _back_with_services(restored, back)
     if session.json:
         from git_envhist.cli.jsonrestore import restored_json  # loaded late: only --json needs it
 
@@ -169,6 +174,13 @@ def _tell(session: Session, restored: Restored, options: dict[str, Any], back: s
         for line in done_lines(restored, None if options.get("to") else back):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
+
+
+def _back_with_services(restored: Restored, back: str) -> str:
+    """Where no file differed there is no step to take back: the moment that was saved is named."""
+    if restored.safety is None or restored.plan.steps or restored.plan.directories:
+        return f"{back} --services"
+    return f"git envrestore --services {restored.safety.id[:7]}"
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:
@@ -187,6 +199,9 @@ def _end(session: Session, mode: str, revision: str | None) -> int:
     carried = going.finish() if mode == "go_on" else going.take_back()
     for item in (*carried.kept, *carried.losses):
         warn(f"'{os.fsdecode(item.path)}': {item.why}")
+    stopped = dict(carried.notes).get(STOPPED)
+    if stopped:
+        warn(f"services were stopped for that restore, and still are: {stopped}")
     if session.json:
         from git_envhist.cli.jsonrestore import ended_json  # loaded late: only --json needs it
 

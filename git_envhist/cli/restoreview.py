@@ -46,9 +46,10 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
             yield f"{title}:"
             yield from (f"    {_row(row)}" for row in rows)
     yield from _left_lines(told_apart(restored.plan.left_alone))
+    yield from (f"service {escape(line)}" for line in restored.services)
     if back is None:
         yield "nothing was written"
-    elif restored.plan.steps or restored.plan.directories:
+    elif restored.plan.steps or restored.plan.directories or restored.services:
         yield "nothing was changed; what is here now would be saved first, and come back with: " + back
 
 
@@ -64,6 +65,8 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
         words = "differs" if restored.tracked_differing == 1 else "differ"
         told = f"{count(restored.tracked_differing, 'tracked file')} now {words} from HEAD"
         yield f"{told} (to keep your code: --keep-code)"
+    if restored.services:
+        yield f"services: {escape('; '.join(restored.services))}"
     for process in restored.running[:MOST_TOLD]:
         yield f"not restored: {escape(process)} still runs what was here before"
     if back is not None:

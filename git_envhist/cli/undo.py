@@ -14,6 +14,7 @@ DEFAULTS: dict[str, Any] = {
     "keep_code": False,
     "head": False,
     "foreign": False,
+    "services": False,
 }
 
 

@@ -41,7 +41,7 @@ from git_envhist.restoring.planning import Planner, forbidden_places
 from git_envhist.restoring.processes import at_work_in
 from git_envhist.restoring.seen import Seen
 from git_envhist.restoring.trust import told, write_blobs
-from git_envhist.restoring.wish import Wish
+from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
 from git_envhist.values import replace
@@ -79,7 +79,7 @@ class Restoring:
         self, capturing: Capturing, wish: Wish, part: RestorePart, choose: Choose, way: Way | None = None
     ) -> Restored:
         started = time.monotonic()
-        with capturing.hold(Request(progress=wish.progress)) as held:
+        with capturing.hold(Request(progress=wish.progress, dumps=wish.dumps)) as held:
             target = self.judge(choose(held.content))
             planned = self._plan(held, target, wish)
             if part is RestorePart.UNDO and not _does_anything(planned) and target.content != held.content:
@@ -88,7 +88,7 @@ class Restoring:
             refuse_names(planned.plan, held.taken.survey.bases)
             if wish.planned is not None:
                 wish.planned(planned)
-            if wish.dry_run or not _does_anything(planned):
+            if wish.dry_run or not (_does_anything(planned) or wish.stopped):
                 return planned
             move = self._guard(held, planned, wish)
             safety = self._save(held, target, planned.plan)
@@ -97,6 +97,8 @@ class Restoring:
             place, known = self._place(held.taken.survey), Seen(held.taken.records)
         running = tuple(str(process) for process in at_work_in(_real(capturing.repository.root)))
         notes = way.notes if way is not None else ((TARGET, target.id), (SAFETY, safety.id), (GOAL, TARGET))
+        if wish.stopped:
+            notes = (*notes, (STOPPED, " ".join(wish.stopped)))
         carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
         if move is not None:
             move_head(capturing.repository, move)

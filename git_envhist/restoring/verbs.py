@@ -17,6 +17,7 @@ from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
+    from git_envhist.services.bringing import Bringing
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
 
@@ -85,9 +86,18 @@ class Going:
 
     def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         try:
+            if wish.services:
+                return self._bringing.restore(wish, part, choose)
             return self._restoring.restore(wish, part, choose)
         finally:
             self._history.forget_world()
+
+    @property
+    def _bringing(self) -> Bringing:
+        from git_envhist.services.bringing import Bringing  # loaded late: hardly anybody has services
+
+        history = self._history
+        return Bringing(self._capturing, self._restoring, history.keys.get, history.log)
 
     def _open_attachment(self, name: EnvPath, sealed: bytes) -> bytes:
         return unseal(self._history.keys.get, name, b"attachment", sealed)

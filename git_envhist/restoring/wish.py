@@ -6,6 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from git_envhist.model import Progress, Restored, Snapshot
+from git_envhist.services.states import NONE, Dumps
+
+STOPPED = "stopped"
+"""The word of a journal for the services that do not run while it is not at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,12 @@ class Wish:
     links: bool = True
     """With `force`: links of others may lead anywhere."""
     dry_run: bool = False
+    services: bool = False
+    """With the state of the services that are configured."""
+    dumps: Dumps = NONE
+    """What these gave: it is saved with what is here."""
+    stopped: tuple[str, ...] = ()
+    """The services that do not run meanwhile."""
     planned: Callable[[Restored], None] | None = None
     """Told the plan, before anything is saved."""
     saved: Callable[[Snapshot], None] | None = None

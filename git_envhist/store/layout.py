@@ -34,6 +34,7 @@ __all__ = [
     "RESERVED",
     "ROOTS",
     "RULES",
+    "SERVICES",
     "STAGED",
     "UNSTABLE",
     "dotgit_directory",
@@ -55,6 +56,7 @@ DOTGIT = b"dotgit"
 ATTACHMENTS = b"attachments"
 GIT_CHANGED = b"git-changed"
 RULES = b"rules"
+SERVICES = b"services"
 
 LONGEST_FLAT = 200
 _FLAT = re.compile(rb"(?!\.\.?\Z)[^/\\\0]+\Z")

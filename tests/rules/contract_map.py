@@ -289,6 +289,15 @@ CONFIG = (
         ("end_to_end/test_capture_options.py::test_a_further_root_is_captured_below_its_name",),
     ),
     Line(
+        "config envhist.service",
+        "how to take a server's state along; from the user's own configuration alone",
+        (
+            "services/test_services.py::test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot",
+            "services/test_services.py::test_a_state_is_sealed_and_shares_what_did_not_change",
+            "services/test_services.py::test_commands_come_from_the_users_configuration_alone",
+        ),
+    ),
+    Line(
         "config envhist.budget",
         "most new bytes of one capture; the largest are left out loudly",
         ("end_to_end/test_capture_options.py::test_what_is_beyond_the_budget_is_left_out_loudly",),
@@ -874,6 +883,17 @@ RESTORE = (
         "envrestore --head",
         "HEAD goes along where git would let it",
         ("restoring/test_programs.py::test_head_moves_along_where_it_is_asked_to",),
+    ),
+    Line(
+        "envrestore --services",
+        "runs the configured stop, restore and start commands",
+        (
+            "services/test_services.py::test_a_restore_brings_the_state_along_and_undo_what_was_there",
+            "services/test_services.py::test_what_can_be_refused_is_refused_before_anything_is_stopped",
+            "services/test_services.py::test_what_a_service_did_not_do_is_told_with_a_status_of_its_own",
+            "services/test_real_servers.py::test_postgresql_is_dumped_and_brought_back_while_it_runs",
+            "services/test_real_servers.py::test_redis_is_stopped_given_its_data_and_started",
+        ),
     ),
     Line(
         "envrestore --attachments",

@@ -13,8 +13,11 @@ VOCABULARY = {"model", "errors", "system", "values", "_version"}
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "capturing", "restoring", "forking", "lookup"}
 
-# Which history is meant by a directory, and how one begins.
-WIRING |= {"opening", "beginning"}
+# Which history is meant by a directory, and how one begins; the state of servers.
+WIRING |= {"opening", "beginning", "services"}
+
+# Pushes, fetches, and what came with them.
+WIRING |= {"sharing"}
 
 # Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
 # needs from another it declares as a Protocol, and the wiring hands it in.

@@ -1,0 +1,119 @@
+"""Runs the commands that the user configured for a service: by the shell, in the root, within bounds.
+
+Each runs in a session of its own, so that one that takes too long is ended with all that it started. What it leaves
+behind when it ends by itself stays: that is how a server is started.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
+
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.store.git import LOCAL_VARIABLES
+
+UNDER_WAY = "GIT_ENVHIST_SERVICE"
+"""Tells a command which service it is for; what captures under it asks no service again."""
+PATIENCE = 600.0
+"""So many seconds a command has."""
+GRACE = 3.0
+PAUSE = 0.02
+TAIL = 2048
+LONGEST_WORD = 200
+
+
+class Way(NamedTuple):
+    """Where and how the commands of services run."""
+
+    root: str
+    environ: Mapping[str, str]
+    seconds: float = PATIENCE
+
+
+def run(way: Way, name: str, command: str, *, source: IO[bytes] | None = None) -> str | None:
+    """Run a command to its end, with some bytes as its input; why it failed, or None."""
+    return _run(way, name, command, source, None, 0)
+
+
+def run_into(way: Way, name: str, command: str, target: IO[bytes], most: int) -> str | None:
+    """Run a command and keep what it writes, at most so many bytes; why that failed, or None."""
+    return _run(way, name, command, None, target, most)
+
+
+def _run(
+    way: Way, name: str, command: str, source: IO[bytes] | None, target: IO[bytes] | None, most: int
+) -> str | None:
+    # Files, no pipes: a server that was started keeps its outputs open for as long as it runs.
+    with TemporaryFile() as said:
+        try:
+            child = subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                cwd=way.root,
+                env=_environment(way, name),
+                stdin=subprocess.DEVNULL if source is None else source,
+                stdout=said if target is None else target,
+                stderr=said,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"it could not be started: {error.strerror}"
+        too_much = _watch(child, way.seconds, lambda: target is not None and _size(target) > most)
+        if too_much is not None:
+            return too_much
+        return _told(child.returncode, said)
+
+
+def _watch(child: subprocess.Popen[bytes], seconds: float, is_too_much: Callable[[], bool]) -> str | None:
+    """Wait for its end; why it had to be ended, or None."""
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(PAUSE)
+            if is_too_much():
+                _end(child)
+                return "it wrote more than may be kept"
+            if child.returncode is not None:
+                return None
+            if time.monotonic() > deadline:
+                _end(child)
+                return f"it took longer than {seconds:g} seconds"
+    except BaseException:
+        # Ctrl-C does not reach another session.
+        _end(child)
+        raise
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE)
+
+
+def _told(status: int, said: IO[bytes]) -> str | None:
+    if status == 0:
+        return None
+    how = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
+    size = _size(said)
+    tail = os.pread(said.fileno(), TAIL, max(0, size - TAIL)).strip().splitlines()
+    words = mask_tokens(tail[-1]).decode("utf-8", "replace")[:LONGEST_WORD] if tail else ""
+    return f"{how}: {words}" if words else how
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _environment(way: Way, name: str) -> dict[str, str]:
+    """The caller's, without what was set for one git command alone."""
+    without = {os.fsdecode(variable) for variable in LOCAL_VARIABLES}
+    kept = {variable: value for variable, value in way.environ.items() if variable not in without}
+    return {**kept, "PWD": way.root, UNDER_WAY: name}

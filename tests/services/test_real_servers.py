@@ -1,0 +1,114 @@
+"""PostgreSQL and Redis, taken along by their own commands: what was in them at a moment is in them again."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.alive.servers import (
+    give_away,
+    make_cluster,
+    postgres,
+    postgres_program,
+    program,
+    psql,
+    wait_until,
+)
+from tests.support.repository import Repo
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory where servers that are not ours to be may have theirs."""
+    place = Path(tempfile.mkdtemp(prefix="services-"))
+    try:
+        place.chmod(0o755)
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def test_postgresql_is_dumped_and_brought_back_while_it_runs(repo: Repo, open_place: Path) -> None:
+    data, sockets = give_away(open_place / "cluster"), give_away(open_place / "sockets")
+    sockets.chmod(0o755)
+    make_cluster(data)
+    place = f"-h '{sockets}' -U test"
+    dump = f"'{postgres_program('pg_dump')}' --clean --if-exists {place} postgres"
+    restore = f"'{postgres_program('psql')}' -q -v ON_ERROR_STOP=1 --single-transaction {place} postgres"
+    repo.git("config", "envhist.service.pg.dump", dump)
+    repo.git("config", "envhist.service.pg.restore", restore)
+
+    def rows() -> str:
+        words = [postgres_program("psql"), "-qAt", "-h", str(sockets), "-U", "test"]
+        asked = [*words, "-c", "select id, name from users order by id", "postgres"]
+        return subprocess.run(asked, capture_output=True, check=True, text=True, cwd="/").stdout
+
+    with postgres(data, sockets):
+        psql(sockets, "create table users (id int primary key, name text)")
+        psql(sockets, "insert into users select n, 'user ' || n from generate_series(1, 500) n")
+        first = repo.run("envlog", "capture", "--porcelain", "500 users", check=True).out.strip()
+        then = rows()
+        psql(sockets, "delete from users where id > 3; update users set name = 'gone'; create table junk ()")
+        repo.write("app.py", b"broken")
+        now = rows()
+        done = repo.run("envrestore", "--services", first, check=True)
+        assert "pg restored from" in done.out
+        assert (rows(), repo.read("app.py")) == (then, b"print('hello')\n")
+        repo.run("envrestore", "--undo", "--services", check=True)
+        assert (rows(), repo.read("app.py")) == (now, b"broken")
+        # A server that is gone costs a capture a warning, and a restore of it is refused.
+    told = repo.run("envlog", "capture", "without a server", check=True)
+    assert "the state of service 'pg' is not kept: it ended with status 1" in told.err
+    assert repo.run("envrestore", "--services", first).status == 3
+
+
+@contextmanager
+def ended(cli: list[str]) -> Iterator[None]:
+    """Whatever happens, no server is left."""
+    try:
+        yield
+    finally:
+        subprocess.run([*cli, "shutdown", "nosave"], capture_output=True, check=False)
+
+
+def test_redis_is_stopped_given_its_data_and_started(repo: Repo, tmp_path: Path) -> None:
+    data = tmp_path / "redis"
+    data.mkdir()
+    socket = tmp_path / "r.sock"
+    cli = [program("redis-cli"), "-s", str(socket)]
+    client = " ".join(f"'{word}'" for word in cli)
+    start = f"'{program('redis-server')}' --port 0 --unixsocket '{socket}' --dir '{data}' --daemonize yes"
+    wait = f"until {client} ping 2>/dev/null | grep -q PONG; do sleep 0.05; done"
+    commands = {
+        "dump": f"f=$(mktemp) && {client} --rdb $f >/dev/null 2>&1 && cat $f && rm $f",
+        "restore": f"cat > '{data}/dump.rdb'",
+        "stop": f"{client} shutdown nosave",
+        "start": f"{start} && {wait}",
+    }
+    for verb, command in commands.items():
+        repo.git("config", f"envhist.service.redis.{verb}", command)
+
+    def ask(*words: str) -> str:
+        return subprocess.run([*cli, *words], capture_output=True, check=True, text=True).stdout.strip()
+
+    with ended(cli):
+        subprocess.run(["/bin/sh", "-c", commands["start"]], check=True, stdout=subprocess.DEVNULL)
+        wait_until(lambda: ask("ping") == "PONG")
+        for number in range(100):
+            ask("set", f"key{number}", "a")
+        first = repo.run("envlog", "capture", "--porcelain", "100 keys", check=True).out.strip()
+        process = ask("info", "server").partition("process_id:")[2].split()[0]
+        ask("flushall")
+        ask("set", "only", "b")
+        done = repo.run("envrestore", "--services", first, check=True)
+        assert "redis stopped; redis restored from" in done.out
+        assert ask("info", "server").partition("process_id:")[2].split()[0] != process
+        assert (ask("dbsize"), ask("get", "key99"), ask("get", "only")) == ("100", "a", "")
+        repo.run(*done.out.rstrip().rpartition("go back with: git ")[2].split(), check=True)
+        assert (ask("dbsize"), ask("get", "only")) == ("1", "b")

@@ -1,0 +1,269 @@
+"""The state of servers, taken along by the user's own commands: small shell commands in place of a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from git_envhist.restore.journal import write_journal
+from git_envhist.restoring.wish import STOPPED
+from git_envhist.services.commands import Way, run, run_into
+from git_envhist.values import replace
+from tests.restore.engine import Engine
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+
+STATE = b"the rows that a server holds, " * 40_000
+
+
+class Served:
+    """A repository beside a "server": a file that its commands read, write, and note what they did."""
+
+    def __init__(self, repo: Repo) -> None:
+        self.repo = repo
+        self.state = repo.path.parent / "state"
+        self.said = repo.path.parent / "said"
+        self.configure("dump", f"cat '{self.state}'")
+        self.configure("restore", f"echo restore >> '{self.said}'; cat > '{self.state}'")
+        self.configure("stop", f"echo stop >> '{self.said}'")
+        self.configure("start", f"echo start >> '{self.said}'")
+
+    def configure(self, verb: str, command: str) -> None:
+        self.repo.git("config", f"envhist.service.kv.{verb}", command)
+
+    def capture(self, intent: str, state: bytes) -> str:
+        self.state.write_bytes(state)
+        return self.repo.run("envlog", "capture", "--porcelain", intent, check=True).out.strip()
+
+    @property
+    def steps(self) -> list[str]:
+        return self.said.read_text().split() if self.said.exists() else []
+
+
+@pytest.fixture
+def served(repo: Repo) -> Served:
+    return Served(repo)
+
+
+def test_a_restore_brings_the_state_along_and_undo_what_was_there(served: Served) -> None:
+    repo = served.repo
+    first = served.capture("one", STATE + b"1")
+    repo.write("app.py", b"two")
+    served.state.write_bytes(STATE + b"2")
+    told = repo.run("envrestore", "-n", "--services", first, check=True).out
+    assert "service kv: stop, restore, start\n" in told
+    assert (served.steps, served.state.read_bytes()) == ([], STATE + b"2")
+    done = repo.run("envrestore", "--services", first, check=True).out
+    assert served.state.read_bytes() == STATE + b"1"
+    assert repo.read("app.py") != b"two"
+    assert served.steps == ["stop", "restore", "start"]
+    assert f"services: kv stopped; kv restored from {first[:7]}; kv started\n" in done
+    assert done.endswith("go back with: git envrestore --undo --services\n")
+    for verb, app, state in (("--undo", b"two", b"2"), ("--redo", b"print('hello')\n", b"1")):
+        repo.run("envrestore", verb, "--services", check=True)
+        assert (repo.read("app.py"), served.state.read_bytes()) == (app, STATE + state)
+    assert git_fsck(repo.path) == ""
+
+
+def test_where_no_file_differs_the_moment_to_come_back_to_is_named(served: Served) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    served.state.write_bytes(b"2")
+    done = json.loads(repo.run("envrestore", "--json", "--services", first, check=True).out)
+    assert served.state.read_bytes() == b"1"
+    assert done["services"] == ["kv stopped", f"kv restored from {first[:7]}", "kv started"]
+    assert done["undo"] == f"git envrestore --services {done['safety'][:7]}"
+    repo.run(*done["undo"].removeprefix("git ").split(), check=True)
+    assert served.state.read_bytes() == b"2"
+
+
+def test_without_the_option_no_service_is_touched(served: Served) -> None:
+    first = served.capture("one", b"1")
+    served.repo.write("app.py", b"two")
+    served.state.write_bytes(b"2")
+    served.repo.run("envrestore", first, check=True)
+    assert (served.state.read_bytes(), served.steps) == (b"2", [])
+
+
+def test_a_state_is_sealed_and_shares_what_did_not_change(served: Served) -> None:
+    repo = served.repo
+    state = os.urandom(3 << 20)
+    served.capture("one", state)
+    before = _stored(repo)
+    served.capture("two", state[: 1 << 20] + b"a little more" + state[1 << 20 :])
+    assert _stored(repo) - before < 1 << 20
+    served.capture("three", STATE)
+    everything = repo.run_git("cat-file", "--batch", "--batch-all-objects").stdout
+    assert b"rows that a server" not in everything
+    assert state[:64] not in everything
+    assert git_fsck(repo.path) == ""
+
+
+def _stored(repo: Repo) -> int:
+    return sum(path.stat().st_size for path in (repo.path / ".git/objects/pack").glob("*.pack"))
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("echo 'no such database' >&2; exit 3", "it ended with status 3: no such database"),
+        ("kill -9 $$", "it was ended by signal 9"),
+        ("true", "it gave nothing"),
+    ],
+)
+def test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot(
+    served: Served, command: str, why: str
+) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    served.configure("dump", command)
+    repo.write("app.py", b"two")
+    done = repo.run("envlog", "capture", "two", check=True)
+    assert f"the state of service 'kv' is not kept: {why}" in done.err
+    assert repo.git("log", "-1", "--format=%s", _tip(repo)) == "two"
+    # But what cannot be saved is not replaced.
+    refused = repo.run("envrestore", "--services", first)
+    assert (refused.status, repo.read("app.py"), served.steps) == (3, b"two", [])
+    assert why in refused.err
+
+
+def _tip(repo: Repo) -> str:
+    return repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
+
+
+def test_what_can_be_refused_is_refused_before_anything_is_stopped(served: Served) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    assert repo.run("envrestore", "--services", "absent").status == 4
+    assert repo.run("envrestore", "--services", "--to", "../there", first).status == 129
+    other = Repo(repo.path, {**repo.env, "GIT_CONFIG_COUNT": "0"})
+    for place in (repo.path / ".git/envhist/keys", Path(repo.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
+        for key in place.iterdir():
+            key.unlink()
+    repo.write("app.py", b"two")
+    refused = other.run("envrestore", "--services", "--foreign", first)
+    assert (refused.status, served.steps) == (3, [])
+    assert "services are not brought" in refused.err
+
+
+def test_a_service_that_does_not_stop_ends_it_and_the_others_start_again(served: Served) -> None:
+    repo = served.repo
+    repo.git("config", "envhist.service.zz.stop", "exit 7")
+    first = served.capture("one", b"1")
+    repo.write("app.py", b"two")
+    refused = repo.run("envrestore", "--services", first)
+    assert (refused.status, repo.read("app.py"), served.state.read_bytes()) == (3, b"two", b"1")
+    assert "'zz' does not stop: it ended with status 7" in refused.err
+    assert served.steps == ["stop", "start"]
+
+
+@pytest.mark.parametrize("verb", ["restore", "start"])
+def test_what_a_service_did_not_do_is_told_with_a_status_of_its_own(served: Served, verb: str) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    repo.write("app.py", b"two")
+    served.configure(verb, "echo 'disk is full' >&2; exit 1")
+    done = repo.run("envrestore", "--services", first)
+    assert done.status == 5
+    assert "not as it was: 'service kv'" in done.err
+    assert "disk is full" in done.err
+    assert repo.read("app.py") != b"two"
+    assert served.steps == ["stop", "start" if verb == "restore" else "restore"]
+
+
+def test_a_moment_without_a_state_says_so(served: Served) -> None:
+    repo = served.repo
+    served.configure("dump", "exit 1")
+    first = served.capture("one", b"1")
+    served.configure("dump", f"cat '{served.state}'")
+    repo.write("app.py", b"two")
+    done = repo.run("envrestore", "--services", first)
+    assert (done.status, served.steps) == (5, ["stop", "start"])
+    assert "that moment holds no state of it" in done.err
+
+
+def test_commands_come_from_the_users_configuration_alone(served: Served) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    # What a clone, or a moment, may bring along.
+    for name in (".gitconfig", ".envhist", "envhist.config", ".gitmodules"):
+        repo.write(name, f'[envhist "service.evil"]\n\tstop = touch {repo.path.parent}/evil\n')
+    repo.run("envlog", "capture", check=True)
+    repo.run("envrestore", "--services", first, check=True)
+    repo.run("envrestore", "--undo", "--services", check=True)
+    assert not (repo.path.parent / "evil").exists()
+    for verb in ("dump", "restore", "stop", "start"):
+        repo.git("config", "--unset", f"envhist.service.kv.{verb}")
+    refused = repo.run("envrestore", "--services", first)
+    assert refused.status == 3
+    assert "envhist.service.<name>.dump" in refused.err
+
+
+def test_a_dump_may_capture_without_end(served: Served) -> None:
+    served.configure("dump", "git envlog capture inner >/dev/null && echo state")
+    served.capture("outer", b"1")
+    assert served.repo.git("log", "--format=%s", _tip(served.repo)).split() == ["outer", "inner"]
+
+
+def test_a_restore_that_is_broken_off_starts_nothing_and_says_so(served: Served) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    repo.write("app.py", b"two")
+    engine = Engine(repo.path)
+    before, target = engine.capture(), engine.history.resolve(first)
+    journal, _ = engine.prepare(engine.plan(before, target))
+    write_journal(engine.private, replace(journal, notes=((STOPPED, "kv"),)))
+    done = repo.run("envrestore", "--continue", check=True)
+    assert "services were stopped for that restore, and still are: kv" in done.err
+    assert served.steps == []
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    way = Way(str(tmp_path), os.environ, 0.5)
+    why = run(way, "kv", "sleep 1000 & echo $! > child; wait")
+    assert why == "it took longer than 0.5 seconds"
+    child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 30
+    while _lives(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _lives(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def test_a_command_that_writes_without_end_is_ended(tmp_path: Path) -> None:
+    with open(tmp_path / "out", "w+b") as target:
+        why = run_into(Way(str(tmp_path), os.environ), "kv", "yes", target, 1 << 20)
+    assert why == "it wrote more than may be kept"
+
+
+def test_what_a_command_leaves_running_stays(tmp_path: Path) -> None:
+    assert run(Way(str(tmp_path), os.environ), "kv", "sleep 1000 & echo $! > child") is None
+    child = int((tmp_path / "child").read_text())
+    assert _lives(child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_commands_run_in_the_root_without_what_one_git_command_was_told(repo: Repo) -> None:
+    repo.git(
+        "config", "envhist.service.kv.dump", "pwd; echo $GIT_INDEX_FILE-$GIT_DIR; cat; git rev-parse HEAD"
+    )
+    (repo.path / "sub").mkdir()
+    place = {"GIT_INDEX_FILE": str(repo.path / ".git/index"), "GIT_DIR": str(repo.path / ".git")}
+    done = repo.run("envlog", "capture", "one", check=True, env={**place, "GIT_WORK_TREE": str(repo.path)})
+    assert "warning" not in done.err
+    repo.git("config", "envhist.service.kv.restore", "cat > ../came")
+    repo.run("envrestore", "--services", "@", check=True, cwd="sub")
+    lines = (repo.path.parent / "came").read_text().splitlines()
+    assert lines == [str(repo.path), "-", repo.git("rev-parse", "HEAD")]
