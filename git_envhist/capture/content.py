@@ -26,6 +26,7 @@ from git_envhist.capture.reading import (
 )
 from git_envhist.capture.records import COLUMNS, SIZE
 from git_envhist.capture.visits import Leaf, Visit
+from git_envhist.errors import StorageFull
 from git_envhist.model import StoredAs, WhyMissing
 
 KIND_TRIES = 3
@@ -168,10 +169,13 @@ class Taker:
     ) -> None:
         store = self._store
         mark = store.mark()
-        leaf.oid = store.add_blob(data)
-        if store.added_bytes() > self._budget:
+        try:
+            leaf.oid = store.add_blob(data)
+            self._check_budget()
+        except (OverBudget, StorageFull) as full:
+            # What fills the disk is left out like what fills the budget: there may be room for all the rest.
             store.forget(mark)
-            raise OverBudget
+            raise OverBudget from full
         self._settle(visit, leaf, read.stat, descriptor, stored, read.stable)
 
     def _take_big(self, visit: Visit, leaf: Leaf, descriptor: int) -> None:
@@ -185,9 +189,12 @@ class Taker:
 
         try:
             seen, stable = read_streamed(descriptor, consume, grows=leaf.grows)
-        except (Unreadable, OverBudget):
+        except Unreadable:
             self._store.forget(mark)
             raise
+        except (OverBudget, StorageFull) as full:
+            self._store.forget(mark)
+            raise OverBudget from full
         _, leaf.oid, leaf.pieces = result[0]
         self._settle(visit, leaf, seen, descriptor, StoredAs.PIECES, stable)
 

@@ -9,20 +9,30 @@ from contextlib import closing
 from git_envhist.store.durable import forget
 
 SLOTS, AT_TOP = b"slots", b".envhist-restore"
-HALF_WRITTEN = ("journal.new", "phase.new", "way.new")
+NO_USE = ("journal.new", "phase.new", "way.new", "phase")
+"""What is half written, and what speaks of a journal that is gone."""
 
 
 def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
     """Throw it away; whoever asks holds the lock, and there is no journal."""
-    for name in HALF_WRITTEN:
+    for name in NO_USE:
         forget(os.path.join(private, name))
-    if not any(os.path.lexists(os.path.join(place, SLOTS)) for place in _places(private, bases)):
+    if not any(map(_is_to_go, _places(private, bases))):
         return
     from git_envhist.restore.disk import open_door  # loaded late: hardly any capture finds something
     from git_envhist.restore.finish import discard  # loaded late: likewise
 
     with closing(open_door(bases, private)) as door:
         discard(door)
+
+
+def _is_to_go(place: bytes) -> bool:
+    """Whether slots stand there, or nothing: what had to be kept stays."""
+    try:
+        found = os.listdir(place)
+    except OSError:
+        return False
+    return SLOTS in found or not found
 
 
 def _places(private: str, bases: Mapping[bytes, bytes]) -> list[bytes]:

@@ -33,7 +33,7 @@ from git_envhist.values import dataclass, field
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""
 LITTLE, UNBOUNDED = 200, 1 << 62
-"""Where everything is to be saved whatever it takes, all but a two-hundredth is."""
+"""But for what a restore saves: without it nothing would be restored."""
 LARGEST_SHOWN = 5
 SEALED = b" as=sealed"
 
@@ -269,7 +269,6 @@ class Taker:
 
     def _budget(self) -> tuple[int, str]:
         """How many bytes may be added, and what to blame where that is too few."""
-        # What a restore saves is not left out for want of room as long as there is any: nothing would be restored.
         bounded = self._tools.settings.budget < UNBOUNDED
         room = room_left(self._staging.path, KEPT_FREE if bounded else LITTLE)
         if room is not None and room < self._tools.settings.budget:

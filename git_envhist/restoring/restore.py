@@ -39,6 +39,7 @@ from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.planning import Planner, forbidden_places
 from git_envhist.restoring.processes import at_work_in
+from git_envhist.restoring.room import refuse_without_room
 from git_envhist.restoring.seen import Seen
 from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import STOPPED, Wish
@@ -187,6 +188,9 @@ class Restoring:
         bases = held.taken.survey.bases
         refuse_unsaved(planned.plan, held.taken.gathered.missing)
         refuse_locked_repositories(planned.plan, bases)
+        git = held.context.repository.git
+        with closing(self._contents(git)) as contents:
+            refuse_without_room(planned.plan, bases, git, contents)
         if not wish.force:
             refuse_open_databases(planned.plan, bases)
         if not wish.head:

@@ -7,6 +7,7 @@ that was forked shares no pipe with its parent.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
@@ -81,6 +82,14 @@ class Contents:
                 yield data
         if size != told.size:
             raise Damaged("the pieces of a file are not as long as it is said to be", hint=HINT)
+
+    def count_pieces(self, pointer: bytes) -> Counter[bytes]:
+        """The pieces of a big file, and how often each comes: a hole of terabytes is few, many times."""
+        found: Counter[bytes] = Counter()
+        for run, times in Counter(self._listed(read_pointer(pointer).tree)).items():
+            for piece, often in Counter(self._listed(run)).items():
+                found[piece] += often * times
+        return found
 
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
         """The plain bytes of a sealed file; `SealingError` where the key is not here."""

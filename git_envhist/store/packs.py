@@ -18,13 +18,12 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.model import ObjectId
 from git_envhist.store.deflate import adler32, crc32, pack
-from git_envhist.store.durable import cannot_write, forget, read_exactly, sync, write_all
+from git_envhist.store.durable import NO_ROOM, cannot_write, forget, read_exactly, sync, write_all
 from git_envhist.store.idx import encode_index
 from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks
 from git_envhist.store.packfile import entry_header
@@ -101,12 +100,12 @@ class PackWriter:
         if packed[-4:] != checksum.to_bytes(4, "big"):
             raise Damaged("bytes changed in memory while they were stored", hint=CHECK_MEMORY)
         header = entry_header(KIND_CODES[kind], len(data))
+        # What came before: who finds this one too large forgets it before it takes room on the disk.
+        self._flush(at_least=BUFFER_SIZE)
         self._number(oid, crc32(packed, crc32(header)), len(header) + len(packed))
         self._buffer += header
         self._buffer += packed
         self.raw_bytes += len(data)
-        if len(self._buffer) >= BUFFER_SIZE:
-            self._flush()
 
     def _number(self, oid: bytes, checksum: int, size: int) -> None:
         self._numbers[oid] = len(self._offsets)
@@ -149,8 +148,8 @@ class PackWriter:
             raise self._fail(error) from error
 
     def take_out(self) -> list[tuple[bytes, bytes]] | None:
-        """Every (id, packed entry), leaving the pack empty; None once any of it has reached the disk."""
-        if self._flushed or self._failure is not None:
+        """Every (id, packed entry), leaving the pack empty; None where it is large, or has reached the disk."""
+        if self._flushed or self._failure is not None or len(self._buffer) >= BUFFER_SIZE:
             return None
         bounds = [*self._offsets, self._end]
         entries = [bytes(self._buffer[first:last]) for first, last in pairwise(bounds)]
@@ -161,10 +160,9 @@ class PackWriter:
     def put(self, oid: bytes, entry: bytes) -> None:
         """Take over an entry that `take_out` of another pack gave."""
         if oid not in self._numbers:
+            self._flush(at_least=BUFFER_SIZE)
             self._number(oid, crc32(entry), len(entry))
             self._buffer += entry
-            if len(self._buffer) >= BUFFER_SIZE:
-                self._flush()
 
     def finish(self) -> StagedPack | None:
         """Complete the pack, check it, make it durable; None, and no file, where it holds nothing."""
@@ -194,12 +192,12 @@ class PackWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.abort()
 
-    def _flush(self) -> None:
+    def _flush(self, at_least: int = 0) -> None:
+        if len(self._buffer) < at_least:
+            return
         if self._failure is not None:
             raise self._failure
         try:
@@ -208,7 +206,11 @@ class PackWriter:
                 self._file = self._create(path)
             write_all(self._file, self._buffer, self._flushed)
         except OSError as error:
-            raise self._fail(error) from error
+            if error.errno not in NO_ROOM or self._file < 0:
+                raise self._fail(error) from error
+            # Nothing is lost: there may be room for less, once the last of it has been forgotten.
+            os.ftruncate(self._file, self._flushed)
+            raise cannot_write(error, self.directory) from error
         self._flushed += len(self._buffer)
         self._buffer.clear()
 

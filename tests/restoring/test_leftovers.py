@@ -45,9 +45,19 @@ def test_what_was_staged_and_never_used_goes_with_the_next_command(
     repo.run("envrestore", first, prefix=KILLED_WHEN_STAGED)
     assert staged(private)
     (private / "journal.new").write_bytes(b"half a jour")
+    (private / "phase").write_bytes(b"done\n")
     repo.run(*command, check=True)
     assert os.listdir(private) == []
     assert listing(repo.path, top=True) == now
+
+
+def test_what_had_to_be_kept_stays_and_what_holds_nothing_goes(repo: Repo) -> None:
+    capture(repo, "first")
+    repo.write(".git/envhist/restore/realm-61/kept/1-file", b"theirs")
+    (repo.path / ".git/envhist/restore/realm-").mkdir()
+    capture(repo, "second")
+    assert os.listdir(repo.path / ".git/envhist/restore") == ["realm-61"]
+    assert repo.read(".git/envhist/restore/realm-61/kept/1-file") == b"theirs"
 
 
 @needs_strace

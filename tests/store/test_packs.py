@@ -9,6 +9,7 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,7 @@ def test_finished_files_are_read_only(tmp_path: Path) -> None:
 def test_giving_up_leaves_nothing(tmp_path: Path) -> None:
     writer = PackWriter(str(tmp_path), "sha1")
     writer.add(b"blob", noise(3 << 20))
+    writer.add(b"blob", b"the next")
     assert len(list(tmp_path.iterdir())) == 1
     writer.abort()
     assert list(tmp_path.iterdir()) == []
@@ -244,20 +246,46 @@ def test_zlib_takes_over_where_isal_cannot_be_imported(tmp_path: Path) -> None:
     assert " blob " in repo.git("verify-pack", "-v", path)
 
 
-def test_a_file_that_may_grow_no_further_is_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
-    writer = PackWriter(str(tmp_path), "sha1")
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
-        with pytest.raises(StorageFull) as caught:
-            writer.add(b"blob", noise(3 << 20))
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_that_may_grow_no_further_is_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
+    writer = PackWriter(str(tmp_path), "sha1")
+    writer.add(b"blob", noise(3 << 20))
+    with files_of_at_most(1 << 20):
+        with pytest.raises(StorageFull) as caught:
+            writer.add(b"blob", b"the next")
+        assert [path.stat().st_size for path in tmp_path.iterdir()] == [0]
+        with pytest.raises(StorageFull):
+            writer.finish()
     assert caught.value.hint
     assert list(tmp_path.iterdir()) == []
-    # What was lost stays lost: it can never be taken for a pack that had nothing to hold.
-    with pytest.raises(StorageFull):
-        writer.finish()
+
+
+def test_what_a_full_disk_does_not_take_can_be_forgotten_and_the_rest_is_stored(tmp_path: Path) -> None:
+    writer = PackWriter(str(tmp_path), "sha1")
+    first = writer.add(b"blob", b"first")
+    mark = writer.mark()
+    with files_of_at_most(1 << 20):
+        writer.add(b"blob", noise(3 << 20))
+        with pytest.raises(StorageFull):
+            writer.add(b"blob", b"the next")
+        writer.rollback(mark)
+        second = writer.add(b"blob", b"second")
+        staged = writer.finish()
+    assert staged is not None
+    listed = empty_repo(tmp_path / "repo").git("verify-pack", "-v", staged.pack_path)
+    assert {line.split()[0] for line in listed.splitlines() if " blob " in line} == {
+        first.hex(),
+        second.hex(),
+    }
 
 
 @pytest.fixture

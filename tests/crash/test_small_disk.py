@@ -1,0 +1,144 @@
+"""A disk with little room: what fits is captured; a restore either has room for all of it, or touches nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.restorecut import left_behind
+from tests.support.mounts import Room, private_mounts
+from tests.support.oracle import Listing, listing
+from tests.support.repository import Repo, Result
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class SmallDisk:
+    """A repository on a file system of its own, with little room."""
+
+    def __init__(self, room: Room, place: Path, env: dict[str, str]) -> None:
+        self.room, self.place = room, place
+        self.repo = Repo(room.seen(place), env)
+
+    def run(self, *words: str, check: bool = False) -> Result:
+        prefix = (*self.room.inside(self.place), "timeout", "--kill-after=5", "120")
+        return self.repo.run(words[0], *words[1:], prefix=prefix, check=check)
+
+    def capture(self, *words: str) -> str:
+        return self.run("envlog", "capture", "--porcelain", *words, check=True).out.strip()
+
+    @property
+    def free(self) -> int:
+        found = os.statvfs(self.repo.path)
+        return found.f_bavail * found.f_frsize
+
+    def fill(self, leave: int) -> Path:
+        """Take all room but so many bytes."""
+        return self.repo.write(".git/filler", b"\0" * (self.free - leave))
+
+    def look(self) -> Listing:
+        return listing(self.repo.path, top=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with private_mounts() as room:
+        place = tmp_path / "small"
+        place.mkdir()
+        room.mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", place)
+        room.run("git", "init", "-q", "--template=", place)
+        yield SmallDisk(room, place, dict(os.environ))
+
+
+def test_what_is_larger_than_the_room_is_left_out_and_the_rest_is_captured(disk: SmallDisk) -> None:
+    for number in range(9):
+        disk.repo.write(f"d/small{number}", os.urandom(3000))
+    disk.repo.write("blob", os.urandom(7 * MIB))
+    disk.repo.write("big", os.urandom(9 * MIB))
+    disk.fill(leave=4 * MIB)
+    done = disk.run("envlog", "capture", "--porcelain")
+    assert done.status == 0
+    assert sorted(done.err.splitlines()) == [
+        "warning: not captured (disk: 7340032 bytes): 'blob'",
+        "warning: not captured (disk: 9437184 bytes): 'big'",
+    ]
+    assert disk.free > 3 * MIB
+    words = ("git", "-C", disk.place, "ls-tree", "-r", "--name-only", done.out.strip(), "d", "blob", "big")
+    names = disk.room.run(*words).out
+    assert names.split() == [f"d/small{number}" for number in range(9)]
+
+
+def edited(disk: SmallDisk, size: int = 2 * MIB) -> tuple[str, Listing]:
+    """A file that is other than at a moment; that moment, and what it held."""
+    disk.repo.write("data", b"first " * (size // 6))
+    disk.repo.write("goes", b"1")
+    first, then = disk.capture("first"), disk.look()
+    disk.repo.write("data", b"other " * (size // 6))
+    (disk.repo.path / "goes").unlink()
+    disk.repo.write("came/here", b"2")
+    return first, then
+
+
+def assert_refused(disk: SmallDisk, done: Result, before: Listing, said: str) -> None:
+    assert done.status in (3, 128), done.err
+    assert said in done.err
+    assert disk.look() == before
+    assert left_behind(disk.repo) == []
+
+
+def test_a_restore_for_which_there_is_no_room_makes_and_saves_nothing(disk: SmallDisk) -> None:
+    first, then = edited(disk)
+    filler = disk.fill(leave=2 * MIB)
+    before, free = disk.look(), disk.free
+    done = disk.run("envrestore", first)
+    assert_refused(disk, done, before, "no room for what is to be restored: 2,1")
+    assert disk.free > free - 20 * KIB
+    filler.unlink()
+    disk.run("envrestore", first, check=True)
+    assert disk.look() == then
+
+
+def test_what_cannot_be_saved_is_not_replaced(disk: SmallDisk) -> None:
+    first, _ = edited(disk)
+    disk.repo.write("data", os.urandom(2 * MIB))
+    disk.fill(leave=MIB)
+    before = disk.look()
+    assert_refused(
+        disk, disk.run("envrestore", first), before, "cannot be saved before it is replaced: 'data'"
+    )
+
+
+def test_a_disk_that_is_nearly_full_is_no_hindrance_to_a_small_restore(disk: SmallDisk) -> None:
+    first, then = edited(disk, size=9 * KIB)
+    disk.fill(leave=1400 * KIB)
+    disk.run("envrestore", first, check=True)
+    assert disk.look() == then
+
+
+def test_of_a_sparse_file_counts_what_it_holds(disk: SmallDisk) -> None:
+    place = disk.repo.write("sparse", os.urandom(MIB))
+    os.truncate(place, 300 * MIB)
+    first, then = disk.capture("first"), disk.look()
+    place.unlink()
+    disk.fill(leave=8 * MIB)
+    disk.run("envrestore", first, check=True)
+    assert disk.look() == then
+    assert os.stat(place).st_blocks * 512 < 4 * MIB
+
+
+def test_a_file_system_without_another_number_for_a_file_is_told(disk: SmallDisk) -> None:
+    for number in range(50):
+        disk.repo.write(f"d/{number}", b"1")
+    first, then = disk.capture("first"), disk.look()
+    for number in range(50):
+        (disk.repo.path / f"d/{number}").unlink()
+    before, used = disk.look(), os.statvfs(disk.repo.path)
+    many = used.f_files - used.f_ffree + 40
+    disk.room.mount("-o", f"remount,nr_inodes={many}", disk.place)
+    assert_refused(disk, disk.run("envrestore", first), before, "50 more files than there are now")
+    disk.room.mount("-o", "remount,nr_inodes=10k", disk.place)
+    disk.run("envrestore", first, check=True)
+    assert disk.look() == then
