@@ -483,6 +483,8 @@ class Restored:
     """What of a path cannot be had here, e.g. an attribute that the file system does not know."""
     tracked_differing: int | None = None
     """How many tracked files differ from HEAD now; None where git could not tell."""
+    tracked_differed: int | None = None
+    """How many of these differed before, too."""
     head: str | None = None
     """Where HEAD went, where it was to move."""
     running: tuple[str, ...] = ()

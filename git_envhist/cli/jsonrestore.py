@@ -24,6 +24,7 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "kept": [_left(item) for item in restored.kept],
         "losses": [_left(item) for item in restored.losses],
         "tracked_differing": restored.tracked_differing,
+        "tracked_differed": restored.tracked_differed,
         "head": restored.head and escape_invalid(restored.head),
         "running": [escape_invalid(process) for process in restored.running],
         "services": [escape_invalid(line) for line in restored.services],

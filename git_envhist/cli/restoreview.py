@@ -19,10 +19,14 @@ from git_envhist.model import (
     Side,
     Snapshot,
 )
+from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
+from git_envhist.restoring.scope import LEFT_OUT_THEN, NOT_CAPTURED
 
 MOST_ROWS = 12
 MOST_TOLD = 20
 WAY_BACK = "git envrestore --undo"
+SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "never captured")
+"""What of a reason stands behind a count."""
 TITLES = (
     (PlanAction.WRITE, "write"),
     (PlanAction.REPLACE, "replace"),
@@ -62,15 +66,24 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
     if restored.head is not None:
         yield escape(restored.head)
     if restored.tracked_differing:
-        words = "differs" if restored.tracked_differing == 1 else "differ"
-        told = f"{count(restored.tracked_differing, 'tracked file')} now {words} from HEAD"
-        yield f"{told} (to keep your code: --keep-code)"
+        yield _tracked_line(restored.tracked_differing, restored.tracked_differed or 0)
     if restored.services:
         yield f"services: {escape('; '.join(restored.services))}"
-    for process in restored.running[:MOST_TOLD]:
-        yield f"not restored: {escape(process)} still runs what was here before"
+    if restored.running:
+        told = [f"{escape(process)} still runs the old code" for process in restored.running[:MOST_TOLD]]
+        more = len(restored.running) - MOST_TOLD
+        yield "not restored: " + "; ".join([*told, f"and {more:,} more"] if more > 0 else told)
     if back is not None:
         yield f"go back with: {back}"
+
+
+def _tracked_line(now: int, before: int) -> str:
+    """`5 tracked files now differ from HEAD (to keep your code: --keep-code)`; those that did before are told apart."""
+    told = count(now, "tracked file")
+    if before == now:
+        return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
+    did = f"{before:,} did before; " if before else ""
+    return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
 
 
 def saved_line(safety: Snapshot) -> str:
@@ -102,7 +115,7 @@ def counts_line(restored: Restored) -> str:
     words.append(f"unchanged {max(0, restored.files - touched):,}")
     left = told_apart(restored.plan.left_alone)
     if left:
-        reasons = sorted({item.why for item in left})
+        reasons = sorted({SHORTER.get(item.why.partition(" (")[0], item.why) for item in left})
         words.append(f"left alone {len(left):,} ({'; '.join(map(escape, reasons[:2]))})")
     return " · ".join(words)
 

@@ -6,14 +6,31 @@ Read from `/proc`, as far as it may be read; where there is none, nothing is kno
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from git_envhist.history.classes import INSTALLED
+from git_envhist.model import Plan
 from git_envhist.store.atwork import callers
 
 PROC = b"/proc"
 GONE = b" (deleted)"
 LONGEST_COMMAND = 60
+PACKAGE_FILES = (
+    *(
+        b".git",
+        b"package.json",
+        b"pyproject.toml",
+        b"setup.py",
+        b"setup.cfg",
+        b"requirements.txt",
+        b"manage.py",
+    ),
+    *(b"Cargo.toml", b"go.mod", b"Gemfile", b"composer.json", b"pom.xml", b"build.gradle", b"mix.exs"),
+    *(b"Makefile", b"CMakeLists.txt", b"Dockerfile", b"compose.yaml", b"docker-compose.yml"),
+)
+"""What stands at the top of something that is started as one."""
 
 
 class Process(NamedTuple):
@@ -37,20 +54,74 @@ def holders(paths: Collection[bytes]) -> dict[bytes, Process]:
     return found
 
 
-def at_work_in(root: bytes) -> list[Process]:
-    """Processes that were started in a directory, or from a program in it, and are not how we were called."""
+class Touched(NamedTuple):
+    """What a restore changes, by real paths."""
+
+    tops: tuple[bytes, ...]
+    """Of the environment."""
+    paths: tuple[bytes, ...]
+    """All of it, sorted."""
+    replaced: frozenset[bytes]
+    """Those that stood there before."""
+
+    @classmethod
+    def by(cls, plan: Plan, bases: Mapping[bytes, bytes]) -> Touched:
+        tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
+        paths = {os.path.join(tops[step.realm], step.path): step.before is not None for step in plan.steps}
+        replaced = frozenset(path for path, stood in paths.items() if stood)
+        return cls(tuple(sorted(tops.values())), tuple(sorted(paths)), replaced)
+
+    def holds(self, directory: bytes) -> bool:
+        """Whether any of it lies in a directory."""
+        inside = directory.rstrip(b"/") + b"/"
+        at = bisect_left(self.paths, inside)
+        return at < len(self.paths) and self.paths[at].startswith(inside)
+
+
+def still_running(touched: Touched) -> list[Process]:
+    """Processes that go on with what a restore replaces, and are not how we were called.
+
+    One that has any of it open, mapped or as its program does; and one that stands in the environment, or whose program
+    does, where the package that it stands in holds any of it.
+    """
     # This process, and those that wait for it: the shell, git.
     ours = callers()
-    inside = root.rstrip(b"/") + b"/"
+    found = (pid for pid in _others() if pid not in ours and _is_concerned(pid, touched))
+    return [_describe(pid) for pid in found if not _listens_to_us(pid)]
 
-    def is_inside(place: bytes) -> bool:
-        return place == root or place.startswith(inside)
 
-    return [
-        _describe(pid)
-        for pid in _others()
-        if pid not in ours and any(map(is_inside, _places(pid))) and not _listens_to_us(pid)
-    ]
+def _is_concerned(pid: int, touched: Touched) -> bool:
+    directory, program = _places(pid)
+    if program in touched.replaced:
+        return True
+    for place in (directory, os.path.dirname(program)):
+        top = next((top for top in touched.tops if place == top or place.startswith(top + b"/")), None)
+        if top is not None and touched.holds(package_of(place, top)):
+            return True
+    return not touched.replaced.isdisjoint(_open_files(pid)) or _maps_any(pid, touched)
+
+
+def package_of(place: bytes, top: bytes) -> bytes:
+    """The nearest package that a directory is in, at most the top; what was installed belongs to who installed it."""
+    names = place[len(top) :].strip(b"/").split(b"/")
+    depth = next((depth for depth, name in enumerate(names) if name in INSTALLED), len(names))
+    for end in range(depth, 0, -1):
+        here = b"/".join((top, *names[:end]))
+        if any(os.path.lexists(here + b"/" + name) for name in PACKAGE_FILES):
+            return here
+    return top
+
+
+def _maps_any(pid: int, touched: Touched) -> bool:
+    try:
+        with open(b"%b/%d/maps" % (PROC, pid), "rb") as file:
+            told = file.read()
+    except OSError:
+        return False  # gone, or somebody else's
+    if not any(top in told for top in touched.tops):
+        return False
+    mapped = {line.split(None, 5)[5].removesuffix(GONE) for line in told.splitlines() if line.count(b"/")}
+    return not touched.replaced.isdisjoint(mapped)
 
 
 def _others() -> Iterator[int]:
@@ -72,9 +143,9 @@ def _open_files(pid: int) -> Iterator[bytes]:
         yield _target(b"%b/%b" % (directory, number))
 
 
-def _places(pid: int) -> Iterator[bytes]:
-    for link in (b"cwd", b"exe"):
-        yield _target(b"%b/%d/%b" % (PROC, pid, link))
+def _places(pid: int) -> tuple[bytes, bytes]:
+    """Where it stands, and its program."""
+    return _target(b"%b/%d/cwd" % (PROC, pid)), _target(b"%b/%d/exe" % (PROC, pid))
 
 
 def _target(link: bytes) -> bytes:

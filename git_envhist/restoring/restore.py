@@ -38,7 +38,7 @@ from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.planning import Planner, forbidden_places
-from git_envhist.restoring.processes import at_work_in
+from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.room import refuse_without_room
 from git_envhist.restoring.seen import Seen
 from git_envhist.restoring.trust import told, write_blobs
@@ -96,14 +96,15 @@ class Restoring:
             if wish.saved is not None:
                 wish.saved(safety)
             place, known = self._place(held.taken.survey), Seen(held.taken.records)
-        running = tuple(str(process) for process in at_work_in(_real(capturing.repository.root)))
+            differed = _differing(held)
+        running = tuple(map(str, still_running(Touched.by(planned.plan, place.bases))))
         notes = way.notes if way is not None else ((TARGET, target.id), (SAFETY, safety.id), (GOAL, TARGET))
         if wish.stopped:
             notes = (*notes, (STOPPED, " ".join(wish.stopped)))
         carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
         if move is not None:
             move_head(capturing.repository, move)
-        done = self._record(capturing, replace(planned, safety=safety), carried, target.id, part)
+        done = self._record(capturing, replace(planned, safety=safety), carried, target.id, part, differed)
         head = str(move) if move is not None else None
         return replace(done, seconds=time.monotonic() - started, running=running, head=head)
 
@@ -208,7 +209,13 @@ class Restoring:
         return safety
 
     def _record(
-        self, capturing: Capturing, planned: Restored, carried: Carried, target: SnapshotId, part: RestorePart
+        self,
+        capturing: Capturing,
+        planned: Restored,
+        carried: Carried,
+        target: SnapshotId,
+        part: RestorePart,
+        differed: frozenset[bytes] | None,
     ) -> Restored:
         done = replace(planned, verified=carried.verified, kept=carried.kept)
         done = replace(done, losses=(*planned.losses, *carried.losses))
@@ -217,19 +224,20 @@ class Restoring:
         except EnvhistError as error:
             warning = f"the restore is done, but could not be recorded: {error}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
-        return replace(done, moment=moment, tracked_differing=differing)
+        if differing is None:
+            return replace(done, moment=moment)
+        before = len(differing & differed) if differed is not None else None
+        return replace(done, moment=moment, tracked_differing=len(differing), tracked_differed=before)
 
     def _publish_now(
         self, capturing: Capturing, source: SnapshotId | None, part: RestorePart
-    ) -> tuple[Snapshot | None, int | None]:
-        """The environment as it is now, as a moment that says where it comes from; how many tracked files differ."""
+    ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
+        """The environment as it is now, as a moment that says where it comes from; which tracked files differ."""
         what = "restored" if part is RestorePart.TO else part.value
         words = os.fsencode(f"{what} {source[:7]}" if source else what)
         request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
         with capturing.hold(request) as held:
-            changed = held.view.changed
-            differing = None if changed is None else sum(one.status not in NOT_GITS for one in changed)
-            return held.publish(request).snapshot, differing
+            return held.publish(request).snapshot, _differing(held)
 
     def _place(self, extent: Survey) -> Place:
         repository = self.capturing.repository
@@ -267,5 +275,7 @@ def _does_anything(planned: Restored) -> bool:
     return bool(planned.plan.steps or planned.plan.directories)
 
 
-def _real(root: str) -> bytes:
-    return os.path.realpath(os.fsencode(root))
+def _differing(held: Held) -> frozenset[bytes] | None:
+    """The tracked files that differ from HEAD; None where git could not tell."""
+    changed = held.view.changed
+    return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.restoring.processes import at_work_in, holders
+from git_envhist.model import Entry, EntryKind, EnvPath, Plan, PlanAction, PlanStep
+from git_envhist.restoring.processes import Touched, holders, package_of, still_running
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
 
@@ -48,11 +49,68 @@ def test_a_file_that_another_process_holds_open_is_told_with_that_process(
     assert holders([free]) == {}
 
 
-def test_a_process_at_work_is_told_and_who_called_us_is_not(
+def replacing(top: Path, *paths: str) -> Touched:
+    steps = [_replaced(os.fsencode(path)) for path in paths]
+    return Touched.by(Plan(tuple(steps), (), 0), {b"": os.fsencode(top)})
+
+
+def _replaced(path: bytes) -> PlanStep:
+    entry = Entry(EnvPath(path), EntryKind.FILE, 0o644, 0)
+    return PlanStep(b"", EnvPath(path), PlanAction.REPLACE, entry, entry)
+
+
+def pids(touched: Touched) -> list[int]:
+    return [process.pid for process in still_running(touched)]
+
+
+def test_who_stands_in_what_is_replaced_is_told_and_who_called_us_is_not(
     tmp_path: Path, guest: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    root = os.fsencode(tmp_path.resolve())
-    assert [process.pid for process in at_work_in(root)] == [guest.pid]
-    assert str(at_work_in(root)[0]).endswith(f"({guest.pid})")
-    assert at_work_in(root + b"/elsewhere") == []
+    assert pids(replacing(tmp_path, "in/app.js")) == [guest.pid]
+    assert str(still_running(replacing(tmp_path, "app.js"))[0]).endswith(f"({guest.pid})")
+    assert pids(replacing(tmp_path / "elsewhere", "app.js")) == []
+    assert pids(replacing(tmp_path)) == []
+
+
+def test_a_process_is_none_of_ours_where_its_package_holds_nothing_that_is_replaced(
+    tmp_path: Path, guest: subprocess.Popen[str]
+) -> None:
+    (tmp_path / "in/package.json").write_text("{}")
+    assert pids(replacing(tmp_path, "in/deep/app.js")) == [guest.pid]
+    assert pids(replacing(tmp_path, "in/node_modules/x/index.js")) == [guest.pid]
+    assert pids(replacing(tmp_path, "backend/app.py", "in.txt")) == []
+
+
+def test_what_a_process_has_open_or_mapped_is_told_wherever_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/lib.so").write_bytes(b"x" * 4096)
+    hold = (
+        "import mmap, sys; f = open(sys.argv[1], 'rb');"
+        " m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); f.close();"
+        " print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path / "there/lib.so")],
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        assert pids(replacing(tmp_path, "there/lib.so")) == [child.pid]
+        assert pids(replacing(tmp_path, "there/other.so")) == []
+        child.send_signal(signal.SIGKILL)
+
+
+def test_the_package_of_what_was_installed_is_that_of_who_installed_it(tmp_path: Path) -> None:
+    top = os.fsencode(tmp_path)
+    for place in ("app/src", "app/node_modules/x", "tools"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "app/package.json").write_text("{}")
+    (tmp_path / "app/node_modules/x/package.json").write_text("{}")
+    assert package_of(top + b"/app/src", top) == top + b"/app"
+    assert package_of(top + b"/app/node_modules/x", top) == top + b"/app"
+    assert package_of(top + b"/tools", top) == top
+    assert package_of(top, top) == top

@@ -219,7 +219,7 @@ def test_what_the_snapshot_left_out_stays(repo: Repo) -> None:
     told = repo.run("envrestore", first, check=True).out
     assert (repo.read("cache/a"), repo.read("cache/b")) == (b"2", b"new")
     assert repo.read(".envhistignore") == b"cache/\n"
-    assert "left alone" in told
+    assert "left alone 1 (never captured)\n" in told
 
 
 def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
@@ -301,7 +301,15 @@ def test_tracked_files_that_differ_from_head_are_counted(repo: Repo) -> None:
     repo.write("app.py", b"two")
     repo.git("commit", "-qam", "two")
     told = repo.run("envrestore", first, check=True).out
-    assert "1 tracked file now differs from HEAD (to keep your code: --keep-code)" in told
+    assert "1 tracked file now differs from HEAD (to keep your code: --keep-code)\n" in told
+    repo.write("other", b"x")
+    told = repo.run("envrestore", first, check=True).out
+    assert "1 tracked file differs from HEAD, as before\n" in told
+    repo.write("second.py", b"1")
+    repo.git("add", "second.py")
+    repo.git("commit", "-qm", "three")
+    told = repo.run("envrestore", first, check=True).out
+    assert "2 tracked files now differ from HEAD (1 did before; to keep your code: --keep-code)\n" in told
 
 
 def test_what_was_attached_is_given_back(repo: Repo, tmp_path: Path) -> None:
