@@ -87,6 +87,11 @@ class Taken:
         return any(SEALED in encoded for encoded in self.gathered.directories.values())
 
 
+def cache_of(repository: Repository) -> StatCache:
+    """What is remembered of a working tree."""
+    return StatCache(os.path.join(repository.state, "cache"), crc32)
+
+
 class Taker:
     """Takes the environment into one staging."""
 
@@ -108,7 +113,7 @@ class Taker:
         self.writer = PackWriter(staging.pack_dir, repository.object_format, self.known.__contains__)
         self._gatherer: Gatherer | None = None
         self._cache_head: CacheHead | None = None
-        self._cache = StatCache(os.path.join(repository.state, "cache"), crc32)
+        self._cache = cache_of(repository)
 
     def begin(self, progress: Callable[[Progress], None] | None) -> Gatherer:
         """Have the workers begin; what the caller does before it asks for what they found costs no time."""

@@ -22,6 +22,7 @@ from git_envhist.forking.grounds import Ground, make_beside, make_worktree
 from git_envhist.forking.origins import origins_of
 from git_envhist.forking.pointing import Rewriter, points_back, relocate
 from git_envhist.forking.relocation import Moved, can_be_spelled
+from git_envhist.forking.seeding import seed
 from git_envhist.model import EnvPath, Forked, LeftAlone, Pair, Plan, Progress, Restored, Snapshot, Trigger
 from git_envhist.opening import Opened, homes_of
 from git_envhist.restore.plan import Rules, make_plan
@@ -132,6 +133,8 @@ class _Fork:
             )
             # Its first moment is durable; until that is taken, there is nothing to come back to here.
             carried = carry_out(place, plan, (), durable=False)
+            if self.snapshot.trusted and not carried.kept:
+                seed(self.source, own, self.snapshot)
             words = os.fsencode(f"forked from {self.snapshot.id[:7]}")
             request = Request(
                 words,
