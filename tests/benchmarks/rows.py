@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from tests.benchmarks.bench import OFTEN, Bench, medians
+from tests.benchmarks.forks import fork
 from tests.benchmarks.peers import CHECKOUT, Setting, Tool
 from tests.benchmarks.restores import everything, some
 from tests.benchmarks.runs import Job, peak_memory, seconds, text
@@ -192,5 +193,6 @@ ROWS: dict[str, Row] = {
     "diff": diff,
     "some": some,
     "everything": everything,
+    "fork": fork,
 }
 """In the order in which they are measured: the first capture fills the repositories that the others go on with."""
