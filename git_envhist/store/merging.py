@@ -6,7 +6,7 @@ are copied as they are, nothing is inflated; each must still have the checksum t
 where one has not is left as it is, to be found by a check.
 
 The order, for a kill at any point: the merged pack is published and durable; only then do the packs it replaces go,
-index first, mark last. What a kill leaves behind is objects that stand twice.
+into the staging, from which they come back if they are wanted. What a kill leaves behind is objects that stand twice.
 
 A git that reads an object finds it again when its pack has gone. One that goes by a list of packs made before
 (`fsck`, `repack`, `multi-pack-index`, a local clone) may fail, or write down a pack that has gone: while one of these
@@ -23,7 +23,7 @@ from itertools import pairwise
 from git_envhist.errors import Damaged
 from git_envhist.store.atwork import RunningGit, callers
 from git_envhist.store.deflate import crc32
-from git_envhist.store.durable import forget, read_exactly, sync_directory
+from git_envhist.store.durable import read_exactly, sync_directory
 from git_envhist.store.gitcaches import drop_caches_naming
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.ownpacks import OwnPacks
@@ -51,6 +51,8 @@ PAUSE = 0.02
 RECENT = 2.0
 """Seconds: a git as young as this is one of a row, where an old one only waits for questions."""
 WITHOUT_DELTA = frozenset((1, 2, 3, 4))
+SUFFIXES = (".idx", ".pack", ".keep")
+"""In this order a pack goes: git stops seeing it with its index, and what is left is known as ours to the last."""
 
 
 def nobody() -> list[RunningGit]:
@@ -73,13 +75,14 @@ def merge_packs(
         chosen = _chosen(own, largest)
         if not chosen or not _is_quiet(common_dir, at_work):
             return 0
-        replaced = _write_merged(common_state, pack_dir, object_format, chosen)
+        with Staging.create(common_state, pack_dir) as staging:
+            replaced = _write_merged(staging, object_format, chosen)
+            # Who came meanwhile keeps both: the next merge takes in what stands twice.
+            if not replaced or not _is_quiet(common_dir, at_work):
+                return 0
+            return _take_away(staging, replaced, lambda: goes_by_packs(common_dir, at_work()))
     finally:
         own.close()
-    if not _is_quiet(common_dir, at_work):
-        return 0  # somebody came meanwhile: for now both stay, and the next merge takes in what stands twice
-    _remove(pack_dir, replaced)
-    return len(replaced)
 
 
 def _is_quiet(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
@@ -153,27 +156,26 @@ def _chosen(own: OwnPacks, largest: int) -> list[str]:
     return [path for _, path in small[:count]] if count > 1 else []
 
 
-def _write_merged(common_state: str, pack_dir: str, object_format: str, paths: list[str]) -> list[str]:
+def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> list[str]:
     """Publish one pack with everything that some hold; the packs that it really replaces."""
     hash_length = 20 if object_format == "sha1" else 32
     replaced = []
-    with Staging.create(common_state, pack_dir) as staging:
-        with PackWriter(staging.pack_dir, object_format) as writer:
-            for path in paths:
-                before = writer.mark()
-                try:
-                    for oid, entry in _entries(path, hash_length):
-                        writer.put(oid, entry)
-                except (Damaged, OSError):
-                    writer.rollback(before)
-                else:
-                    replaced.append(path)
-            merged = writer.finish() if len(replaced) > 1 else None
-        if merged is None:
-            return []
-        staging.publish([merged])
-        # No commit speaks for the merged pack: found in a journal after a power cut, it would be taken back.
-        staging.settle()
+    with PackWriter(staging.pack_dir, object_format) as writer:
+        for path in paths:
+            before = writer.mark()
+            try:
+                for oid, entry in _entries(path, hash_length):
+                    writer.put(oid, entry)
+            except (Damaged, OSError):
+                writer.rollback(before)
+            else:
+                replaced.append(path)
+        merged = writer.finish() if len(replaced) > 1 else None
+    if merged is None:
+        return []
+    staging.publish([merged])
+    # No commit speaks for the merged pack: found in a journal after a power cut, it would be taken back.
+    staging.settle()
     return replaced
 
 
@@ -194,14 +196,30 @@ def _entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes]]:
         index.close()
 
 
-def _remove(pack_dir: str, paths: list[str]) -> None:
-    if not paths:
-        return
-    bases = [path.removesuffix(".pack") for path in paths]
-    needles = [os.fsencode(os.path.basename(base) + ".idx") for base in bases]
+def _take_away(staging: Staging, paths: Sequence[str], is_wanted: Callable[[], bool]) -> int:
+    """Let packs go; how many went. They come back where a git is at work that may have listed them.
+
+    One that listed them before they went would write down, when they are gone, that they are there; below such an index
+    nothing of theirs is found, although the merged pack has it all. Whoever is not at work any more when they are out
+    of sight has written already, and what it wrote is dropped.
+    """
+    pack_dir = os.path.dirname(paths[0])
+    bases = [os.path.basename(path).removesuffix(".pack") for path in paths]
+    needles = [os.fsencode(base + ".idx") for base in bases]
     drop_caches_naming(os.path.dirname(pack_dir), needles)
-    for base in bases:
-        for suffix in (".idx", ".pack", ".keep"):
-            forget(base + suffix)
-    drop_caches_naming(os.path.dirname(pack_dir), needles)
+    aside = os.path.join(staging.path, "gone")
+    os.mkdir(aside, 0o700)
+    _move(pack_dir, aside, bases, SUFFIXES)
+    wanted = is_wanted()
+    if wanted:
+        _move(aside, pack_dir, bases, SUFFIXES[::-1])
+    else:
+        drop_caches_naming(os.path.dirname(pack_dir), needles)
     sync_directory(pack_dir)
+    return 0 if wanted else len(paths)
+
+
+def _move(source: str, target: str, bases: Sequence[str], suffixes: Sequence[str]) -> None:
+    for base in bases:
+        for suffix in suffixes:
+            os.rename(os.path.join(source, base + suffix), os.path.join(target, base + suffix))

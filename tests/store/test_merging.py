@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,54 @@ def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> N
     assert merge_packs(state, packs, "sha1") == 21
     assert len(packs_of(repository)) == 1
     assert len(contents_of(repository)) == 20
+
+
+def test_an_index_that_a_git_writes_while_packs_go_names_none_that_went(tmp_path: Path) -> None:
+    repository, writing = _indexed_meanwhile(tmp_path, still_at_work=False)
+    before = contents_of(repository)
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+
+    assert merge_packs(state, packs, "sha1", at_work=writing) == 20
+    assert len(packs_of(repository)) == 1
+    assert contents_of(repository) == before
+    subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
+
+
+def test_packs_come_back_for_a_git_that_may_have_listed_them(tmp_path: Path) -> None:
+    repository, writing = _indexed_meanwhile(tmp_path, still_at_work=True)
+    before = contents_of(repository)
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+
+    assert merge_packs(state, packs, "sha1", at_work=writing) == 0
+    assert len(packs_of(repository)) == 21
+    assert all(
+        pack.with_suffix(suffix).exists() for pack in packs_of(repository) for suffix in (".idx", ".keep")
+    )
+    assert contents_of(repository) == before
+    subprocess.run(["git", "multi-pack-index", "verify"], cwd=repository, check=True)
+    subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
+
+
+def _indexed_meanwhile(tmp_path: Path, still_at_work: bool) -> tuple[Path, Callable[[], list[RunningGit]]]:
+    """A git that lists all packs when nobody seems to be there, and writes its list when they are out of sight."""
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    for number in range(20):
+        publish(repository, "sha1", [b"%d" % number])
+    index = repository / "objects/pack/multi-pack-index"
+    written: list[bytes] = []
+
+    def at_work() -> list[RunningGit]:
+        packs = packs_of(repository)
+        if len(packs) > 20:
+            subprocess.run(["git", "multi-pack-index", "write"], cwd=repository, check=True)
+            written[:] = [index.read_bytes()]
+            index.unlink()
+        elif len(packs) == 1:
+            index.write_bytes(written[0])
+            return [RunningGit(1, time.time(), "multi-pack-index")] if still_at_work else []
+        return []
+
+    return repository, at_work
 
 
 def test_while_gits_follow_each_other_nothing_is_merged(tmp_path: Path) -> None:
