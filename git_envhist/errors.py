@@ -111,6 +111,8 @@ class Interrupted(EnvhistError):
 
     code = "interrupted"
 
-    def __init__(self, signal_number: int) -> None:
-        super().__init__("stopped by a signal, nothing was changed")
+    def __init__(
+        self, signal_number: int, what: str = "nothing was changed", hint: str | None = None
+    ) -> None:
+        super().__init__(f"stopped: {what}", hint=hint)
         self.exit_code = 128 + signal_number

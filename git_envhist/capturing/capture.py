@@ -21,6 +21,7 @@ from git_envhist.opening import kept_apart
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
 from git_envhist.store.chain import read_chain, read_snapshot
+from git_envhist.store.durable import NoPlace
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import HEADS, Repository
@@ -93,16 +94,25 @@ class Capturing:
     def _dry(self, request: Request) -> Captured:
         started = time.monotonic()
         key, _ = self._key()
-        with self._staging() as staging, closing(self._taker(staging, key)) as taking:
+        with self._staging(reading=True) as staging, closing(self._taker(staging, key)) as taking:
             return _dry(taking.look(request.progress), started)
 
     @contextmanager
     def locked(self, request: Request) -> Iterator[None]:
         """Nobody else captures or restores this working tree, and no pack goes."""
-        own = os.path.join(state_directory(self.repository.state), "lock")
-        common = os.path.join(state_directory(self.repository.common_state), COMMON_LOCK)
-        with locked(own, waiting=request.waiting), locked(common, shared=True):
+        own = self._lock(self.repository.state, "lock", request.dry_run)
+        common = self._lock(self.repository.common_state, COMMON_LOCK, request.dry_run)
+        with (
+            locked(own, waiting=request.waiting, reading=request.dry_run),
+            locked(common, shared=True, reading=request.dry_run),
+        ):
             yield
+
+    def _lock(self, state: str, name: str, reading: bool) -> str:
+        # Who only reads makes do with what is there.
+        with suppress(*((NoPlace,) if reading else ())):
+            state_directory(state)
+        return os.path.join(state, name)
 
     def refuse_broken_off(self) -> None:
         """What a restore left half done is neither of two moments, and nobody's to capture."""
@@ -136,8 +146,24 @@ class Capturing:
             return None, [f"secret files are left out: {error}"]
         return key, list(self.keys.warnings)
 
-    def _staging(self) -> Staging:
-        return Staging.create(self.repository.common_state, self.repository.pack_dir)
+    @contextmanager
+    def _staging(self, *, reading: bool = False) -> Iterator[Staging]:
+        """Where it is taken; who only reads does so elsewhere where the repository is closed to us."""
+        try:
+            staging = Staging.create(self.repository.common_state, self.repository.pack_dir)
+        except NoPlace:
+            if not reading:
+                raise
+            from tempfile import TemporaryDirectory  # loaded late: hardly any repository is closed
+
+            with (
+                TemporaryDirectory(prefix="git-envhist-") as place,
+                Staging.create(place, os.path.join(place, "pack")) as elsewhere,
+            ):
+                yield elsewhere
+            return
+        with staging:
+            yield staging
 
     def _taker(self, staging: Staging, key: Key | None) -> Taker:
         extent = self.survey(key.id if key else None)
@@ -189,9 +215,9 @@ class Capturing:
     @contextmanager
     def present(self) -> Iterator[Held]:
         """The live environment, taken into a staging that goes away afterwards."""
-        common = os.path.join(state_directory(self.repository.common_state), COMMON_LOCK)
+        common = self._lock(self.repository.common_state, COMMON_LOCK, True)
         # No pack that this relies on may be merged away under it.
-        with locked(common, shared=True), self.hold(Request()) as held:
+        with locked(common, shared=True, reading=True), self.hold(Request(dry_run=True)) as held:
             yield held
 
     @contextmanager
@@ -199,7 +225,10 @@ class Capturing:
         """The live environment, taken; whoever asks holds the locks. It becomes a snapshot only if it is published."""
         started = time.monotonic()
         key, warnings = self._key()
-        with self._staging() as staging, closing(self._taker(staging, key)) as taking:
+        with (
+            self._staging(reading=request.dry_run) as staging,
+            closing(self._taker(staging, key)) as taking,
+        ):
             taking.begin(request.progress)
             from git_envhist.capturing.holding import Context, Held  # loaded late: while the workers look
 

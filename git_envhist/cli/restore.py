@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from git_envhist.cli.command import Session, command
@@ -19,7 +21,7 @@ from git_envhist.cli.restoreview import (
     problems,
     saved_line,
 )
-from git_envhist.errors import UsageError
+from git_envhist.errors import Interrupted, UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, Snapshot
 from git_envhist.restoring.wish import STOPPED, Wish
@@ -75,7 +77,7 @@ def restore(session: Session, revision: str | None, **options: Any) -> int:
         return _give_back(session, snapshot, options["attachments"])
     if options["to"] is not None:
         return _write_elsewhere(session, snapshot, options)
-    with shown_progress() as progress:
+    with _stoppable(session), shown_progress() as progress:
         restored = session.history.going.to(snapshot, _wish(session, options, progress))
     return _tell(session, restored, options)
 
@@ -84,12 +86,29 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     """Undo or redo, as often as the operand says."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.going.undo if mode == "undo" else session.history.going.redo
-    with shown_progress() as progress:
+    with _stoppable(session), shown_progress() as progress:
         restored = go(steps, _wish(session, options, progress))
     # Who has just gone back gets forth by that: one more undo would lead further back.
     other = "redo" if mode == "undo" else "undo"
     back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
     return _tell(session, restored, options, back)
+
+
+@contextmanager
+def _stoppable(session: Session) -> Iterator[None]:
+    """Whoever stops a restore is told what became of it; half way, its journal says so."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        number = getattr(stopped, "number", signal.SIGINT)
+        safety = session.history.going.changed
+        if safety is None:
+            raise Interrupted(number) from stopped
+        raise Interrupted(
+            number,
+            "the files are restored, but not all that goes with them",
+            hint=f"what was here before: git envrestore {safety.id[:7]}",
+        ) from stopped
 
 
 def _mode(options: dict[str, Any]) -> str | None:

@@ -65,13 +65,15 @@ class Restoring:
     judge: Judge
     unseal: Unseal
     find: Find
+    changed: Snapshot | None = None
+    """Once something was changed: the moment that holds what was here."""
 
     def restore(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         """Go to a moment, chosen once it is known what is here now."""
         if not wish.force:
             refuse_home(self.capturing.repository.root, self.capturing.environ)
         capturing = self._unbounded()
-        with capturing.locked(Request(waiting=wish.waiting)):
+        with capturing.locked(Request(waiting=wish.waiting, dry_run=wish.dry_run)):
             capturing.refuse_broken_off()
             capturing.sweep_staged()
             return self._go(capturing, wish, part, choose)
@@ -80,7 +82,8 @@ class Restoring:
         self, capturing: Capturing, wish: Wish, part: RestorePart, choose: Choose, way: Way | None = None
     ) -> Restored:
         started = time.monotonic()
-        with capturing.hold(Request(progress=wish.progress, dumps=wish.dumps)) as held:
+        request = Request(progress=wish.progress, dumps=wish.dumps, dry_run=wish.dry_run)
+        with capturing.hold(request) as held:
             target = self.judge(choose(held.content))
             planned = self._plan(held, target, wish)
             if part is RestorePart.UNDO and not _does_anything(planned) and target.content != held.content:
@@ -102,6 +105,7 @@ class Restoring:
         if wish.stopped:
             notes = (*notes, (STOPPED, " ".join(wish.stopped)))
         carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
+        self.changed = safety
         if move is not None:
             move_head(capturing.repository, move)
         done = self._record(capturing, replace(planned, safety=safety), carried, target.id, part, differed)

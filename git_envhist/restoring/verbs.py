@@ -67,6 +67,11 @@ class Going:
         """Forth again."""
         return self._go(wish, RestorePart.REDO, lambda content: self._forth(steps, content))
 
+    @property
+    def changed(self) -> Snapshot | None:
+        """Once something was changed here: the moment that holds what was here."""
+        return self._restoring.changed
+
     def write_to(self, snapshot: Snapshot, directory: str, wish: Wish = NO_WISH) -> Restored:
         """A moment, written into a directory of its own; nothing here is touched."""
         return self._restoring.write_to(snapshot, directory, wish)

@@ -80,12 +80,23 @@ def _open_elsewhere(seen: os.stat_result) -> int:
 
 
 @contextmanager
-def locked(path: str, *, shared: bool = False, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a lock; `waiting` is called once where somebody else holds it."""
+def locked(
+    path: str, *, shared: bool = False, waiting: Callable[[], None] | None = None, reading: bool = False
+) -> Iterator[None]:
+    """Hold a lock; `waiting` is called once where somebody else holds it.
+
+    `reading`: whoever wants it changes nothing, and does without where there is none and none can be made.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise cannot_write(error, path) from error
+        if not reading:
+            raise cannot_write(error, path) from error
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            yield
+            return
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         try:

@@ -76,3 +76,32 @@ def test_a_read_only_disk_is_told(repo: Repo) -> None:
         pytest.skip(f"cannot mount here: {done.err}")
     assert_told(done)
     assert history(repo) == known
+
+
+def test_what_only_reads_goes_on_in_a_closed_git_directory(repo: Repo) -> None:
+    user = as_ordinary_user()
+    with closed(repo.path / ".git"):
+        assert "would store 1 file" in repo.run("envlog", "capture", "-n", check=True, prefix=user).out
+    repo.write(".env", b"A=1")
+    first = capture(repo)
+    repo.write("app.py", b"changed")
+    before = belongings(repo)
+    scratch = repo.path.parent / "scratch"
+    scratch.mkdir()
+    repo.env["TMPDIR"] = str(scratch)
+    scratch.chmod(0o777)
+    there = str(repo.path.parent / "there")
+    with closed(repo.path / ".git"):
+        assert "~ app.py" in repo.run("envdiff", check=True, prefix=user).out
+        planned = repo.run("envrestore", "-n", first, check=True, prefix=user).out
+        undone = repo.run("envrestore", "-n", "--undo", check=True, prefix=user).out
+        repo.run("envrestore", "--to", there, first, check=True, prefix=user)
+        for words in (["envrestore", first], ["envrestore", "--undo"], ["envrestore", "--continue"]):
+            assert_told(repo.run(*words, prefix=user))
+    assert "replace:\n    app.py\n" in planned
+    assert "replace:\n    app.py\n" in undone
+    assert {path.name for path in (repo.path.parent / "there").iterdir()} == {".env", "app.py"}
+    after = belongings(repo)
+    assert (after.work, after.answers) == (before.work, before.answers)
+    # Nothing of what is in the environment is left lying about.
+    assert list(scratch.iterdir()) == []

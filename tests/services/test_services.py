@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -221,6 +222,40 @@ def test_a_restore_that_is_broken_off_starts_nothing_and_says_so(served: Served)
     done = repo.run("envrestore", "--continue", check=True)
     assert "services were stopped for that restore, and still are: kv" in done.err
     assert served.steps == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "number", "what"),
+    [
+        ("dump", signal.SIGINT, "error: stopped: nothing was changed\n"),
+        ("stop", signal.SIGTERM, "error: stopped: nothing was changed\n"),
+        (
+            "restore",
+            signal.SIGINT,
+            "error: stopped: the files are restored, but not all that goes with them\n",
+        ),
+    ],
+)
+def test_who_stops_it_is_told_what_became_of_it(
+    served: Served, verb: str, number: signal.Signals, what: str
+) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    repo.write("app.py", b"two")
+    begun = repo.path.parent / "begun"
+    os.mkfifo(begun)
+    served.configure(verb, f"echo > '{begun}'; exec sleep 1000")
+    running = subprocess.Popen(
+        ["git-envrestore", "--services", first],
+        cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    begun.read_bytes()
+    running.send_signal(number)
+    _, err = running.communicate()
+    assert (running.returncode, err.startswith(what)) == (128 + number, True), err
+    assert (repo.read("app.py") == b"two") == (verb != "restore")
+    # Who was stopped for it runs again.
+    assert served.steps == {"dump": [], "stop": ["start"], "restore": ["stop", "start"]}[verb]
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
