@@ -8,6 +8,7 @@ statement about a snapshot, and a *story* the facts and files that differ betwee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple, NewType
@@ -408,7 +409,7 @@ class PlanStep:
     action: PlanAction
     before: Entry | None
     after: Entry | None
-    below: tuple[Entry, ...] = ()
+    below: Sequence[Entry] = ()
     """What a new directory holds, each directory before its entries."""
     unit: int | None = None
     """Steps with the same number are all done or none: a database and what belongs to it."""

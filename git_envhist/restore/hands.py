@@ -22,7 +22,7 @@ NOREPLACE, EXCHANGE = 1, 2
 FICLONE = 0x40049409
 NO_FLAGS = frozenset((errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY))
 NO_LINKS = frozenset((errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV))
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
+NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
 PATH_ONLY = getattr(os, "O_PATH", 0)
 MAKE_WRITABLE = 0o700
 
@@ -73,9 +73,9 @@ class Hands:
     def mkdir(self, directory: int, name: bytes) -> None:
         os.mkdir(name, 0o700, dir_fd=directory)
 
-    def create(self, directory: int, name: bytes) -> int:
-        """A new file, nobody's but ours until it is dressed."""
-        return os.open(name, NEW_FILE, 0o600, dir_fd=directory)
+    def create(self, directory: int, name: bytes, mode: int = 0o600) -> int:
+        """A new file, nobody's but ours until it is dressed; what it holds can be read back."""
+        return os.open(name, NEW_FILE, mode, dir_fd=directory)
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
         """All of the bytes, however few the kernel takes at a time."""

@@ -7,7 +7,7 @@ to link to what is there would need nobody else to have a name of it, and to wri
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
@@ -56,9 +56,14 @@ def link_class(entry: Entry) -> Hashable:
 
 def check_links(leaves: Mapping[Key, Leaf]) -> None:
     """`Damaged` where the target says that a link and a file are one: whoever linked to the one would get the other."""
+    check_kinds(leaf.after for leaf in leaves.values() if leaf.after is not None)
+
+
+def check_kinds(entries: Iterable[Entry]) -> None:
+    """The same, of the entries of the target."""
     kinds: dict[int, EntryKind] = {}
-    for _, after in leaves.values():
-        if after is None or after.link_group is None:
+    for after in entries:
+        if after.link_group is None:
             continue
         if kinds.setdefault(after.link_group, after.kind) is not after.kind:
             raise Damaged("a snapshot has hard links of things of two kinds", hint="restore another snapshot")

@@ -19,6 +19,7 @@ from git_envhist.restore.looks import Seen, seen
 HOLE = 1 << 16
 """Zeros are left out of a file in blocks of this size."""
 ZEROS = bytes(HOLE)
+NOT_MADE = "it cannot be made here"
 
 DEVICES = {
     EntryKind.FIFO: stat.S_IFIFO,
@@ -109,13 +110,13 @@ def write_sparsely(hands: Hands, descriptor: int, blocks: Iterable[bytes]) -> No
     """Write a file, with holes where it is long runs of zeros."""
     at = 0
     for block in blocks:
-        for start, end in _without_zeros(block):
+        for start, end in without_zeros(block):
             hands.write(descriptor, block[start:end] if end - start < len(block) else block, at + start)
         at += len(block)
     hands.truncate(descriptor, at)
 
 
-def _without_zeros(block: bytes) -> Iterator[tuple[int, int]]:
+def without_zeros(block: bytes) -> Iterator[tuple[int, int]]:
     """The stretches of a block that are to be written."""
     start = 0
     for at in range(0, len(block), HOLE):

@@ -63,6 +63,13 @@ def make_plan(pairs: Iterable[Pair], rules: Rules | None = None) -> Plan:
     return planner.plan()
 
 
+def why_not_brought(after: Entry) -> str | None:
+    """Why an entry of the target is not written even where nothing is; None where it is."""
+    if after.kind is EntryKind.BOUNDARY:
+        return OTHER_TREE
+    return NOT_CAPTURED if _lacks_bytes(after) else None
+
+
 class _Planner:
     def __init__(self, pairs: Iterable[Pair], rules: Rules) -> None:
         listed = sorted(pairs, key=lambda pair: (pair.realm, pair.path.split(b"/")))
@@ -199,8 +206,8 @@ class _Planner:
         why = self._rules.keep(shown_path(*key), is_directory)
         if why is not None:
             return why
-        if after is not None and _lacks_bytes(after):
-            return NOT_CAPTURED
+        if after is not None and (why := why_not_brought(after)) is not None:
+            return why
         if before is not None and _lacks_bytes(before):
             return NOT_SAVED
         return NEW if after is None and self._rules.keep_new else None

@@ -25,7 +25,7 @@ from git_envhist.restore.disk import Door
 from git_envhist.restore.dress import Dresser, Lose
 from git_envhist.restore.hands import NO_LINKS, open_directory
 from git_envhist.restore.looks import Seen, look
-from git_envhist.restore.make import Contents, Maker, blocks_of
+from git_envhist.restore.make import NOT_MADE, Contents, Maker, blocks_of
 from git_envhist.restore.slots import slot_directory, slot_name
 from git_envhist.restore.spots import (
     NO_STEP,
@@ -45,7 +45,6 @@ from git_envhist.values import dataclass
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 CANNOT_HOLD = frozenset((errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EEXIST))
-NOT_MADE = "it cannot be made here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def stage(
         stager = _Stager(door, open_contents, how)
         return stager.run(steps, tuple(victims.left_alone), durable)
     except OSError as error:
-        raise _cannot_stage(error) from error
+        raise cannot_stage(error) from error
 
 
 class _Stager:
@@ -249,7 +248,8 @@ class _Worker:
         return self._descriptor
 
 
-def _cannot_stage(error: OSError) -> EnvhistError:
+def cannot_stage(error: OSError) -> EnvhistError:
+    """What it means to the person who waits for it."""
     reason = (error.strerror or str(error)).lower()
     name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else "the environment"
     if error.errno in FULL:

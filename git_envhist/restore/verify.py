@@ -113,28 +113,9 @@ class _Verifier:
         above, _, name = wanted.path.rpartition(b"/")
         directory = self._enter(wanted.realm, above)
         entry = wanted.entry
-        if entry.kind is EntryKind.FILE:
-            descriptor = open_to_read(directory, name)
-            try:
-                found = os.fstat(descriptor)
-                yield from _compare_stat(found, entry)
-                if stat.S_ISREG(found.st_mode) and not has_bytes(
-                    descriptor, found.st_size, entry, self._contents
-                ):
-                    yield "content"
-                if read_xattrs(descriptor) != dict(entry.xattrs):
-                    yield "attributes"
-            finally:
-                os.close(descriptor)
-        else:
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            yield from _compare_stat(found, entry)
-            if entry.kind is EntryKind.LINK and not is_link_to(directory, name, entry):
-                yield "content"
-            place = b"/proc/self/fd/%d/%b" % (directory, name)
-            if SYSTEM.proc and read_xattrs(place) != dict(entry.xattrs):
-                yield "attributes"
+        yield from compare(directory, name, entry, self._contents)
         if entry.link_group is not None:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
             checked.inodes.append((wanted, (found.st_dev, found.st_ino)))
 
     def _enter(self, realm: bytes, path: bytes) -> int:
@@ -148,7 +129,31 @@ class _Verifier:
         return self._descriptor
 
 
-def _compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
+def compare(directory: int, name: bytes, entry: Entry, contents: Contents) -> Iterator[str]:
+    """What of an entry is not as what bears its name in an open directory."""
+    if entry.kind is EntryKind.FILE:
+        descriptor = open_to_read(directory, name)
+        try:
+            found = os.fstat(descriptor)
+            yield from compare_stat(found, entry)
+            if stat.S_ISREG(found.st_mode) and not has_bytes(descriptor, found.st_size, entry, contents):
+                yield "content"
+            if read_xattrs(descriptor) != dict(entry.xattrs):
+                yield "attributes"
+        finally:
+            os.close(descriptor)
+        return
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    yield from compare_stat(found, entry)
+    if entry.kind is EntryKind.LINK and not is_link_to(directory, name, entry):
+        yield "content"
+    place = b"/proc/self/fd/%d/%b" % (directory, name)
+    if SYSTEM.proc and read_xattrs(place) != dict(entry.xattrs):
+        yield "attributes"
+
+
+def compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
+    """What of an entry is not as one look has it."""
     if KINDS[stat.S_IFMT(found.st_mode)] is not entry.kind:
         yield "kind"
         return
@@ -177,7 +182,7 @@ def _directories(journal: Journal, door: Door, without: frozenset[EnvPath]) -> I
             continue
         try:
             with door.directory(own.realm, own.path) as descriptor:
-                whats = list(_compare_stat(os.fstat(descriptor), own.after))
+                whats = list(compare_stat(os.fstat(descriptor), own.after))
                 if read_xattrs(descriptor) != dict(own.after.xattrs):
                     whats.append("attributes")
         except FileNotFoundError:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from typing import NamedTuple
 
 from git_envhist.errors import Refused
-from git_envhist.model import EnvPath, LeftAlone, Pair, Plan, Restored, Snapshot
+from git_envhist.model import TOP, EnvPath, LeftAlone, Pair, Plan, Restored, Snapshot
+from git_envhist.restore.anew import Filled, fill, is_taken
+from git_envhist.restore.fresh import Source as Moment
 from git_envhist.restore.plan import Rules, make_plan
-from git_envhist.restoring.carrying import Place, carry_out
 from git_envhist.restoring.inspection import inspect, nearest_directory, room_at
-from git_envhist.restoring.names import refuse_names
+from git_envhist.restoring.names import manner_of, refuse_names
 from git_envhist.restoring.planning import chosen_paths
 from git_envhist.restoring.scope import NOT_CHOSEN, with_directories
+from git_envhist.restoring.sources import FromPlan, FromSnapshot, plan_of
 from git_envhist.restoring.trust import told
 from git_envhist.restoring.wish import NO_WISH, Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.git import Git
-from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.pairs import read_pairs
 from git_envhist.values import replace
 
@@ -42,28 +44,73 @@ def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, wish: Wi
     """Write what a snapshot holds into a new or an empty directory; of somebody else's what is harmless."""
     started = time.monotonic()
     _refuse_taken(directory)
-    planned, made = _prepare(snapshot, directory, source, wish)
     place = nearest_directory(directory)
     is_ours_to_fill = not wish.dry_run and os.path.realpath(directory) == os.path.realpath(place)
-    refuse_names(planned.plan, {b"": os.fsencode(place)}, empty=is_ours_to_fill)
-    if wish.dry_run:
+    if (
+        snapshot.trusted
+        and _is_all(wish)
+        and not manner_of(os.fsencode(place), empty=is_ours_to_fill).is_narrow
+    ):
+        written = _write_all(snapshot, directory, source)
+    else:
+        planned, made = _prepare(snapshot, directory, source, wish)
+        refuse_names(planned.plan, {b"": os.fsencode(place)}, empty=is_ours_to_fill)
+        if wish.dry_run:
+            return planned
+        written = _write_planned(planned, directory, source, made)
+    return replace(written, moment=snapshot, seconds=time.monotonic() - started)
+
+
+def _is_all(wish: Wish) -> bool:
+    return not wish.dry_run and not wish.pathspecs and wish.classes is None
+
+
+def _write_all(snapshot: Snapshot, directory: str, source: Source) -> Restored:
+    """All of a snapshot of ours: what there is to do is found out while it is done."""
+    open_contents = partial(source.open_contents, {})
+    with closing(open_contents()) as contents:
+        whole = FromSnapshot(contents, snapshot.tree)
+        beside = _beside(whole.roots())
+        filled = _fill(directory, whole, open_contents, source.how)
+    return _told(Restored(snapshot, plan_of(filled, snapshot.tree, open_contents, beside)), filled)
+
+
+def _write_planned(
+    planned: Restored, directory: str, source: Source, made: Mapping[bytes, bytes]
+) -> Restored:
+    top = next((own.after for own in planned.plan.directories if own.path == TOP), None)
+    if top is None:
+        # There is no such moment: nothing, not even the top, was captured.
+        _make(directory)
         return planned
-    private = os.path.join(state_directory(source.state), "elsewhere")
-    with locked(private + ".lock"):
-        _make_place(directory)
-        bases = {b"": os.fsencode(directory)}
-        ground = Place(private, bases, frozenset(), lambda: source.open_contents(made), source.how)
-        carried = carry_out(ground, planned.plan, (), durable=False)
-        with suppress(OSError):
-            os.rmdir(private)
-    return replace(
-        planned,
-        moment=snapshot,
-        verified=carried.verified,
-        seconds=time.monotonic() - started,
-        kept=carried.kept,
-        losses=(*planned.losses, *carried.losses),
-    )
+    what = FromPlan(planned.plan, top)
+    return _told(planned, _fill(directory, what, partial(source.open_contents, made), source.how))
+
+
+def _fill(directory: str, what: Moment, open_contents: Callable[[], Contents], how: str) -> Filled:
+    is_new = not os.path.lexists(directory)
+    _make(directory)
+    process = os.getpid()
+    try:
+        return fill(os.fsencode(directory), what, open_contents, how=how)
+    except BaseException:
+        # A worker that is stopped is a copy of this process: it has nothing to clear up.
+        if is_new and os.getpid() == process:
+            with suppress(OSError):
+                os.rmdir(directory)
+        raise
+
+
+def _make(directory: str) -> None:
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(error, directory) from error
+
+
+def _told(planned: Restored, filled: Filled) -> Restored:
+    losses = tuple(LeftAlone(EnvPath(path), f"no {what} here") for path, what in filled.losses)
+    return replace(planned, verified=filled.written, kept=filled.kept, losses=(*planned.losses, *losses))
 
 
 def _prepare(
@@ -92,22 +139,17 @@ def _rules(pairs: list[Pair], snapshot: Snapshot, source: Source, wish: Wish) ->
 
 def _plan(pairs: list[Pair], rules: Rules) -> Plan:
     plan = make_plan((pair for pair in pairs if not pair.realm), rules)
-    roots = sorted({pair.realm for pair in pairs if pair.realm})
-    beside = tuple(LeftAlone(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
+    beside = _beside(sorted({pair.realm for pair in pairs if pair.realm}))
     return Plan(plan.steps, plan.directories, plan.unchanged, (*plan.left_alone, *beside))
 
 
-def _make_place(directory: str) -> None:
-    try:
-        os.makedirs(directory, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(error, directory) from error
-    _refuse_taken(directory)
+def _beside(roots: Iterable[bytes]) -> tuple[LeftAlone, ...]:
+    return tuple(LeftAlone(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
 
 
 def _refuse_taken(directory: str) -> None:
     try:
-        taken = os.path.lexists(directory) and bool(os.listdir(directory))
+        taken = os.path.lexists(directory) and is_taken(directory)
     except OSError as error:
         raise cannot_write(error, directory) from error
     if taken:

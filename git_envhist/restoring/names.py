@@ -44,6 +44,11 @@ class Manner(NamedTuple):
     longest: int | None = None
     reserves: bool = False
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it takes fewer names for different, or for names at all, than the file systems of this system do."""
+        return self.folds_case or self.folds_form or self.reserves
+
     def key(self, name: bytes) -> str:
         """Names with one key are one name."""
         text = os.fsdecode(name)

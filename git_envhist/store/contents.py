@@ -18,6 +18,7 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.pointers import read_pointer
 from git_envhist.store.trees import decode_tree, object_id
+from git_envhist.store.windows import Windows
 
 HINT = "'git fsck' says what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]
@@ -46,8 +47,8 @@ class Contents:
         self._open_sealed = open_sealed
 
     @cached_property
-    def _own(self) -> OwnPacks:
-        return OwnPacks.open(self._pack_dir, self._format)
+    def _own(self) -> Windows:
+        return Windows(OwnPacks.open(self._pack_dir, self._format), self._format)
 
     @cached_property
     def _child(self) -> CatFile:

@@ -56,7 +56,7 @@ class Half:
     """One snapshot, read piece by piece."""
 
     def __init__(self, objects: Objects, root: bytes | None) -> None:
-        self._objects = objects
+        self.objects = objects
         self._root = root
         self._trees: dict[bytes, Tree] = {}
         self._texts: dict[bytes, bytes] = {}
@@ -187,20 +187,24 @@ class Half:
         return {dotgit_directory(path): path for path in paths if path}
 
     def _decode(self, oid: bytes) -> Tree:
-        kind, data = self._objects.read(oid)
-        if kind == b"commit":
-            # A snapshot may be named by its commit.
-            kind, data = self._objects.read(bytes.fromhex(data[5 : data.find(b"\n")].decode("ascii")))
-        if kind != b"tree":
-            raise Damaged(f"object {oid.hex()} is no tree", hint=HINT)
-        return {name: (mode, found) for name, mode, found in decode_tree(data, len(oid))}
+        return read_tree(self.objects, oid)
 
     def _blob(self, item: tuple[int, bytes]) -> bytes:
         mode, oid = item
-        kind, data = self._objects.read(oid) if mode != DIRECTORY else (b"tree", b"")
+        kind, data = self.objects.read(oid) if mode != DIRECTORY else (b"tree", b"")
         if kind != b"blob":
             raise Damaged("a shard of the manifest is no file", hint=HINT)
         return data
+
+
+def read_tree(objects: Objects, oid: bytes) -> Tree:
+    """The entries of a tree, or of the tree of a snapshot that is named by its commit."""
+    kind, data = objects.read(oid)
+    if kind == b"commit":
+        kind, data = objects.read(bytes.fromhex(data[5 : data.find(b"\n")].decode("ascii")))
+    if kind != b"tree":
+        raise Damaged(f"object {oid.hex()} is no tree", hint=HINT)
+    return {name: (mode, found) for name, mode, found in decode_tree(data, len(oid))}
 
 
 def _link_words(text: bytes) -> Iterable[bytes]:

@@ -84,6 +84,10 @@ class OwnPacks:
         """The `.pack` files."""
         return tuple(pack.path for pack in self._opened().values())
 
+    @property
+    def packs(self) -> tuple[PackFile, ...]:
+        return tuple(self._opened().values())
+
     def __contains__(self, oid: bytes) -> bool:
         for find in self._finders if self._finders is not None else self._open_finders():
             if find(oid) is not None:

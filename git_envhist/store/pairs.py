@@ -43,7 +43,7 @@ def _pair(old: Half, new: Half, stored: bytes) -> Pair:
         return Pair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
     trimmed = trim((old.text(stored), new.text(stored)), (old.tree(stored), new.tree(stored)), top=not stored)
     before, after = (
-        _read_listing(half, stored, text, tree)
+        read_listing(half, half.place(stored), text, tree)
         for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
     return Pair(place.realm, place.path, before, after, trimmed.left_out)
@@ -53,7 +53,7 @@ def _listing(half: Half, stored: bytes) -> Listing | None:
     """A directory, its tree and its manifest joined; None where it is none on this side."""
     if not _is_directory(half, stored):
         return None
-    return _read_listing(half, stored, half.text(stored), half.tree(stored))
+    return read_listing(half, half.place(stored), half.text(stored), half.tree(stored))
 
 
 def _is_directory(half: Half, stored: bytes) -> bool:
@@ -66,9 +66,9 @@ def _is_directory(half: Half, stored: bytes) -> bool:
     return described
 
 
-def _read_listing(half: Half, stored: bytes, text: bytes, tree: Tree) -> Listing:
-    shard = read_shard(text, directory=stored)
-    place = half.place(stored)
+def read_listing(half: Half, place: Place, text: bytes, tree: Tree) -> Listing:
+    """What a directory holds, its shard and its tree joined."""
+    shard = read_shard(text, directory=place.stored)
     for entry in shard.entries:
         if entry.kind is EntryKind.DIRECTORY and not half.has(_below(place, entry.path.rpartition(b"/")[2])):
             raise damaged("a directory is named that nothing describes:", entry.path)

@@ -1,0 +1,138 @@
+"""Fills an empty directory with a moment: it is put in place when it is whole.
+
+Until then it stands in a private directory in there. What a kill leaves is that directory and nothing else; whoever
+comes next throws it away, unless somebody is still at work in it: that is told by a lock on it, which dies with the
+process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from git_envhist.errors import Refused
+from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone
+from git_envhist.restore.dress import Dresser
+from git_envhist.restore.fresh import Fresh, Source, write_all
+from git_envhist.restore.hands import Hands
+from git_envhist.restore.make import Contents
+from git_envhist.restore.pen import dress_directory
+from git_envhist.restore.plan import PRIVATE
+from git_envhist.restore.slots import open_private, remove_tree
+from git_envhist.restore.stage import cannot_stage
+from git_envhist.restore.swap import CAME
+from git_envhist.system import DIRECTORY, SYSTEM
+
+
+class Filled(NamedTuple):
+    """What a directory was filled with."""
+
+    own: Entry
+    """What it is itself."""
+    tops: dict[EnvPath, Entry]
+    """What stands at the top, by its name."""
+    below: dict[EnvPath, int]
+    """How many entries each directory at the top holds."""
+    written: int
+    """How many paths were written and read back."""
+    left_alone: tuple[LeftAlone, ...]
+    kept: tuple[LeftAlone, ...]
+    losses: tuple[tuple[bytes, str], ...]
+
+
+def fill(
+    directory: bytes,
+    source: Source,
+    open_contents: Callable[[], Contents],
+    *,
+    hands: Hands | None = None,
+    how: str = "fork",
+) -> Filled:
+    """Write a moment into an empty directory; where that fails, it is as empty as it was."""
+    hands = hands or Hands()
+    top = os.open(directory, DIRECTORY)
+    try:
+        with _private(hands, top) as private:
+            fresh = write_all(source, private, hands, open_contents, how)
+            kept = _put_in_place(fresh, private, top, hands)
+        losses = (*fresh.losses, *dress_directory(top, EnvPath(b""), fresh.own, Dresser(hands)))
+    except OSError as error:
+        raise cannot_stage(error) from error
+    finally:
+        os.close(top)
+    return _filled(fresh, kept, losses)
+
+
+def is_taken(directory: str) -> bool:
+    """Whether something stands in a directory but what a restore left there that was killed."""
+    return any(name != os.fsdecode(PRIVATE) for name in os.listdir(directory))
+
+
+@contextmanager
+def _private(hands: Hands, top: int) -> Iterator[int]:
+    """The private directory, empty and nobody else's; it is gone afterwards, with all that is still in it."""
+    process = os.getpid()
+    private = _open_alone(hands, top)
+    try:
+        yield private
+    finally:
+        os.close(private)
+        # A worker that is stopped is a copy of this process: it has nothing to clear up.
+        if os.getpid() == process:
+            remove_tree(hands, top, PRIVATE)
+
+
+def _open_alone(hands: Hands, top: int) -> int:
+    private = open_private(hands, top, PRIVATE)
+    try:
+        if _is_locked(private):
+            raise Refused("another restore is at work there", hint="name another directory, or wait for it")
+        # Of one that was killed.
+        for name in map(os.fsencode, os.listdir(private)):
+            remove_tree(hands, private, name)
+    except BaseException:
+        os.close(private)
+        raise
+    return private
+
+
+def _is_locked(private: int) -> bool:
+    if not SYSTEM.flock:
+        return False
+    try:
+        fcntl.flock(private, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no locks are kept here
+    return False
+
+
+def _put_in_place(fresh: Fresh, private: int, top: int, hands: Hands) -> list[LeftAlone]:
+    """Give everything its name; what somebody has put there meanwhile stays."""
+    kept: list[LeftAlone] = []
+    done: list[bytes] = []
+    try:
+        for name in sorted(map(os.fsencode, os.listdir(private))):
+            try:
+                hands.move(private, name, top, name)
+                done.append(name)
+            except FileExistsError:
+                kept.append(LeftAlone(EnvPath(name), CAME))
+    except BaseException:
+        for name in reversed(done):
+            with suppress(OSError):
+                hands.move(top, name, private, name)
+        raise
+    return kept
+
+
+def _filled(fresh: Fresh, kept: list[LeftAlone], losses: tuple[tuple[bytes, str], ...]) -> Filled:
+    below = {
+        path: fresh.counts[path] for path, entry in fresh.tops.items() if entry.kind is EntryKind.DIRECTORY
+    }
+    written = len(fresh.tops) + sum(below.values()) - sum(1 + below.get(item.path, 0) for item in kept)
+    return Filled(fresh.own, fresh.tops, below, written, fresh.left_alone, tuple(kept), losses)

@@ -1,0 +1,162 @@
+"""Writes one thing of a moment where nothing is, and reads it back.
+
+A file is created with its name and written at once; it is dressed by its descriptor, and every byte is read back
+through that and compared while it is still in memory: nothing is opened twice, and nothing hashed twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone, StoredAs
+from git_envhist.restore.dress import Dresser, Lose, read_xattrs
+from git_envhist.restore.hands import NO_LINKS, Hands
+from git_envhist.restore.make import HOLE, NOT_MADE, Contents, Maker, blocks_of, without_zeros
+from git_envhist.restore.verify import compare, compare_stat
+
+
+class Pen:
+    """Makes files, links and the rest in open directories."""
+
+    def __init__(self, hands: Hands, contents: Contents) -> None:
+        self._hands = hands
+        self._contents = contents
+        self._maker = Maker(hands, contents)
+        self._dresser = Dresser(hands)
+        self.losses = self._maker.losses
+        self.left: list[LeftAlone] = []
+
+    def write(self, directory: int, name: bytes, entry: Entry) -> None:
+        """Anything but a directory; EnvhistError where what is read back is not what was written."""
+        if entry.kind is EntryKind.FILE:
+            self._file(directory, name, entry)
+        else:
+            self._other(directory, name, entry)
+
+    def directory(self, descriptor: int, path: EnvPath, own: Entry) -> None:
+        """What the own line of an open directory says."""
+        self.losses.extend(dress_directory(descriptor, path, own, self._dresser))
+
+    def link(
+        self, source: int, first: bytes, leader: Entry, directory: int, name: bytes, entry: Entry
+    ) -> None:
+        """One more name of what is written already; where that cannot be had, a file of its own."""
+        if not self._same_bytes(leader, entry) or not self._linked(source, first, directory, name, entry):
+            self.write(directory, name, entry)
+
+    def _file(self, directory: int, name: bytes, entry: Entry) -> None:
+        hands = self._hands
+        descriptor = hands.create(directory, name, entry.mode & 0o777)
+        try:
+            size = self._fill(descriptor, entry)
+            hands.futime(descriptor, entry.mtime_ns)
+            now = os.fstat(descriptor)
+            if (
+                now.st_mode & 0o7777 != entry.mode
+                or now.st_uid != entry.uid
+                or now.st_gid != entry.gid
+                or entry.xattrs
+            ):
+                self._dresser.new_file(descriptor, entry, self._losing(entry))
+                now = os.fstat(descriptor)
+            if size != now.st_size:
+                raise _not_as_written(entry)
+            if now.st_mtime_ns != entry.mtime_ns or now.st_mode & 0o7777 != entry.mode:
+                self._tell(entry, compare_stat(now, entry))
+            if read_xattrs(descriptor) != dict(entry.xattrs):
+                self._tell(entry, ("attributes",))
+        finally:
+            os.close(descriptor)
+
+    def _fill(self, descriptor: int, entry: Entry) -> int:
+        """Write the bytes, and read them back; how many they are."""
+        assert entry.oid is not None
+        data = self._contents.blob(entry.oid)
+        if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
+            if data:
+                self._hands.write(descriptor, data, 0)
+                if os.pread(descriptor, len(data), 0) != data:
+                    raise _not_as_written(entry)
+            return len(data)
+        at = 0
+        for block in blocks_of(self._contents, entry, data):
+            self._write_block(descriptor, block, at)
+            if os.pread(descriptor, len(block), at) != block:
+                raise _not_as_written(entry)
+            at += len(block)
+        return at
+
+    def _write_block(self, descriptor: int, block: bytes, at: int) -> None:
+        done = 0
+        for start, end in without_zeros(block):
+            self._hands.write(descriptor, block[start:end] if end - start < len(block) else block, at + start)
+            done = end
+        if done < len(block):
+            self._hands.truncate(descriptor, at + len(block))
+
+    def _other(self, directory: int, name: bytes, entry: Entry) -> None:
+        if self._maker.make(directory, name, entry, entry.path) is None:
+            self.left.append(LeftAlone(entry.path, NOT_MADE))
+            return
+        whats = [*compare(directory, name, entry, self._contents)]
+        if "content" in whats or "kind" in whats:
+            raise _not_as_written(entry)
+        self._tell(entry, whats)
+
+    def _linked(self, source: int, first: bytes, directory: int, name: bytes, entry: Entry) -> bool:
+        try:
+            self._hands.link(source, first, directory, name)
+            one = os.stat(first, dir_fd=source, follow_symlinks=False)
+        except FileNotFoundError:
+            return False  # the first could not be made here
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            self._lose(entry, "hard link")
+            return False
+        if not os.path.samestat(one, os.stat(name, dir_fd=directory, follow_symlinks=False)):
+            self._lose(entry, "hard link")
+        return True
+
+    def _same_bytes(self, one: Entry, other: Entry) -> bool:
+        if (one.stored, one.oid) == (other.stored, other.oid):
+            return True
+        if one.stored is other.stored is StoredAs.PLAIN or one.oid is None or other.oid is None:
+            return False
+        # Each name of a secret file is sealed by itself.
+        return self._whole(one) == self._whole(other)
+
+    def _whole(self, entry: Entry) -> bytes:
+        assert entry.oid is not None
+        return b"".join(blocks_of(self._contents, entry, self._contents.blob(entry.oid)))
+
+    def _lose(self, entry: Entry, what: str) -> None:
+        self.losses.append((entry.path, what))
+
+    def _losing(self, entry: Entry) -> Lose:
+        return lambda what: self._lose(entry, what)
+
+    def _tell(self, entry: Entry, whats: Iterable[str]) -> None:
+        lost = self.losses
+        # What was lost already explains the rest.
+        if not lost or lost[-1][0] != entry.path:
+            lost.extend([(entry.path, what) for what in whats])
+
+
+def dress_directory(descriptor: int, path: EnvPath, own: Entry, dresser: Dresser) -> list[tuple[bytes, str]]:
+    """Give a directory what its own line says, and look whether it has it; what it has not."""
+    lost: list[tuple[bytes, str]] = []
+    dresser.directory(descriptor, own, lambda what: lost.append((path, what)))
+    whats = list(compare_stat(os.fstat(descriptor), own))
+    if read_xattrs(descriptor) != dict(own.xattrs):
+        whats.append("attributes")
+    return lost or [(path, what) for what in whats]
+
+
+def _not_as_written(entry: Entry) -> EnvhistError:
+    return EnvhistError(
+        f"what was written is not what the snapshot holds: '{os.fsdecode(entry.path)}'",
+        hint="the disk does not keep what is written to it",
+    )
