@@ -140,7 +140,9 @@ class Held:
     def _describe(self, draft: Draft, parent: str | None, tree: str) -> Draft:
         if parent is None:
             changed = self.taken.first_count()
-            return replace(draft, changed=changed, story=describe_counts(changed, first=True))
+            # What the capture itself says: an empty directory is a change, and no file.
+            told = describe_counts(ChangeCount(added=self.taken.files), first=True)
+            return replace(draft, changed=changed, story=told)
         git = self.context.repository.git.with_objects(self.staging.path)
         try:
             known = self.taken.changed if parent == self.taken.base else None

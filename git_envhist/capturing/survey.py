@@ -58,10 +58,11 @@ def survey(
     bases, warnings = bases_of(repository, settings)
     mounts = read_mounts()
     pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or (), apart)
-    ignore, bad = usable(_read_ignore_file(repository.root))
+    lines, unread = _read_ignore_file(repository.root)
+    ignore, bad = usable(lines)
     exclude, also_bad = usable(settings.exclude)
     fingerprint, bad_too = usable(settings.fingerprint)
-    warnings += [*bad, *also_bad, *bad_too]
+    warnings += [*unread, *bad, *also_bad, *bad_too]
     encrypted = encrypted_paths(repository, settings)
     naming = (ignore, exclude, settings.cross_mounts, sorted(bases.items()), sorted(pruned.items()))
     keeping = (RULES_VERSION, settings.secret, fingerprint, settings.big_file, key_id, encrypted)
@@ -172,14 +173,18 @@ def _other_working_trees(repository: Repository) -> list[bytes]:
     return [tree for tree in found if tree != own]
 
 
-def _read_ignore_file(root: str) -> tuple[str, ...]:
+def _read_ignore_file(root: str) -> tuple[tuple[str, ...], list[str]]:
+    """Its lines, and a warning where it is there and cannot be read."""
     path = os.path.join(os.fsencode(root), FILE_NAME)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            return split_lines(file.read(1 << 20).decode("utf-8", "surrogateescape"))
-    except OSError:
-        return ()
+            return split_lines(file.read(1 << 20).decode("utf-8", "surrogateescape")), []
+    except FileNotFoundError:
+        return (), []
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        return (), [f"'{os.fsdecode(FILE_NAME)}' cannot be read, so that it leaves nothing out: {reason}"]
 
 
 def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session
+from git_envhist.cli.failure import complain
 from git_envhist.cli.formats import Look
 from git_envhist.cli.render import id_length, list_lines
 from git_envhist.cli.terminal import escape
+from git_envhist.history.hints import NOTHING_CAPTURED
 from git_envhist.history.likely import likeliest
 
 
@@ -16,7 +18,7 @@ def likely_lines(session: Session) -> Iterator[str]:
     history = session.history
     moments = likeliest(history.world.own.snapshots, "")
     if not moments:
-        yield "no snapshot to go back to; take one: git envlog capture -m '<why>'"
+        complain(f"hint: {NOTHING_CAPTURED}")
         return
     look = Look(history.now, None, id_length([snapshot.id for snapshot in moments]))
     told = list_lines(moments, look, session.palette, session.columns)

@@ -7,7 +7,7 @@ from git_envhist.cli.naming import refuse_name
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
 from git_envhist.errors import UsageError
-from git_envhist.history.timeline import subject
+from git_envhist.history.timeline import by_name, subject
 
 
 @command("name", "git envlog name <name> [<rev>] | -d <name>")
@@ -25,16 +25,26 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     if name is None:
         raise UsageError("missing argument 'NAME'", hint="git envlog name <name> [<rev>]")
     refuse_name(name)
-    snapshot = session.history.name(name, "@" if revision is None else revision)
+    history = session.history
+    target = history.resolve("@" if revision is None else revision)
+    line = history.world.timeline(target.timeline) or history.world.own
+    before = next((spot.snapshot.id for spot in by_name(line, name) if spot.snapshot.id != target.id), None)
+    snapshot = history.name(name, target)
     if session.json:
-        session.print_json({"schema": 1, "name": name, "id": snapshot.id, "removed": False})
+        told = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
+        session.print_json(told)
     else:
-        session.line(f"{snapshot.id[:7]} is named '{escape(name)}': {escape(subject(snapshot.intent))}")
+        moved = f" (moved from {before[:7]})" if before else ""
+        session.line(
+            f"{snapshot.id[:7]} is named '{escape(name)}'{moved}: {escape(subject(snapshot.intent))}"
+        )
 
 
 def _take_away(session: Session, name: str) -> None:
     snapshot = session.history.remove_name(name)
     if session.json:
-        session.print_json({"schema": 1, "name": name, "id": snapshot.id, "removed": True})
+        session.print_json(
+            {"schema": 1, "name": name, "id": snapshot.id, "removed": True, "moved_from": None}
+        )
     else:
         session.line(f"{snapshot.id[:7]} is no longer named '{escape(name)}'")

@@ -43,6 +43,9 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
 
 def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) -> Iterator[str]:
     """The whole plan, and that nothing was done; `back`: None where it would be written elsewhere."""
+    if back is not None and _is_idle(restored):
+        yield from _idle_lines(restored)
+        return
     yield from plan_lines(restored, moment)
     for action, title in TITLES:
         rows = _rows(restored.plan, action)
@@ -53,14 +56,14 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
     yield from (f"service {escape(line)}" for line in restored.services)
     if back is None:
         yield "nothing was written"
-    elif restored.plan.steps or restored.plan.directories or restored.services:
+    else:
         yield "nothing was changed; what is here now would be saved first, and come back with: " + back
 
 
 def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]:
     """What came of it; `back` is the command that takes it back, where there is something to take back."""
     if restored.moment is None:
-        yield "nothing to restore: the environment is as it was then"
+        yield from _idle_lines(restored)
         return
     yield f"restored in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
     if restored.head is not None:
@@ -75,6 +78,19 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
         yield "not restored: " + "; ".join([*told, f"and {more:,} more"] if more > 0 else told)
     if back is not None:
         yield f"go back with: {back}"
+
+
+def _is_idle(restored: Restored) -> bool:
+    return not (restored.plan.steps or restored.plan.directories or restored.services)
+
+
+def _idle_lines(restored: Restored) -> Iterator[str]:
+    left = told_apart(restored.plan.left_alone)
+    if left:
+        yield "nothing to restore: what differs stays as it is"
+        yield from _left_lines(left)
+    else:
+        yield "nothing to restore: the environment is as it was then"
 
 
 def _tracked_line(now: int, before: int) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
 from git_envhist.errors import EnvhistError
 from git_envhist.history.cursor import Walk, read_walk
+from git_envhist.history.hints import NOTHING_CAPTURED
 from git_envhist.model import EnvPath, Restored, RestorePart, Snapshot
 from git_envhist.restoring.attachments import read_attachments, write_attachments
 from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.restore import Choose, Restoring
 from git_envhist.restoring.wish import NO_WISH, Wish
+from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.objects import CatFile
 from git_envhist.values import replace
 
@@ -74,15 +77,18 @@ class Going:
 
     def write_to(self, snapshot: Snapshot, directory: str, wish: Wish = NO_WISH) -> Restored:
         """A moment, written into a directory of its own; nothing here is touched."""
-        return self._restoring.write_to(snapshot, directory, wish)
+        with self._told():
+            return self._restoring.write_to(snapshot, directory, wish)
 
     def finish(self) -> Carried:
         """Finish a restore that was broken off."""
-        return self._restoring.go_on()
+        with self._told():
+            return self._restoring.go_on()
 
     def take_back(self) -> Carried:
         """Take back a restore that was broken off."""
-        return self._restoring.take_back()
+        with self._told():
+            return self._restoring.take_back()
 
     def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write what was attached to a moment into a directory."""
@@ -91,11 +97,15 @@ class Going:
 
     def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         try:
-            if wish.services:
-                return self._bringing.restore(wish, part, choose)
-            return self._restoring.restore(wish, part, choose)
+            with self._told():
+                if wish.services:
+                    return self._bringing.restore(wish, part, choose)
+                return self._restoring.restore(wish, part, choose)
         finally:
             self._history.forget_world()
+
+    def _told(self) -> AbstractContextManager[None]:
+        return told_by_the_system(self._history.repository.git_dir)
 
     @property
     def _bringing(self) -> Bringing:
@@ -113,8 +123,10 @@ class Going:
     def _back(self, steps: int, content: str) -> Snapshot:
         stop = self._walk().back(steps, content)
         if stop is None:
+            is_new = not self._history.log(limit=1)
             raise NothingToUndo(
-                "there is no earlier state to go back to", hint="'git envlog' lists every snapshot"
+                "there is no earlier state to go back to",
+                hint=NOTHING_CAPTURED if is_new else "'git envlog' lists every snapshot",
             )
         return stop
 

@@ -193,7 +193,7 @@ def _split(raw: bytes) -> tuple[bytes, str]:
     start = blank + 2
     if blank < 0 or not raw.startswith(OPENING, start):
         raise Damaged(
-            "the commit is not a snapshot", hint="something else moved the ref; 'git envlog fsck' tells more"
+            "the commit is not a snapshot", hint="something else moved the ref: 'git log' it to see what"
         )
     if end - start > LARGEST_TRAILERS or raw.count(b"\n", start, end) >= MOST_TRAILERS:
         raise Damaged("the snapshot's trailers are beyond any that this program writes")

@@ -231,6 +231,12 @@ def test_what_is_left_out_now_is_not_written_over(repo: Repo) -> None:
     repo.run("envrestore", first, check=True)
     assert repo.read("data/a") == b"2"
     assert not (repo.path / "other").exists()
+    for words in ((), ("-n",)):
+        again = repo.run("envrestore", *words, first, check=True).out
+        assert again == (
+            "nothing to restore: what differs stays as it is\n"
+            "left alone:\n    data: it is no part of the environment now\n"
+        )
 
 
 def test_a_file_that_cannot_be_saved_is_not_replaced(repo: Repo) -> None:

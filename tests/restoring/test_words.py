@@ -1,0 +1,65 @@
+"""What going back says of itself and of what it finds, word for word."""
+
+from __future__ import annotations
+
+import json
+
+from tests.support.privileges import as_ordinary_user
+from tests.support.repository import Repo
+
+NOTHING_YET = "hint: nothing was captured here yet: git envlog capture\n"
+
+
+def capture(repo: Repo, intent: str, *words: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", intent, *words, check=True).out.strip()
+
+
+def test_that_nothing_was_captured_yet_is_said_in_one_way_everywhere(repo: Repo) -> None:
+    for words in (["envlog"], ["envrestore"]):
+        done = repo.run(*words, check=True)
+        assert (done.out, done.err) == ("", NOTHING_YET)
+    for words in (
+        ["envrestore", "@"],
+        ["envrestore", "--undo"],
+        ["envlog", "show"],
+        ["envlog", "fork", "../there"],
+    ):
+        done = repo.run(*words)
+        assert (done.status, done.err.endswith("\n" + NOTHING_YET)) == (4, True), done.err
+
+
+def test_a_name_that_moves_says_from_where(repo: Repo) -> None:
+    first = capture(repo, "one")
+    repo.run("envlog", "name", "release", check=True)
+    second = capture(repo, "two")
+    done = repo.run("envlog", "name", "release", check=True)
+    assert done.out == f"{second[:7]} is named 'release' (moved from {first[:7]}): two\n"
+    assert repo.run("envlog", "name", "release", check=True).out == f"{second[:7]} is named 'release': two\n"
+    told = json.loads(repo.run("envlog", "name", "--json", "release", first, check=True).out)
+    assert told["moved_from"] == second
+
+
+def test_two_moments_of_one_intent_hide_neither(repo: Repo) -> None:
+    first, second = capture(repo, "tests pass"), capture(repo, "tests pass")
+    refused = repo.run("envrestore", ":/tests pass")
+    assert refused.status == 4
+    assert first[:7] in refused.err
+    assert second[:7] in refused.err
+    # A part of it is no line's intent: the newest is meant.
+    assert repo.run("envrestore", "-n", ":/tests pa", check=True).out.startswith("nothing to restore")
+    assert json.loads(repo.run("envlog", "show", "--json", ":/tests pa", check=True).out)["id"] == second
+
+
+def test_an_ignore_file_that_cannot_be_read_is_told(repo: Repo) -> None:
+    repo.write(".envhistignore", b"cache/\n", 0)
+    repo.write("cache/a", b"1")
+    done = repo.run("envlog", "capture", "x", check=True, prefix=as_ordinary_user())
+    assert "'.envhistignore' cannot be read, so that it leaves nothing out: permission denied" in done.err
+
+
+def test_a_first_capture_and_the_list_count_alike(repo: Repo) -> None:
+    (repo.path / "empty/deep").mkdir(parents=True)
+    (repo.path / "link").symlink_to("app.py")
+    said = repo.run("envlog", "capture", "first", check=True).out
+    assert said.splitlines()[1].startswith(" 2 files, ")
+    assert repo.run("envlog", check=True).out.endswith("first  2 files\n")
