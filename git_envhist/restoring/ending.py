@@ -20,6 +20,8 @@ from git_envhist.store.locks import state_directory
 
 WAY = "way"
 TARGET, SAFETY, GOAL = "target", "safety", "goal"
+LINKS = "links"
+"""Says that links of others may lead anywhere, as whoever began it wished."""
 Notes = tuple[tuple[str, str], ...]
 
 
@@ -29,6 +31,7 @@ class Way(NamedTuple):
     goal: str
     target: str
     safety: str
+    links: bool = False
 
     @property
     def source(self) -> str:
@@ -38,7 +41,8 @@ class Way(NamedTuple):
     @property
     def notes(self) -> Notes:
         """What the journal of this way has to say."""
-        return (TARGET, self.target), (SAFETY, self.safety), (GOAL, self.goal)
+        told = ((TARGET, self.target), (SAFETY, self.safety), (GOAL, self.goal))
+        return (*told, (LINKS, "any")) if self.links else told
 
 
 class Ended(NamedTuple):
@@ -60,7 +64,7 @@ def end(place: Place, goal: str) -> Ended:
         # How far that way was gone is told by what is here now.
         return Ended(None, way._replace(goal=goal))
     told = dict(journal.notes)
-    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""))
+    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""), LINKS in told)
     leads_to = told.get(GOAL, TARGET)
     at = _stands_at(read_phase(place.private), leads_to)
     try:
@@ -99,7 +103,7 @@ def read_way(private: str) -> Way | None:
     try:
         with open(os.path.join(private, WAY), encoding="ascii") as file:
             told = json.load(file)
-        return Way(str(told["goal"]), str(told["target"]), str(told["safety"]))
+        return Way(str(told["goal"]), str(told["target"]), str(told["safety"]), told.get("links") is True)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

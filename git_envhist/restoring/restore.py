@@ -30,7 +30,7 @@ from git_envhist.model import (
 )
 from git_envhist.restoring.carrying import Carried, Place, carry_out
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
-from git_envhist.restoring.ending import GOAL, SAFETY, TARGET, Way, end, forget_way
+from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
 from git_envhist.restoring.head import Move, plan_move
@@ -101,7 +101,8 @@ class Restoring:
             place, known = self._place(held.taken.survey), Seen(held.taken.records)
             differed = _differing(held)
         running = tuple(map(str, still_running(Touched.by(planned.plan, place.bases))))
-        notes = way.notes if way is not None else ((TARGET, target.id), (SAFETY, safety.id), (GOAL, TARGET))
+        links = wish.foreign and wish.force and wish.links
+        notes = (way or Way(TARGET, target.id, safety.id, links)).notes
         if wish.stopped:
             notes = (*notes, (STOPPED, " ".join(wish.stopped)))
         carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
@@ -135,7 +136,7 @@ class Restoring:
             if way is not None:
                 done = self._go(
                     capturing,
-                    Wish(foreign=True, force=True, links=False),
+                    Wish(foreign=True, force=True, links=way.links),
                     part,
                     lambda _: self.find(way.source),
                     way,

@@ -1,0 +1,41 @@
+"""A restore that was broken off ends as whoever began it wished."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.restore.journal import Phase, set_phase, write_journal
+from git_envhist.restoring.ending import Way, read_way, write_way
+from git_envhist.values import replace
+from tests.restore.engine import Engine
+from tests.support.repository import Repo
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_links_of_others_lead_anywhere_only_where_that_was_wished(repo: Repo, links: bool) -> None:
+    (repo.path / "out").symlink_to("/etc")
+    first = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
+    (repo.path / "out").unlink()
+    for keys in (repo.path / ".git/envhist/keys", Path(repo.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
+        for key in keys.iterdir():
+            key.unlink()
+    engine = Engine(repo.path)
+    before, target = engine.capture(), engine.history.resolve(first)
+    journal, _ = engine.prepare(engine.plan(before, target))
+    notes = Way("target", target.id, before.id, links).notes
+    write_journal(engine.private, replace(journal, notes=notes))
+    # It had been taken back already when somebody wants to finish it.
+    set_phase(engine.private, Phase.UNDONE)
+    done = repo.run("envrestore", "--continue")
+    assert done.status == (0 if links else 5), done.err
+    assert os.path.lexists(repo.path / "out") is links
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_a_way_is_read_as_it_was_written(tmp_path: Path, links: bool) -> None:
+    way = Way("safety", "a" * 40, "b" * 40, links)
+    write_way(str(tmp_path / "private"), way)
+    assert read_way(str(tmp_path / "private")) == way
