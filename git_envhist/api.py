@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
 from git_envhist.lookup import CodeCommits, Others, path_below, read_timeline
-from git_envhist.model import Captured, Comparison, EnvPath, Forked, Progress, Record, Snapshot, Trigger
+from git_envhist.model import Captured, Comparison, EnvPath, Forked, Record, Snapshot
 from git_envhist.opening import Opened, open_repository
 from git_envhist.settings import config_home, read_settings
 from git_envhist.store.durable import told_by_the_system
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from git_envhist.beginning import Beginning
     from git_envhist.capturing.capture import Capturing
     from git_envhist.capturing.present import Present
+    from git_envhist.capturing.request import Asked
     from git_envhist.forking.fork import Forking
     from git_envhist.model import Restored
     from git_envhist.restoring.verbs import Going
     from git_envhist.restoring.wish import Wish
     from git_envhist.store.files import FileReader
     from git_envhist.store.keys import KeyRing
+    from git_envhist.verifying.verbs import Checks
+    from git_envhist.verifying.watching import Watching
 
 
 class EnvHistory:
@@ -90,7 +93,8 @@ class EnvHistory:
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
         """The snapshots of a timeline, newest first."""
         name = timeline or self.timeline
-        return read_timeline(self.repository, name, limit, self._tell) if name else []
+        found = read_timeline(self.repository, name, limit, self._tell) if name else []
+        return [self._judge_verdicts(one) if one.verdicts else one for one in found]
 
     def timelines(self) -> tuple[str, ...]:
         """The names of all timelines in this repository, this working tree's own first."""
@@ -127,40 +131,22 @@ class EnvHistory:
         self,
         intent: bytes | str | None = None,
         *,
-        name: str | None = None,
-        if_changed: bool = False,
-        strict: bool = False,
-        meta: Sequence[tuple[str, str]] = (),
-        external_id: str | None = None,
-        attach: Sequence[str] = (),
-        trigger: Trigger = Trigger.API,
-        dry_run: bool = False,
-        progress: Callable[[Progress], None] | None = None,
-        waiting: Callable[[], None] | None = None,
-        force: bool = False,
+        verify: str | None = None,
+        watching: Watching | None = None,
+        **asked: Unpack[Asked],
     ) -> Captured:
-        """Take a snapshot of the whole environment."""
-        from git_envhist.capturing.request import Request, read_attachment  # loaded late: keeps envlog fast
+        """Take a snapshot of the whole environment; then check it, where that is asked for or configured."""
+        from git_envhist.capturing.request import make_request  # loaded late: keeps envlog fast
 
-        words = os.fsencode(intent) if isinstance(intent, str) else intent
-        request = Request(
-            words,
-            name=name,
-            if_changed=if_changed,
-            strict=strict,
-            meta=tuple(meta),
-            external_id=external_id,
-            attach=tuple(map(read_attachment, attach)),
-            trigger=trigger,
-            dry_run=dry_run,
-            force=force,
-            progress=progress,
-            waiting=waiting,
-        )
+        request = make_request(intent, asked)
         with told_by_the_system(self.repository.git_dir):
             captured = self._capturing.capture(request)
         self.forget_world()
-        return captured
+        if watching is not None and watching.captured is not None:
+            watching.captured(captured)
+        if verify is None and self.settings.verify is None:
+            return captured
+        return self.checks.after_capture(captured, verify, request, watching)
 
     def diff(
         self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()
@@ -275,9 +261,21 @@ class EnvHistory:
 
         return Going(self, self._capturing)
 
+    @cached_property
+    def checks(self) -> Checks:
+        """Checks, and what they came to."""
+        from git_envhist.verifying.verbs import Checks  # loaded late: most captures check nothing
+
+        return Checks(self, self._capturing)
+
     def forget_world(self) -> None:
         """To whoever keeps a history open, words mean what is there now."""
         self.__dict__.pop("world", None)
+
+    def _judge_verdicts(self, snapshot: Snapshot) -> Snapshot:
+        from git_envhist.store.signatures import with_judged_verdicts  # loaded late: keeps a capture fast
+
+        return with_judged_verdicts(snapshot, self.keys.get)
 
     def _tell(self, sentence: str) -> None:
         self.warnings.append(sentence)

@@ -239,10 +239,22 @@ class Verdict:
     signal: int | None = None
     duration_ms: int | None = None
     output_tail: str = ""
+    """The end of what it wrote, with tokens masked; empty while it is sealed."""
     tree_before: str | None = None
     tree_after: str | None = None
     carried_from: str | None = None
+    """The moment at which it was reached, where an equal one was captured again."""
     claimed_by: str | None = None
+    """Who says so, where no key that is here signed it: then it is no more than that."""
+    sealed_output: str = field(default="", repr=False)
+    """The same as `output_tail`, as the note holds it: sealed, in base64."""
+    timed_out: bool = False
+    """It was ended because it took longer than a check may."""
+
+    @property
+    def changed_something(self) -> bool:
+        """Whether the environment was another one after the check."""
+        return self.tree_after is not None and self.tree_before != self.tree_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +320,9 @@ class Snapshot:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The latest verdict, own or carried over; None where nothing was checked."""
-        return self.verdicts[-1] if self.verdicts else None
+        """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked."""
+        ours = [verdict for verdict in self.verdicts if verdict.claimed_by is None] or self.verdicts
+        return ours[-1] if ours else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +372,33 @@ class Captured:
     first: bool = False
     sealed_first: bool = False
     """The first time that a file was sealed here: the key was made just now."""
+    verdict: Verdict | None = None
+    """What the check came to that was to run then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One check of one moment, and what it came to."""
+
+    snapshot: Snapshot
+    verdict: Verdict
+    ran_at: str | None = None
+    """Where it saw the environment; None where it did not run."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """Where a check began to fail."""
+
+    command: str
+    good: Snapshot
+    bad: Snapshot
+    """The first moment where it fails, as far as it could be told."""
+    suspects: tuple[Snapshot, ...]
+    """The moments of which one is the first bad, oldest first; more than one where some could not be judged."""
+    tried: tuple[Checked, ...]
+    """Every check that ran, in this order."""
 
 
 @dataclass(frozen=True, slots=True)

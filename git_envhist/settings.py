@@ -14,6 +14,9 @@ from git_envhist.values import dataclass
 
 GIB = 1 << 30
 BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
+HOUR = 3600.0
+VERIFY_ON = ("manual",)
+DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
 SERVICE_VERBS = ("dump", "restore", "stop", "start")
 SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -48,6 +51,12 @@ class Settings:
     big_file: int = BIG_FILE
     cross_mounts: bool = False
     workers: int | None = None
+    verify: str | None = None
+    """The check that runs where none is given."""
+    verify_on: tuple[str, ...] = VERIFY_ON
+    """The triggers of the captures that run it."""
+    verify_timeout: float | None = HOUR
+    """Seconds after which a check is ended; None: never."""
     user_name: str | None = None
     user_email: str | None = None
     filters: tuple[str, ...] = ()
@@ -83,6 +92,9 @@ class _Reader:
             big_file=max(1 << 16, self.size("envhist.bigfile", BIG_FILE)),
             cross_mounts=self.boolean("envhist.crossmounts", False),
             workers=self.size("envhist.workers", 0) or None,
+            verify=(self.text("envhist.verify") or "").strip() or None,
+            verify_on=self.words("envhist.verifyon", VERIFY_ON),
+            verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
             user_name=self.text("user.name"),
             user_email=self.text("user.email"),
             filters=tuple(
@@ -97,6 +109,22 @@ class _Reader:
 
     def every(self, key: str) -> tuple[str, ...]:
         return tuple(value for value in self.all.get(key, ()) if value)
+
+    def words(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Words of one value, or of several; an empty one stands for none."""
+        if key not in self.all:
+            return default
+        return tuple(" ".join(value or "" for value in self.all[key]).replace(",", " ").lower().split())
+
+    def duration(self, key: str, default: float) -> float:
+        value = self.text(key)
+        if value is None:
+            return default
+        seconds = parse_duration(value)
+        if seconds is None:
+            self.warnings.append(f"{key} is not a duration: '{value}'")
+            return default
+        return seconds
 
     def named(self, prefix: str) -> tuple[tuple[str, str], ...]:
         found = {}
@@ -144,6 +172,16 @@ def parse_size(text: str) -> int | None:
     if not digits.isdecimal() or unit not in UNITS:
         return None
     return int(digits) * UNITS[unit]
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds: a number with s, m or h behind it (`90`, `10m`), or None."""
+    plain = text.strip().lower()
+    digits = plain.rstrip("smh")
+    unit = plain[len(digits) :]
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > 9 or unit not in DURATIONS:
+        return None
+    return float(int(digits) * DURATIONS[unit])
 
 
 def _is_filter(key: str) -> bool:

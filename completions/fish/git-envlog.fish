@@ -59,6 +59,8 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using capture' -l force -s f -d 'also the home directory or /'
     complete -c $program -n '__git_envlog_using capture' -l dry-run -s n -d 'say what would be stored'
     complete -c $program -n '__git_envlog_using capture' -l porcelain -d 'print the full id and nothing else'
+    complete -c $program -n '__git_envlog_using capture' -l verify -x -d 'then run that check'
+    complete -c $program -n '__git_envlog_using capture' -l exit-code -d 'end with the status of the check'
     complete -c $program -n '__git_envlog_using capture' -l json -d 'the answer as JSON'
     complete -c $program -n '__git_envlog_using capture' -l color -d 'colour: always, never or auto'
     complete -c $program -n '__git_envlog_using capture' -l no-color -d 'no colour'

@@ -18,7 +18,7 @@ from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.errors import EnvhistError
 from git_envhist.history.diff import count
 from git_envhist.history.story import describe_counts
-from git_envhist.model import Captured, ChangeCount, IntentSource, Record
+from git_envhist.model import Captured, ChangeCount, IntentSource, Record, SnapshotId
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
 from git_envhist.store.chain import read_snapshot
@@ -29,9 +29,11 @@ from git_envhist.store.message import Draft
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.records import name_record
 from git_envhist.store.repository import Repository
+from git_envhist.store.signatures import signed
 from git_envhist.store.snapshots import whole_tree
 from git_envhist.store.staging import Staging
 from git_envhist.values import dataclass, replace
+from git_envhist.verifying.carried import FACTS, carried_record, circumstances
 
 
 class Context(NamedTuple):
@@ -49,6 +51,8 @@ class Finished(NamedTuple):
     tree: str
     packs: list[StagedPack]
     attachments: tuple[str, ...]
+    facts: str
+    """What a verdict depends on beside the content."""
 
 
 @dataclass(slots=True)
@@ -81,7 +85,12 @@ class Held:
             if self.dumps is not NONE:
                 reserved.update(self._keep_dumps())
             tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
-            self._finished = Finished(tree, self.taking.finish(self.taken), names)
+            facts = circumstances(
+                (path.removeprefix(FACTS), oid.hex())
+                for path, (_, _, oid) in reserved.items()
+                if path.startswith(FACTS)
+            )
+            self._finished = Finished(tree, self.taking.finish(self.taken), names, facts)
         return self._finished
 
     def _keep_dumps(self) -> Entries:
@@ -106,13 +115,19 @@ class Held:
             finished.tree,
             signature(draft.actor, at),
             lambda parent: self._describe(draft, parent, finished.tree),
-            _records(request, draft, at),
+            lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished.facts)),
             self.key,
             at,
         )
         done = publish(repository, self.staging, timeline, finished.packs, letter, self.taking.known)
         self.taking.remember(self.taken, done.commit)
         return self._captured(done)
+
+    def _known_verdict(self, commit: str, facts: str) -> tuple[Record, ...]:
+        """The verdict on an environment that is just as this one."""
+        note = carried_record(self.context.repository.common_state, self.content, facts)
+        # Nobody would believe one that is not signed.
+        return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
     def _draft(self, request: Request, timeline: str, attachments: tuple[str, ...]) -> Draft:
         intent, source = _intent(request, self.view)

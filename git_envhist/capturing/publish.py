@@ -37,7 +37,8 @@ class Letter:
     tree: str
     signature: bytes
     describe: Describe
-    records: tuple[Record, ...]
+    records: Callable[[str], tuple[Record, ...]]
+    """What its note says from the first, given the commit."""
     key: Key | None
     at: datetime
 
@@ -111,7 +112,9 @@ def _write_commit(
     notes = None
     undo = writer.mark()
     try:
-        notes = _write_notes(repository, writer, timeline, {commit: letter.records}, letter.signature, own)
+        notes = _write_notes(
+            repository, writer, timeline, {commit: letter.records(commit)}, letter.signature, own
+        )
     except (EnvhistError, OSError) as error:
         writer.rollback(undo)
         warnings.append(f"the note could not be written, the snapshot is whole: {error}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Actor, IntentSource, Progress, RestorePart, Trigger
@@ -34,6 +35,41 @@ class Request:
     waiting: Callable[[], None] | None = None
     dumps: Dumps = NONE
     """What services gave; nobody asks them while a lock is held."""
+
+
+class Asked(TypedDict, total=False):
+    """What can be asked of a capture, as `EnvHistory.capture` takes it."""
+
+    name: str | None
+    if_changed: bool
+    strict: bool
+    meta: Sequence[tuple[str, str]]
+    external_id: str | None
+    attach: Sequence[str]
+    trigger: Trigger
+    dry_run: bool
+    force: bool
+    progress: Callable[[Progress], None] | None
+    waiting: Callable[[], None] | None
+
+
+def make_request(intent: bytes | str | None, asked: Asked) -> Request:
+    """The capture that some words ask for; a program took it unless they say otherwise."""
+    whole: Asked = {"trigger": Trigger.API, **asked}
+    return Request(
+        os.fsencode(intent) if isinstance(intent, str) else intent,
+        name=whole.get("name"),
+        if_changed=whole.get("if_changed", False),
+        strict=whole.get("strict", False),
+        meta=tuple(whole.get("meta", ())),
+        external_id=whole.get("external_id"),
+        attach=tuple(map(read_attachment, whole.get("attach", ()))),
+        trigger=whole["trigger"],
+        dry_run=whole.get("dry_run", False),
+        force=whole.get("force", False),
+        progress=whole.get("progress"),
+        waiting=whole.get("waiting"),
+    )
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:

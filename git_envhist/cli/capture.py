@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
@@ -16,6 +17,10 @@ from git_envhist.cli.words import count, seconds, size
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, EnvPath, Missing, Trigger
+from git_envhist.values import replace
+
+if TYPE_CHECKING:
+    from git_envhist.verifying.watching import Watching
 
 MOST_LINES = 20
 """So many paths of a kind are told; the card has them all."""
@@ -33,6 +38,9 @@ LARGEST = 5
     help="why this moment is taken; repeatable",
 )
 @option("--name", metavar="<name>", help="give the moment a name")
+@option(
+    "--verify", metavar="<command>", help="then run that check, by the shell at the top, and keep its verdict"
+)
 @option("--attach", "attach", metavar="<file>", multiple=True, help="keep a file with it, sealed; repeatable")
 @option("--meta", "meta", metavar="<key>=<value>", multiple=True, help="keep a value with it; repeatable")
 @option("--external-id", metavar="<id>", help="the id that another program knows it by")
@@ -41,24 +49,74 @@ LARGEST = 5
 @option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
 @option("-n", "--dry-run", is_flag=True, help="say what would be stored, by directory; store nothing")
 @option("--porcelain", is_flag=True, help="print the full id and nothing else")
-def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> None:
+@option("--exit-code", is_flag=True, help="end with the status of the check")
+def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> int:
     """Takes a snapshot of the whole environment: every file, tracked, untracked and ignored, less .envhistignore."""
     session.no_paths()
     if options["name"] is not None:
         refuse_name(options["name"])
-    captured = _capture(session, _intent(intent, messages), options)
-    for warning in (*session.history.warnings, *captured.warnings):
-        warn(warning)
-    _warn_of_missing(captured.missing)
-    if session.json:
-        _print_json(session, captured)
-    elif options["dry_run"]:
-        _print_all(session, dry_run_lines(captured))
-    elif options["porcelain"]:
-        # Nothing changed, nothing made: the snapshot that holds this very state is the answer.
-        session.line(captured.snapshot.id if captured.snapshot else _newest_id(session))
-    else:
-        _print_all(session, captured_lines(captured))
+    telling = _Telling(session, options)
+    captured = _capture(session, _intent(intent, messages), options, telling)
+    telling.tell_check(captured)
+    return telling.status(captured)
+
+
+class _Telling:
+    """Says what came of a capture as soon as it stands, and of its check when that is over."""
+
+    def __init__(self, session: Session, options: dict[str, Any]) -> None:
+        self._session = session
+        self._options = options
+        self._told = 0
+        self._stands: Captured | None = None
+
+    def tell_capture(self, captured: Captured) -> None:
+        session, options = self._session, self._options
+        self._warn((*session.history.warnings, *captured.warnings))
+        self._told, self._stands = len(captured.warnings), captured
+        _warn_of_missing(captured.missing)
+        if session.json:
+            return
+        if options["dry_run"]:
+            _print_all(session, dry_run_lines(captured))
+        elif options["porcelain"]:
+            # Nothing changed, nothing made: the snapshot that holds this very state is the answer.
+            session.line(captured.snapshot.id if captured.snapshot else _newest_id(session))
+        else:
+            _print_all(session, captured_lines(captured))
+
+    def tell_what_stands(self) -> None:
+        """The check was stopped; what was captured before stands."""
+        if self._stands is not None and self._session.json:
+            _print_json(self._session, self._stands)
+        self._session.output.flush()
+
+    def tell_check(self, captured: Captured) -> None:
+        self._warn(captured.warnings[self._told :])
+        if self._session.json:
+            _print_json(self._session, captured)
+        if captured.verdict is None:
+            return
+        from git_envhist.cli.checking import verdict_line, warn_of  # loaded late: most captures check nothing
+
+        warn_of(captured.verdict)
+        if not self._session.json and not self._options["porcelain"]:
+            self._session.line(f" {verdict_line(captured.verdict)}")
+
+    def status(self, captured: Captured) -> int:
+        if not self._options["exit_code"]:
+            return 0
+        if captured.verdict is None:
+            raise UsageError(
+                "there was no check: --exit-code", hint="git envlog capture --exit-code --verify <command>"
+            )
+        from git_envhist.verifying.outcome import exit_status  # loaded late: likewise
+
+        return exit_status(captured.verdict)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        for warning in warnings:
+            warn(warning)
 
 
 def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
@@ -69,24 +127,47 @@ def _intent(positional: str | None, messages: tuple[str, ...]) -> bytes | None:
     return os.fsencode("\n\n".join(words)) if words else None
 
 
-def _capture(session: Session, intent: bytes | None, options: dict[str, Any]) -> Captured:
+def _capture(session: Session, intent: bytes | None, options: dict[str, Any], telling: _Telling) -> Captured:
     from git_envhist.cli.progress import shown_progress  # loaded late: keeps capture fast
 
-    with shown_progress() as progress:
-        return session.history.capture(
-            intent,
-            name=options["name"],
-            if_changed=options["if_changed"],
-            strict=options["strict"],
-            meta=tuple(map(_pair, options["meta"])),
-            external_id=options["external_id"],
-            attach=options["attach"],
-            dry_run=options["dry_run"],
-            force=options["force"],
-            trigger=Trigger.MANUAL,
-            progress=progress,
-            waiting=_tell_that_we_wait,
-        )
+    with ExitStack() as shown:
+        progress = shown.enter_context(shown_progress())
+
+        def tell(captured: Captured) -> None:
+            # A check has the screen to itself.
+            shown.close()
+            telling.tell_capture(captured)
+
+        try:
+            return session.history.capture(
+                intent,
+                verify=options["verify"],
+                watching=_watching(session, options, tell),
+                name=options["name"],
+                if_changed=options["if_changed"],
+                strict=options["strict"],
+                meta=tuple(map(_pair, options["meta"])),
+                external_id=options["external_id"],
+                attach=options["attach"],
+                dry_run=options["dry_run"],
+                force=options["force"],
+                trigger=Trigger.MANUAL,
+                progress=progress,
+                waiting=_tell_that_we_wait,
+            )
+        except KeyboardInterrupt:
+            telling.tell_what_stands()
+            raise
+
+
+def _watching(session: Session, options: dict[str, Any], tell: Callable[[Captured], None]) -> Watching:
+    from git_envhist.verifying.watching import Watching  # loaded late: most captures check nothing
+
+    if options["verify"] is None and session.history.settings.verify is None:
+        return Watching(tell)
+    from git_envhist.cli.checking import watching  # loaded late: likewise
+
+    return watching(session)._replace(captured=tell)
 
 
 def _tell_that_we_wait() -> None:
@@ -175,6 +256,8 @@ def _print_json(session: Session, captured: Captured) -> None:
 
     snapshot = captured.snapshot
     told = None
+    if snapshot is not None and captured.verdict is not None:
+        snapshot = replace(snapshot, verdicts=(captured.verdict,))
     if snapshot is not None:
         details = read_details(session.history, snapshot)
         told = snapshot_json(session.history.judge(snapshot), details, most_paths=PATHS_IN_LISTS)

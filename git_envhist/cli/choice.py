@@ -83,4 +83,6 @@ def _said(snapshot: Snapshot) -> Sequence[str]:
 
 
 def _verdict_word(snapshot: Snapshot) -> str:
-    return snapshot.verdict.status.value if snapshot.verdict else NO_VERDICT
+    verdict = snapshot.verdict
+    # A claim is no verdict.
+    return verdict.status.value if verdict is not None and verdict.claimed_by is None else NO_VERDICT

@@ -28,6 +28,15 @@ def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     return Details(missing, git_changed, changes_of(history, snapshot))
 
 
+def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
+    """The snapshot, with what its checks wrote as far as the keys are here."""
+    if not any(verdict.sealed_output for verdict in snapshot.verdicts):
+        return snapshot
+    from git_envhist.verifying.outputs import with_output  # loaded late: keeps envlog fast
+
+    return with_output(snapshot, history.keys.get)
+
+
 def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[Missing, ...]:
     """The paths that are not in a snapshot, and why."""
     if snapshot.complete:

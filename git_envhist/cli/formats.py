@@ -31,11 +31,11 @@ class Look:
 
     def time(self, snapshot: Snapshot) -> str:
         """The time as a list prints it; every spelling of it leads back to the snapshot."""
-        return (
-            format_date(snapshot.at, self.date, self.now)
-            if self.date
-            else printed_time(snapshot.at, self.now)
-        )
+        return self.printed(snapshot.at)
+
+    def printed(self, at: datetime) -> str:
+        """A moment as a list prints it."""
+        return format_date(at, self.date, self.now) if self.date else printed_time(at, self.now)
 
     def short_id(self, snapshot: Snapshot) -> str:
         return snapshot.id[: self.id_length]

@@ -93,6 +93,7 @@ def captured_json(captured: Captured, snapshot: Json | None) -> Json:
             for directory, files, size in captured.directories
         ],
         "first": captured.first,
+        "verify": captured.verdict and verdict_json(captured.verdict),
     }
 
 
@@ -110,6 +111,7 @@ def verdict_json(verdict: Verdict) -> Json:
         "status": verdict.status.value,
         "exit_code": verdict.exit_code,
         "signal": verdict.signal,
+        "timed_out": verdict.timed_out,
         "command": escape_invalid(verdict.command),
         "duration_ms": verdict.duration_ms,
         "at": moment(verdict.at),

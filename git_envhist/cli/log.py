@@ -141,8 +141,9 @@ def _texts(
 
 
 def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
-    from git_envhist.cli.details import missing_of  # loaded late: keeps envlog fast
+    from git_envhist.cli.details import missing_of, with_outputs  # loaded late: keeps envlog fast
 
+    snapshot = with_outputs(session.history, snapshot)
     return card(snapshot, look, session.palette, missing_of(session.history, snapshot))
 
 
@@ -163,13 +164,14 @@ def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listin
 
 
 def _print_json(session: Session, shown: list[Snapshot]) -> None:
-    from git_envhist.cli.details import read_details  # loaded late: keeps envlog fast
+    from git_envhist.cli.details import read_details, with_outputs  # loaded late: keeps envlog fast
     from git_envhist.cli.jsonform import PATHS_IN_LISTS, snapshot_json  # loaded late: only --json needs it
     from git_envhist.cli.jsontext import dump  # loaded late: likewise
 
+    whole = (with_outputs(session.history, snapshot) for snapshot in shown)
     values = (
         dump(snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS))
-        for snapshot in shown
+        for snapshot in whole
     )
     if session.json == "lines":
         for value in values:

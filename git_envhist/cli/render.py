@@ -70,7 +70,7 @@ def _list_line(
     timelines: bool,
 ) -> str:
     time_width, intent_width, columns = widths
-    story = escape(story_line(snapshot))
+    story = escape(" · ".join(part for part in (story_line(snapshot), _known_from(snapshot, look)) if part))
     if timelines:
         story = f"[{escape(snapshot.timeline)}] {story}".rstrip()
     if columns is not None:
@@ -80,6 +80,14 @@ def _list_line(
     mark = palette.paint(_slot(snapshot.verdict), symbol(snapshot.verdict))
     line = f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}  {mark} "
     return line + palette.paint("intent", words) + (f"  {palette.paint('story', story)}" if story else "")
+
+
+def _known_from(snapshot: Snapshot, look: Look) -> str:
+    """`✓ from 10:02`, where the verdict is that of an equal moment before."""
+    verdict = snapshot.verdict
+    if verdict is None or verdict.carried_from is None:
+        return ""
+    return f"{symbol(verdict)} from {look.printed(verdict.at)}"
 
 
 def _intent(snapshot: Snapshot) -> str:
@@ -165,9 +173,7 @@ def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
         told += f", {verdict.duration_ms:,} ms"
     if verdict.carried_from:
         told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}"
-    if verdict.claimed_by:
-        told += f", claimed by {verdict.claimed_by}"
-    if verdict.tree_before != verdict.tree_after:
+    if verdict.changed_something:
         told += ", the check changed the environment"
     head = palette.paint(_slot(verdict), f"{symbol(verdict)} {verdict_phrase(verdict)}")
     lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(told)})"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.details import missing_of, read_details
+from git_envhist.cli.details import missing_of, read_details, with_outputs
 from git_envhist.cli.formats import Look
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card
@@ -29,6 +29,7 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
     if session.paths:
         session.output.write(session.history.read_file(snapshot, _only_path(session)))
         return
+    snapshot = with_outputs(session.history, snapshot)
     if session.json:
         from git_envhist.cli.jsonform import snapshot_json  # loaded late: only --json needs it
 

@@ -7,6 +7,7 @@ from git_envhist.model import Snapshot, Verdict, VerdictStatus
 
 SYMBOLS = {VerdictStatus.PASS: "✓", VerdictStatus.FAIL: "✗", VerdictStatus.ERROR: "!"}
 NOT_CHECKED = "·"
+CLAIMED = "?"
 PHRASES = {
     VerdictStatus.PASS: "verify passing",
     VerdictStatus.FAIL: "verify failing",
@@ -29,23 +30,30 @@ def first_line(text: str) -> str:
 
 
 def symbol(verdict: Verdict | None) -> str:
-    return SYMBOLS[verdict.status] if verdict else NOT_CHECKED
+    if verdict is None:
+        return NOT_CHECKED
+    return SYMBOLS[verdict.status] if verdict.claimed_by is None else CLAIMED
 
 
 def verdict_phrase(verdict: Verdict | None) -> str:
     """`verify failing`; nothing where nothing was checked."""
-    return PHRASES[verdict.status] if verdict else ""
+    if verdict is None:
+        return ""
+    claimed = f", claimed by {verdict.claimed_by}" if verdict.claimed_by is not None else ""
+    return PHRASES[verdict.status] + claimed
 
 
 def verdict_cause(verdict: Verdict | None) -> str:
     """What a check that did not pass did: `npm test exit 1`."""
-    if verdict is None or verdict.status is VerdictStatus.PASS:
+    if verdict is None or verdict.status is VerdictStatus.PASS or verdict.claimed_by is not None:
         return ""
     command = first_line(verdict.command)
+    if verdict.timed_out:
+        return f"{command} took too long"
     if verdict.signal is not None:
         return f"{command} signal {verdict.signal}"
     return (
-        f"{command} exit {verdict.exit_code}" if verdict.exit_code is not None else f"{command} did not start"
+        f"{command} exit {verdict.exit_code}" if verdict.exit_code is not None else f"{command} did not run"
     )
 
 

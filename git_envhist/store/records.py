@@ -18,6 +18,8 @@ LARGEST_LINE = 1 << 20
 MOST_RECORDS = 10_000
 DEEPEST = 8
 
+VERDICT = "verdict"
+
 STATUSES = {status.value: status for status in VerdictStatus}
 
 
@@ -68,7 +70,7 @@ def names_of(records: Iterable[Record]) -> tuple[str, ...]:
 
 def verdicts_of(records: Iterable[Record]) -> tuple[Verdict, ...]:
     """The verdicts, oldest first."""
-    found = [_read_verdict(record) for record in _of_kind(records, "verdict")]
+    found = [read_verdict(record) for record in _of_kind(records, VERDICT)]
     return tuple(
         sorted([verdict for verdict in found if verdict is not None], key=lambda verdict: verdict.at)
     )
@@ -81,15 +83,17 @@ def remarks_of(records: Iterable[Record]) -> tuple[Remark, ...]:
 
 
 def verdict_record(verdict: Verdict) -> Record:
-    """The verdict as a record; what a reader claims about it stays out."""
+    """The verdict as a record; what a reader claims about it stays out, and so does output that is not sealed."""
     fields: dict[str, object] = {"status": verdict.status.value, "command": verdict.command}
     for key in ("exit_code", "signal", "duration_ms", "tree_before", "tree_after", "carried_from"):
         value = getattr(verdict, key)
         if value is not None:
             fields[key] = value
-    if verdict.output_tail:
-        fields["output_tail"] = verdict.output_tail
-    return Record("verdict", verdict.at, fields)
+    if verdict.timed_out:
+        fields["timed_out"] = True
+    if verdict.sealed_output:
+        fields["output"] = verdict.sealed_output
+    return Record(VERDICT, verdict.at, fields)
 
 
 def name_record(name: str, at: datetime, *, removed: bool = False) -> Record:
@@ -141,7 +145,8 @@ def _moment(record: Record) -> datetime:
     return record.at
 
 
-def _read_verdict(record: Record) -> Verdict | None:
+def read_verdict(record: Record) -> Verdict | None:
+    """The verdict of a record; None where it is none."""
     fields = record.fields
     status = STATUSES.get(cast(str, fields.get("status"))) if isinstance(fields.get("status"), str) else None
     if status is None:
@@ -157,6 +162,9 @@ def _read_verdict(record: Record) -> Verdict | None:
         _text(fields, "tree_before"),
         _text(fields, "tree_after"),
         _text(fields, "carried_from"),
+        None,
+        _text(fields, "output") or "",
+        fields.get("timed_out") is True,
     )
 
 

@@ -1,4 +1,8 @@
-"""Says which snapshots a key of ours signed (pure); what the others say of themselves is a claim."""
+"""Says which snapshots and which verdicts a key of ours signed (pure); what the others say is a claim.
+
+A verdict is signed as the line that its note holds, together with the id of the snapshot that it is about: it counts
+nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,23 @@ import hmac
 from collections.abc import Callable
 from typing import Protocol
 
-from git_envhist.model import Snapshot
+from git_envhist.model import Record, Snapshot, SnapshotId, Verdict
 from git_envhist.store.message import mac_input, split_mac
+from git_envhist.store.records import VERDICT, format_record, read_verdict
 from git_envhist.values import replace
 
 
 class SigningKey(Protocol):
     """What is needed of a key."""
 
+    @property
+    def id(self) -> str: ...
+
     def mac(self, data: bytes) -> str: ...
 
+
+KEY, MAC, AUTHOR = "key", "mac", "by"
+NOBODY = "somebody"
 
 FindKey = Callable[[str], SigningKey | None]
 
@@ -32,3 +43,53 @@ def is_signed(snapshot: Snapshot, find_key: FindKey) -> bool:
     if key is None or mac is None:
         return False
     return hmac.compare_digest(key.mac(mac_input(snapshot.tree, snapshot.author, message)), mac)
+
+
+def signed(record: Record, snapshot: SnapshotId, key: SigningKey) -> Record:
+    """The record of a verdict on a snapshot, signed."""
+    named = Record(record.kind, record.at, {**record.fields, KEY: key.id})
+    return Record(record.kind, record.at, {**named.fields, MAC: key.mac(_verdict_input(named, snapshot))})
+
+
+def with_judged_verdicts(snapshot: Snapshot, find_key: FindKey) -> Snapshot:
+    """The snapshot; of each verdict that no key here signed it is said whose claim it is."""
+    read = [
+        (record, verdict)
+        for record in snapshot.records
+        if record.kind == VERDICT and (verdict := read_verdict(record)) is not None
+    ]
+    told = [_judged_verdict(record, verdict, snapshot, find_key) for record, verdict in read]
+    return replace(snapshot, verdicts=tuple(sorted(told, key=lambda verdict: verdict.at)))
+
+
+def signing_key_id(record: Record) -> str | None:
+    """The id of the key that a record says it is signed with."""
+    found = record.fields.get(KEY)
+    return found if isinstance(found, str) else None
+
+
+def _judged_verdict(record: Record, verdict: Verdict, snapshot: Snapshot, find_key: FindKey) -> Verdict:
+    if _is_signed_verdict(record, snapshot, find_key):
+        return verdict
+    by = record.fields.get(AUTHOR)
+    return replace(verdict, claimed_by=by if isinstance(by, str) and by else NOBODY)
+
+
+def _is_signed_verdict(record: Record, snapshot: Snapshot, find_key: FindKey) -> bool:
+    name, mac = signing_key_id(record), record.fields.get(MAC)
+    key = find_key(name) if name is not None else None
+    if key is None or not isinstance(mac, str) or not mac.isascii():
+        return False
+    # The first hash of a snapshot is what it holds; a later one says itself what the first was.
+    if snapshot.id != snapshot.commit and not is_signed(snapshot, find_key):
+        return False
+    bare = {field: value for field, value in record.fields.items() if field != MAC}
+    try:
+        signed_line = _verdict_input(Record(record.kind, record.at, bare), snapshot.id)
+    except ValueError:  # somebody's, with what none of ours holds, e.g. no number where one belongs
+        return False
+    return hmac.compare_digest(key.mac(signed_line), mac)
+
+
+def _verdict_input(record: Record, snapshot: SnapshotId) -> bytes:
+    return b"verdict %s\n%s" % (snapshot.encode("ascii", "replace"), format_record(record))

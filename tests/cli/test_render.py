@@ -120,7 +120,7 @@ def test_the_card_tells_everything() -> None:
 
 def test_a_verdict_of_somebody_else_is_a_claim() -> None:
     claimed = verdict(VerdictStatus.PASS, claimed_by="origin")
-    assert "Verdict:   ✓ verify passing (npm test, claimed by origin)" in card(
+    assert "Verdict:   ? verify passing, claimed by origin (npm test)" in card(
         moment("aaaaaaa", "x", verdicts=(claimed,)), LOOK, PLAIN
     )
 

@@ -1138,10 +1138,66 @@ PYTHON = (
     ),
 )
 
+CAPTURE_VERIFY = "verifying/test_capture_verify.py::"
+CHECKS = (
+    Line(
+        "envlog capture --verify",
+        "published first, then checked by the shell in the root; a failing check or notes in disorder cost a warning",
+        (
+            CAPTURE_VERIFY + "test_a_check_that_fails_costs_a_warning_and_no_snapshot",
+            CAPTURE_VERIFY + "test_the_snapshot_is_there_while_its_check_runs",
+            CAPTURE_VERIFY + "test_a_check_runs_at_the_top_and_sees_nothing_of_the_git_that_runs_us",
+            CAPTURE_VERIFY + "test_notes_that_cannot_be_written_cost_a_warning",
+            CAPTURE_VERIFY + "test_after_ctrl_c_the_snapshot_stands_and_the_check_is_gone",
+            CAPTURE_VERIFY + "test_the_real_npm_test_is_run",
+        ),
+    ),
+    Line(
+        "envlog capture --exit-code",
+        "ends with the check's status",
+        (
+            CAPTURE_VERIFY + "test_with_exit_code_it_ends_as_the_check_does",
+            CAPTURE_VERIFY + "test_exit_code_wants_a_check",
+        ),
+    ),
+    Line(
+        "config envhist.verify",
+        "the check that captures run when none is given",
+        (
+            CAPTURE_VERIFY + "test_the_configured_check_runs_for_the_triggers_that_are_named",
+            CAPTURE_VERIFY + "test_a_check_inside_a_check_is_left_out_and_waits_for_nobody",
+        ),
+    ),
+    Line(
+        "config envhist.verifyon",
+        "for which triggers; one at a time",
+        (
+            CAPTURE_VERIFY + "test_the_configured_check_runs_for_the_triggers_that_are_named",
+            CAPTURE_VERIFY + "test_checks_of_one_working_tree_run_one_after_the_other",
+        ),
+    ),
+    Line(
+        "config envhist.verifytimeout",
+        "how long a check may take",
+        (CAPTURE_VERIFY + "test_a_check_may_take_so_long",),
+    ),
+    Line(
+        "verdict of a check",
+        "by the exit status alone: pass, fail, error; what it changed; its output sealed",
+        (
+            "verifying/test_runner.py::test_the_status_alone_decides",
+            CAPTURE_VERIFY + "test_a_check_that_changed_the_environment_says_so",
+            CAPTURE_VERIFY + "test_what_is_kept_of_the_output_is_sealed_and_tokens_are_masked",
+            CAPTURE_VERIFY + "test_the_log_tells_what_failed_as_the_manual_has_it",
+        ),
+    ),
+)
+
 LINES: tuple[Line, ...] = (
     *WORDS,
     *REVISIONS,
     *CAPTURE,
+    *CHECKS,
     *LIST,
     *DIFF,
     *RESTORE,

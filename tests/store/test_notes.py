@@ -149,7 +149,9 @@ def test_names_are_given_and_taken_back_by_moment_not_by_place() -> None:
 
 
 def test_verdicts_and_remarks_come_oldest_first_and_whole() -> None:
-    first = Verdict(VerdictStatus.FAIL, "npm test", AT, 1, None, 812, "boom\x1b[0m", "1" * 40, "2" * 40)
+    first = Verdict(
+        VerdictStatus.FAIL, "npm test", AT, 1, None, 812, tree_before="1" * 40, tree_after="2" * 40
+    )
     second = Verdict(VerdictStatus.PASS, "npm test", LATER, 0, carried_from="3" * 40)
     records = parse_records(format_record(verdict_record(second)) + format_record(verdict_record(first)))
     assert verdicts_of(records) == (first, second)

@@ -1,0 +1,49 @@
+"""An environment that is captured again is known already: its verdict is shown with the moment it was reached at.
+
+That holds as long as all that a check depends on agrees: what the files are (`Env-Content`), and what the machine was,
+as far as the snapshot has facts of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from git_envhist.model import Record, Verdict, VerdictStatus
+from git_envhist.store import layout
+from git_envhist.store.git import Git
+from git_envhist.store.records import verdict_record
+from git_envhist.values import replace
+from git_envhist.verifying.ledger import Ledger, Line
+
+FACTS = layout.FACTS + b"/"
+
+
+def circumstances(facts: Iterable[tuple[bytes, str]]) -> str:
+    """What a verdict depends on beside the content, as one word: (probe, hash of its facts) of a snapshot."""
+    told = sorted(facts)
+    if not told:
+        return ""
+    return hashlib.sha256(b"\0".join(b"%s %s" % (name, oid.encode()) for name, oid in told)).hexdigest()
+
+
+def circumstances_of(git: Git, tree: str) -> str:
+    """The same of a snapshot that is stored."""
+    path = layout.RESERVED + b"/" + FACTS
+    listed = git.run("ls-tree", "-r", "-z", "--full-tree", tree, path).split(b"\0")
+    rows = (line.partition(b"\t") for line in listed if line)
+    return circumstances((name[len(path) :], head.split()[2].decode("ascii")) for head, _, name in rows)
+
+
+def carried_verdict(line: Line, content: str) -> Verdict | None:
+    """The verdict of an equal environment, as it stands at another moment; an error says nothing of it."""
+    if line.verdict.status is VerdictStatus.ERROR:
+        return None
+    return replace(line.verdict, tree_before=content, tree_after=content, carried_from=line.snapshot)
+
+
+def carried_record(common_state: str, content: str, facts: str) -> Record | None:
+    """What is to be noted on a snapshot that is taken now, where its environment is known."""
+    line = Ledger(common_state).known(content, facts)
+    verdict = carried_verdict(line, content) if line is not None else None
+    return verdict_record(verdict) if verdict is not None else None

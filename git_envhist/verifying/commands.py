@@ -1,0 +1,47 @@
+"""Which command checks an environment (pure): one that was typed, configured, or recorded here by this user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import own_verdict
+from git_envhist.model import Snapshot, Trigger
+from git_envhist.settings import Settings
+
+Typed = Callable[[str], str | None]
+"""The words in which a note tells a command -> the command as it was typed here."""
+HINT = "git envlog verify -- <command>; for good: git config envhist.verify '<command>'"
+
+
+class NoCheck(UsageError):
+    """Nobody said what is to be run."""
+
+    code = "no-check"
+
+
+def check_of_capture(given: str | None, settings: Settings, trigger: Trigger) -> str | None:
+    """The check that goes with a capture; None where none does."""
+    if given is not None:
+        return given
+    return settings.verify if trigger.value in settings.verify_on else None
+
+
+def check_to_run(given: str | None, settings: Settings, snapshot: Snapshot | None, typed: Typed) -> str:
+    """The check of a moment that somebody wants to be checked."""
+    found = given or settings.verify or (recorded_check(snapshot, typed) if snapshot else None)
+    if found is None:
+        raise NoCheck("which check is to be run?", hint=HINT)
+    return found
+
+
+def recorded_check(snapshot: Snapshot, typed: Typed) -> str | None:
+    """The check that a moment was judged by, as it was typed; None where that was not here."""
+    verdict = own_verdict(snapshot)
+    # Words in a note are somebody's, signed or not: only what was typed or configured here is ever run again.
+    return typed(verdict.command) if verdict is not None else None
+
+
+def last_check(newest_first: Sequence[Snapshot], typed: Typed) -> str | None:
+    """The check that was run last of all."""
+    return next((found for one in newest_first if (found := recorded_check(one, typed)) is not None), None)

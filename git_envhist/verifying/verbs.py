@@ -1,0 +1,101 @@
+"""The verbs of checks, as `EnvHistory` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Captured, Checked, Snapshot, Trigger
+from git_envhist.values import replace
+from git_envhist.verifying.commands import check_of_capture, check_to_run, recorded_check
+from git_envhist.verifying.live import check_live
+from git_envhist.verifying.recording import Scribe
+from git_envhist.verifying.turns import is_inside, somebody_checks
+from git_envhist.verifying.watching import UNWATCHED, Watching
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.capture import Capturing
+    from git_envhist.capturing.request import Request
+    from git_envhist.model import Restored
+
+
+class History(Protocol):
+    """What the verbs need of a history."""
+
+    def resolve(self, text: str) -> Snapshot: ...
+    def forget_world(self) -> None: ...
+
+
+class Checks:
+    """Runs checks, now and on older moments."""
+
+    def __init__(self, history: History, capturing: Capturing) -> None:
+        self._history = history
+        self._capturing = capturing
+        self.scribe = Scribe(capturing.repository, capturing.settings, capturing.keys, capturing.environ)
+
+    @property
+    def _environ(self) -> Mapping[str, str]:
+        return self._capturing.environ
+
+    def after_capture(
+        self, captured: Captured, given: str | None, request: Request, watching: Watching | None
+    ) -> Captured:
+        """Check what was captured just now, where that is wanted; whatever goes wrong, the snapshot stands."""
+        trigger = request.trigger
+        command = check_of_capture(given, self._capturing.settings, trigger)
+        if command is None or request.dry_run:
+            return captured
+        snapshot = captured.snapshot or self._history.resolve("@")
+        why_not = self._why_not(trigger)
+        if why_not is not None:
+            return replace(captured, warnings=(*captured.warnings, why_not))
+        try:
+            checked = check_live(self._capturing, self.scribe, snapshot, command, watching or UNWATCHED)
+        except (EnvhistError, OSError) as error:
+            warning = f"the check did not run, the snapshot is whole: {error}"
+            return replace(captured, warnings=(*captured.warnings, warning))
+        finally:
+            self._history.forget_world()
+        return replace(captured, verdict=checked.verdict, warnings=(*captured.warnings, *checked.warnings))
+
+    def now(self, command: str | None = None, watching: Watching = UNWATCHED) -> Checked:
+        """Check what is here now; it is captured first, where the newest snapshot is another."""
+        command = self._command(command, None)
+        captured = self._capture()
+        snapshot = captured.snapshot or self._history.resolve("@")
+        checked = self._live(snapshot, command, watching)
+        return replace(checked, warnings=(*captured.warnings, *checked.warnings))
+
+    def recorded(self, snapshot: Snapshot) -> str:
+        """The check that a moment was judged by, else the configured one."""
+        known = recorded_check(snapshot, self.scribe.ledger.typed)
+        return known or self._command(None, None)
+
+    def after_restore(self, restored: Restored, command: str, watching: Watching = UNWATCHED) -> Checked:
+        """Check what a restore brought."""
+        return self._live(restored.moment or restored.target, command, watching)
+
+    def _live(self, snapshot: Snapshot, command: str, watching: Watching) -> Checked:
+        try:
+            return check_live(self._capturing, self.scribe, snapshot, command, watching)
+        finally:
+            self._history.forget_world()
+
+    def _capture(self) -> Captured:
+        from git_envhist.capturing.request import Request  # loaded late: with the capture itself
+
+        captured = self._capturing.capture(Request(if_changed=True, trigger=Trigger.MANUAL))
+        self._history.forget_world()
+        return captured
+
+    def _command(self, given: str | None, snapshot: Snapshot | None) -> str:
+        return check_to_run(given, self._capturing.settings, snapshot, self.scribe.ledger.typed)
+
+    def _why_not(self, trigger: Trigger) -> str | None:
+        if is_inside(self._capturing.repository, self._environ):
+            return "a check of this environment is what runs this: nothing is checked inside it"
+        if trigger.automatic and somebody_checks(self._capturing.repository):
+            return "another check of this environment is under way: this moment was not checked"
+        return None

@@ -1,0 +1,147 @@
+"""A command is run to its end, told by its status alone, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from git_envhist.model import VerdictStatus
+from git_envhist.verifying.outcome import Ended, exit_status, signal_of, status_of
+from git_envhist.verifying.runner import GRACE, KEPT, Manner, environment_of, run
+
+
+def manner(place: Path, **more: object) -> Manner:
+    return Manner(str(place), dict(os.environ))._replace(**more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "exit_code", "number"),
+    [
+        ("true", VerdictStatus.PASS, 0, None),
+        ("echo '1 failed'; exit 0", VerdictStatus.PASS, 0, None),
+        ("echo '0 failed'; exit 1", VerdictStatus.FAIL, 1, None),
+        ("exit 2", VerdictStatus.FAIL, 2, None),
+        ("exit 255", VerdictStatus.FAIL, 255, None),
+        ("exit 125", VerdictStatus.ERROR, 125, None),
+        ("./not-executable", VerdictStatus.ERROR, 126, None),
+        ("no-such-program", VerdictStatus.ERROR, 127, None),
+        ("kill -SEGV $$", VerdictStatus.ERROR, None, signal.SIGSEGV),
+        ("sh -c 'kill -KILL $$'; exit $?", VerdictStatus.ERROR, 137, signal.SIGKILL),
+    ],
+)
+def test_the_status_alone_decides(
+    tmp_path: Path, command: str, status: VerdictStatus, exit_code: int | None, number: int | None
+) -> None:
+    (tmp_path / "not-executable").write_text("")
+    ended = run(command, manner(tmp_path))
+    assert (status_of(ended), ended.exit_code, signal_of(ended)) == (status, exit_code, number)
+
+
+def test_a_directory_that_is_gone_is_an_error_and_no_failure(tmp_path: Path) -> None:
+    ended = run("true", manner(tmp_path / "gone"))
+    assert status_of(ended) is VerdictStatus.ERROR
+    assert ended.duration_ms is None
+    assert b"could not be started" in ended.tail
+
+
+def test_output_goes_on_as_it_comes_and_its_end_is_kept(tmp_path: Path) -> None:
+    came: list[bytes] = []
+
+    def take(chunk: bytes) -> None:
+        came.append(chunk)
+        (tmp_path / "seen").touch()
+
+    waits = "echo out; echo err >&2; while [ ! -e seen ]; do sleep 0.01; done"
+    count = 20_000
+    ended = run(f"{waits}; seq {count}", manner(tmp_path, through=take))
+    whole = b"".join(came)
+    assert whole == b"out\nerr\n" + b"".join(b"%d\n" % number for number in range(1, count + 1))
+    assert len(ended.tail) <= KEPT
+    assert whole.endswith(b"\n" + ended.tail)
+    assert len(ended.tail) > KEPT - 10
+
+
+def test_one_endless_line_is_bounded_too(tmp_path: Path) -> None:
+    ended = run("head -c 300000 /dev/zero | tr '\\0' x", manner(tmp_path))
+    assert ended.tail == b"x" * KEPT
+
+
+def test_what_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    started = time.monotonic()
+    ended = run("sleep 1000 & echo $! > pid; wait", manner(tmp_path, limit=0.3))
+    assert (ended.too_long, status_of(ended)) == (True, VerdictStatus.ERROR)
+    assert time.monotonic() - started < 500
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_check_that_passed_too_late_is_no_pass() -> None:
+    assert status_of(Ended(0, None, 9, too_long=True)) is VerdictStatus.ERROR
+
+
+def test_what_is_left_in_the_background_neither_holds_us_nor_stays(tmp_path: Path) -> None:
+    ended = run("sleep 1000 & echo $! > pid; echo done", manner(tmp_path))
+    assert (ended.exit_code, ended.tail) == (0, b"done\n")
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_what_will_not_end_is_made_to(tmp_path: Path) -> None:
+    command = (
+        "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo $! > pid; while :; do sleep 1; done"
+    )
+    ended = run(command, manner(tmp_path, limit=0.2))
+    assert ended.too_long
+    assert is_gone(int((tmp_path / "pid").read_text()))
+    assert GRACE < 10
+
+
+def test_it_has_no_terminal_and_nothing_to_read(tmp_path: Path) -> None:
+    ended = run(
+        "cat; test -t 0 || echo none; (: < /dev/tty) 2>/dev/null || echo no tty; pwd", manner(tmp_path)
+    )
+    assert ended.tail.decode() == f"none\nno tty\n{tmp_path}\n"
+
+
+def test_what_git_set_for_one_command_leads_no_other_astray(tmp_path: Path) -> None:
+    set_by_git = {
+        "GIT_DIR": "/x",
+        "GIT_INDEX_FILE": "/y",
+        "GIT_WORK_TREE": "/z",
+        "GIT_PREFIX": "p/",
+        "OLDPWD": "/",
+    }
+    given = environment_of({**set_by_git, "PATH": "/bin", "API_KEY": "k", "PWD": "/else"}, str(tmp_path))
+    assert set(given) == {"PATH", "API_KEY", "PWD", "GIT_ENVHIST_CHECK"}
+    assert given["PWD"] == str(tmp_path)
+
+
+def test_no_descriptor_of_ours_goes_along(tmp_path: Path) -> None:
+    with open(tmp_path / "lock", "w") as held:
+        os.set_inheritable(held.fileno(), False)
+        ended = run(
+            f"ls /proc/self/fd | grep -cx {held.fileno()}" if sys.platform == "linux" else "echo 0",
+            manner(tmp_path),
+        )
+    assert ended.tail == b"0\n"
+
+
+def test_its_status_is_told_as_a_shell_would() -> None:
+    from git_envhist.verifying.outcome import NOT_RUN
+    from tests.cli.moments import verdict
+
+    assert exit_status(verdict(VerdictStatus.FAIL, exit_code=7)) == 7
+    assert exit_status(verdict(VerdictStatus.ERROR, exit_code=None, signal=9)) == 137
+    assert exit_status(verdict(VerdictStatus.ERROR, exit_code=None)) == NOT_RUN
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ended; one that nobody has waited for yet has ended too."""
+    told = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    )
+    return told.stdout.strip()[:1] in ("", "Z")
