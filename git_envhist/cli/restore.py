@@ -217,7 +217,7 @@ def _end(session: Session, mode: str, revision: str | None) -> int:
     going = session.history.going
     carried = going.finish() if mode == "go_on" else going.take_back()
     for item in (*carried.kept, *carried.losses):
-        warn(f"'{os.fsdecode(item.path)}': {item.why}")
+        warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
     stopped = dict(carried.notes).get(STOPPED)
     if stopped:
         warn(f"services were stopped for that restore, and still are: {stopped}")

@@ -134,7 +134,7 @@ def take_back(place: Place) -> Carried | None:
             return _clean(place, door, journal)
         applied = abort(journal, door)
         kept = finish(journal, door, place.private, undone=True)
-        return Carried(0, (*applied.left_alone, *_kept(place, kept)), _losses(applied), True, journal.notes)
+        return Carried(0, (*_kept(place, kept), *applied.left_alone), _losses(applied), True, journal.notes)
 
 
 def set_aside(place: Place) -> Carried:
@@ -167,7 +167,8 @@ def _end(place: Place, door: Door, journal: Journal, early: Applied, applied: Ap
     changed = _judge(differences, {item.path for item in losses})
     kept = finish(journal, door, place.private)
     verified = sum(1 + len(staged.step.below) for staged in journal.staged if staged.step.after is not None)
-    everything = (*left, *changed, *_kept(place, kept))
+    # What was put aside comes first: of a long list only the beginning is shown.
+    everything = (*_kept(place, kept), *left, *changed)
     return Carried(max(0, verified - len(without)), everything, losses, False, journal.notes)
 
 

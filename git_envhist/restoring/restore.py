@@ -18,7 +18,9 @@ from git_envhist.capturing.request import Request
 from git_envhist.capturing.survey import Survey, refuse_home
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import (
+    TOP,
     EnvPath,
+    LeftAlone,
     Pair,
     Plan,
     Restored,
@@ -49,6 +51,7 @@ from git_envhist.values import replace
 
 UNLIMITED = 1 << 62
 PART = "part"
+NOT_RECORDED = "the restore is done, but could not be recorded"
 NOT_GITS = ("?", "!")
 Choose = Callable[[str], Snapshot]
 """The content of what is here now -> the moment to go to."""
@@ -146,7 +149,11 @@ class Restoring:
             else:
                 assert carried is not None
                 carried = carried._replace(undone=goal == SAFETY)
-                self._record_end(capturing, carried, goal, part)
+                try:
+                    self._record_end(capturing, carried, goal, part)
+                except (EnvhistError, OSError) as error:
+                    left = LeftAlone(TOP, f"{NOT_RECORDED}: {error}")
+                    carried = carried._replace(kept=(*carried.kept, left))
             forget_way(place.private)
         return carried
 
@@ -226,8 +233,8 @@ class Restoring:
         done = replace(done, losses=(*planned.losses, *carried.losses))
         try:
             moment, differing = self._publish_now(capturing, target, part)
-        except EnvhistError as error:
-            warning = f"the restore is done, but could not be recorded: {error}"
+        except (EnvhistError, OSError) as error:
+            warning = f"{NOT_RECORDED}: {error}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
         if differing is None:
             return replace(done, moment=moment)

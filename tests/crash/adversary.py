@@ -1,0 +1,140 @@
+"""Somebody who goes on working while a restore runs: `python -m tests.crash.adversary TREE OUTSIDE SEED`.
+
+Until its standard input ends it does one thing after the other to paths of a tree: edits a file in place, writes
+through a descriptor that it keeps, saves over, deletes, puts a directory or a link in a file's place, adds to a
+directory. It never destroys a thing without a trace: what it takes away comes to OUTSIDE, and the bytes that it
+overwrites it knows (`OUTSIDE/overwritten`). Whatever else of `OUTSIDE/written` it ever wrote must be somewhere when
+all is over.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from git_envhist.restore.hands import Hands
+
+BUSY, IDLE = 0.0003, 0.03
+"""Pauses: while there is a journal, and before; else all is changed before anything is about to be swapped."""
+SIZE = 40
+
+
+def content(word: str, number: int) -> bytes:
+    """What every file here holds, all of one length: who overwrites one leaves no mixture."""
+    return f"{word} {number} ".encode().ljust(SIZE, b".")
+
+
+def note(place: Path, data: bytes) -> None:
+    with open(place, "ab") as file:
+        file.write(data + b"\n")
+
+
+class Adversary:
+    def __init__(self, tree: Path, outside: Path, seed: int) -> None:
+        self.tree, self.outside = tree, outside
+        self.chance = random.Random(seed)
+        self.names = [path for path in sorted(tree.rglob("*")) if ".git" not in path.parts]
+        self.written, self.overwritten = (outside / name for name in ("written", "overwritten"))
+        self.number = 0
+        self.descriptors: list[int] = []
+        self.deeds: tuple[Callable[[Path], None], ...] = (
+            self.edit, self.keep_writing, self.save_over, self.take_away,
+            self.put_directory, self.put_link, self.add_child,
+        )  # fmt: skip
+
+    def act(self) -> None:
+        self.number += 1
+        with suppress(OSError):
+            self.chance.choice(self.deeds)(self.chance.choice(self.names))
+
+    def edit(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            self._overwrite(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def keep_writing(self, path: Path) -> None:
+        if len(self.descriptors) < 5:
+            self.descriptors.append(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK))
+        self._overwrite(self.chance.choice(self.descriptors))
+
+    def save_over(self, path: Path) -> None:
+        mine = self._mine()
+        self._write(mine)
+        self._put(mine, path)
+
+    def put_directory(self, path: Path) -> None:
+        mine = self._mine()
+        mine.mkdir()
+        self._write(mine / "in it")
+        self._put(mine, path)
+
+    def put_link(self, path: Path) -> None:
+        mine = self._mine()
+        mine.symlink_to(f"nowhere/{self.number}")
+        self._put(mine, path)
+
+    def add_child(self, path: Path) -> None:
+        self._write((path if path.is_dir() else path.parent) / f"child {self.number}")
+
+    def take_away(self, path: Path) -> None:
+        os.rename(path, self._mine())
+
+    def end(self) -> None:
+        for descriptor in self.descriptors:
+            if os.fstat(descriptor).st_nlink == 0:
+                self._excuse(descriptor)
+
+    def _put(self, mine: Path, path: Path) -> None:
+        """Give a thing of ours a name there; what bore it is ours then."""
+        outside, tree = os.open(mine.parent, os.O_RDONLY), os.open(path.parent, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            with suppress(FileNotFoundError):
+                Hands().exchange(outside, os.fsencode(mine.name), tree, os.fsencode(path.name))
+        finally:
+            os.close(outside)
+            os.close(tree)
+
+    def _overwrite(self, descriptor: int) -> None:
+        self._excuse(descriptor)
+        os.pwrite(descriptor, self._token(), 0)
+        note(self.written, self._token())
+        if os.fstat(descriptor).st_nlink == 0:
+            self._excuse(descriptor)
+
+    def _excuse(self, descriptor: int) -> None:
+        note(self.overwritten, os.pread(descriptor, SIZE, 0))
+
+    def _mine(self) -> Path:
+        return self.outside / f"mine {self.number}"
+
+    def _write(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        os.write(descriptor, self._token())
+        os.close(descriptor)
+        note(self.written, self._token())
+
+    def _token(self) -> bytes:
+        return content("adversary", self.number)
+
+
+def main() -> None:
+    tree, outside, seed = sys.argv[1:]
+    adversary = Adversary(Path(tree), Path(outside), int(seed))
+    journal = Path(tree) / ".git/envhist/restore/journal"
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        adversary.act()
+        time.sleep(BUSY if journal.exists() else IDLE)
+    adversary.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""Every fault at every call of a restore: `python -m tests.crash.restorekills [--seconds N] [kind…]` prints a table.
+
+A restore, and what ends one that was broken off, is killed (or refused) at its first, second, third… call of each kind,
+until one runs to its end without having met the fault; in great numbers, whole process groups are killed at any time,
+between arbitrary moments, and again while they recover. After each the restore is finished or taken back, whichever
+chance says: the environment stands exactly at one of its two moments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.crash.campaign import ERRORS, KILL, OPEN_STEP, QUIET, sealed_repo
+from tests.crash.faults import CALLS, age_locks, traced
+from tests.crash.restorecut import ENDS, NOTHING_LEFT, left_behind, prepare
+from tests.restore.test_round_trip import CHANGES
+from tests.support.oracle import Listing, git_fsck, listing
+from tests.support.repository import Repo, Result, make_repo
+from tests.support.trees import Edit, Tree, build
+from tests.support.trees import apply as edit
+
+SKIPPED = {"lock", "spawn"}
+SLOW = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,unlinkat,fchmod",
+        "-e", "inject=renameat2,unlinkat,fchmod:delay_exit=25ms")  # fmt: skip
+"""Most of a restore's time goes before its journal: what comes behind it is made as long."""
+JOURNALLED = (7, 16)
+"""Renames with flags of a restore, none of which comes before its journal."""
+
+
+@dataclass
+class Row:
+    """A line of the table."""
+
+    fault: str
+    points: int = 0
+    figures: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def count(self, figure: str) -> None:
+        self.points += 1
+        self.figures[figure] = self.figures.get(figure, 0) + 1
+
+    def __str__(self) -> str:
+        cells = [self.figures.get(name, 0) for name in FIGURES]
+        return f"| {self.fault} | {self.points} | {' | '.join(map(str, cells))} | {len(self.wrong)} |"
+
+
+FIGURES = ("before", "after", *ENDS, "told")
+HEADING = "| fault | points | as before | as after | finished | taken back | left out, told | wrong |"
+
+
+class Walk:
+    """An environment that goes back and forth between two moments."""
+
+    def __init__(self, repo: Repo, moments: dict[str, Listing], chance: random.Random) -> None:
+        self.repo, self.moments, self.chance = repo, moments, chance
+        # It stands at the second.
+        self.there, self.here = moments
+
+    @property
+    def before(self) -> Listing:
+        return self.moments[self.here]
+
+    @property
+    def target(self) -> Listing:
+        return self.moments[self.there]
+
+    def look(self) -> Listing:
+        return listing(self.repo.path, top=True)
+
+    def is_left(self) -> bool:
+        inside = self.repo.path / ".git/envhist/restore"
+        return any((inside / name).exists() for name in ("journal", "way"))
+
+    def break_off(self) -> None:
+        """Leave a restore half way."""
+        while not self.is_left():
+            when = str(self.chance.randint(*JOURNALLED))
+            self.repo.run("envrestore", self.there, prefix=traced("renameat2", KILL, when))
+            if self.look() == self.target and not self.is_left():
+                self.turn()
+
+    def turn(self) -> None:
+        self.here, self.there = self.there, self.here
+
+    def settle(self, wrong: list[str], depth: int = 0) -> str:
+        """End what was left, and judge where that leads; what was found."""
+        age_locks(self.repo)
+        if not self.is_left():
+            return self._stands(wrong)
+        probe = self.repo.run("envlog", "capture", "--dry-run")
+        if probe.status != 128 or "--continue" not in probe.err:
+            wrong.append(f"the next command did not say so: {probe.status} {probe.err}")
+        end = self.chance.choice(ENDS)
+        for _ in range(depth):
+            self.kill_any_time("envrestore", self.chance.choice(ENDS))
+            age_locks(self.repo)
+        done = self.repo.run("envrestore", end)
+        if done.status == NOTHING_LEFT:
+            return self._stands(wrong)
+        expected = self.target if end == "--continue" else self.before
+        if done.status != 0 or self.look() != expected:
+            wrong.append(f"{end} came to something else: {done.status} {done.err}")
+        self._stands(wrong)
+        return end
+
+    def _stands(self, wrong: list[str]) -> str:
+        found = self.look()
+        if found not in (self.before, self.target):
+            wrong.append("neither moment stands there")
+            self.repo.run("envrestore", self.here)
+        wrong += [f"left behind: {name}" for name in left_behind(self.repo)] if self._capture(wrong) else []
+        if found != self.target:
+            return "before"
+        self.turn()
+        return "after"
+
+    def _capture(self, wrong: list[str]) -> bool:
+        # What lies about is the next capture's to clear.
+        done = self.repo.run("envlog", "capture", "next")
+        if done.status != 0 or done.err:
+            wrong.append(f"the next capture ended with {done.status}: {done.err}")
+        return done.status == 0
+
+    def kill_any_time(self, *words: str) -> None:
+        """Kill a command and all that it has started."""
+        running = subprocess.Popen(
+            [*SLOW, f"git-{words[0]}", *words[1:]], cwd=self.repo.path, env=self.repo.env, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            running.wait(self.chance.uniform(0.3, 2.5))
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--seconds", type=float, default=1e9, help="how long a row may take")
+    words.add_argument("--seed", type=int, default=1)
+    words.add_argument("kinds", nargs="*", help="of kill, errors, group; all of them where none is named")
+    asked = words.parse_args()
+    print(f"{HEADING}\n{'| --- ' * HEADING.count(' | ')}| --- |", flush=True)
+    wrong = []
+    for row in rows(asked.kinds or ["kill", "errors", "group"], asked.seconds, asked.seed):
+        print(row, flush=True)
+        wrong += [f"{row.fault}: {line}" for line in row.wrong]
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+def rows(kinds: list[str], seconds: float, number: int) -> Iterator[Row]:
+    for command in ("restore", *ENDS):
+        for call in (call for call in CALLS if call not in SKIPPED and "kill" in kinds):
+            yield each_point(f"{command} killed at {call}", command, call, KILL, seconds, number)
+    for error in ERRORS if "errors" in kinds else ():
+        for call in ("write", "sync", "rename", "mkdir", "open"):
+            if error != "EMFILE" or call == "open":
+                yield each_point(f"{error} at {call}", "restore", call, f"error={error}", seconds, number)
+    if "group" in kinds:
+        yield any_time(seconds, number)
+
+
+def each_point(name: str, command: str, call: str, fault: str, seconds: float, number: int) -> Row:
+    row = Row(name)
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
+        repo = sealed_repo(Path(place))
+        walk = Walk(repo, prepare(repo), random.Random(number))
+        # Before our first line runs, a failure is the interpreter's to tell.
+        when = first_open_of_ours(walk) if call == "open" and fault != KILL else 0
+        quiet = 0
+        while quiet < (5 * QUIET if call == "open" else QUIET) and time.monotonic() < deadline:
+            when += OPEN_STEP if call == "open" else 1
+            quiet = 0 if one_point(walk, row, command, call, fault, when) else quiet + 1
+    return row
+
+
+def one_point(walk: Walk, row: Row, command: str, call: str, fault: str, when: int) -> bool:
+    """Whether the fault was met."""
+    if command != "restore":
+        walk.break_off()
+    words = ("envrestore", walk.there if command == "restore" else command)
+    done = walk.repo.run(*words, prefix=traced(call, fault, str(when)))
+    if done.status == 0 and not done.err:
+        walk.settle(row.wrong)
+        return False
+    wrong = [] if fault == KILL else badly_told(walk, done)
+    found = "told" if done.status == 5 else walk.settle(wrong)
+    if found == "told":
+        wrong += left_out(walk)
+    if complaint := git_fsck(walk.repo.path):
+        wrong.append(f"fsck: {complaint}")
+    row.count(found)
+    row.wrong += [f"at {when}: {line} [{done.status}: {done.err.strip()}]" for line in wrong]
+    return True
+
+
+def badly_told(walk: Walk, done: Result) -> list[str]:
+    """What is wrong with the words that a refusal was told in."""
+    wrong = []
+    if "Traceback" in done.err or "unexpected failure" in done.err:
+        wrong.append("told as a defect")
+    if done.status not in (0, 3, 5, 128):
+        wrong.append("no such status")
+    if walk.is_left() and "--continue" not in done.err:
+        wrong.append("a journal is left, and the message does not say so")
+    if done.status in (3, 128) and not walk.is_left() and walk.look() != walk.before:
+        wrong.append("something was changed")
+    if done.status == 0 and walk.look() != walk.target:
+        wrong.append("it is said to be done")
+    return wrong
+
+
+def left_out(walk: Walk) -> list[str]:
+    """What is wrong where some paths were left out: once more, and all is there."""
+    again = walk.repo.run("envrestore", walk.there)
+    if again.status != 0 or walk.look() != walk.target:
+        return [f"once more did not help: {again.status} {again.err}"]
+    walk.turn()
+    return []
+
+
+def first_open_of_ours(walk: Walk) -> int:
+    """How many files the interpreter opens before it opens the first of ours: the lock."""
+    log = walk.repo.path.parent / "opened"
+    words = ("strace", "-qq", "-o", str(log), "-e", "trace=openat")
+    walk.repo.run("envrestore", walk.there, prefix=words, check=True)
+    walk.turn()
+    opened = [line for line in log.read_text(errors="replace").splitlines() if "openat(" in line]
+    return next(at for at, line in enumerate(opened) if "/envhist/lock" in line)
+
+
+def any_time(seconds: float, number: int) -> Row:
+    """Whole process groups, between arbitrary moments, up to three deep."""
+    row = Row("the whole process group, at any time, three deep")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
+            sealed_repo(Path(place))
+            between_arbitrary_moments(Path(place), row, number)
+        number += 1
+    return row
+
+
+def between_arbitrary_moments(place: Path, row: Row, number: int) -> None:
+    @seed(number)
+    @settings(max_examples=2, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(CHANGES)
+    def die(change: tuple[Tree, tuple[Edit, ...]]) -> None:
+        repo = make_repo(Path(tempfile.mkdtemp(dir=place)) / "repo", commit=False)
+        walk = Walk(repo, arbitrary(repo, *change), random.Random(number))
+        for turn in range(4):
+            walk.kill_any_time("envrestore", walk.there)
+            wrong: list[str] = []
+            row.count(walk.settle(wrong, depth=turn % 3))
+            row.wrong += [f"seed {number}: {line}" for line in wrong]
+
+    die()
+
+
+def arbitrary(repo: Repo, tree: Tree, changes: tuple[Edit, ...]) -> dict[str, Listing]:
+    found = {}
+    build(tree, repo.path)
+    for words in ("first", "second"):
+        taken = repo.run("envlog", "capture", "--porcelain", words, check=True).out.strip()
+        found[taken] = listing(repo.path, top=True)
+        if words == "first":
+            edit(changes, repo.path)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""Somebody goes on working while a restore runs, and nothing of it is lost; `beside` does it for long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.beside import Desk, work_and_restore
+from tests.crash.faults import needs_strace
+from tests.support.repository import Repo
+
+
+@needs_strace
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_is_lost_that_somebody_writes_while_a_restore_runs(
+    repo: Repo, tmp_path: Path, seed: int
+) -> None:
+    status, wrong = work_and_restore(Desk(repo, tmp_path / "outside"), seed)
+    assert wrong == []
+    assert status in (0, 3, 5)
+    assert (tmp_path / "outside/written").read_bytes().count(b"\n") > 20
