@@ -20,10 +20,11 @@ from git_envhist.cli.restoreview import (
     plan_lines,
     problems,
     saved_line,
+    since_restore_line,
 )
 from git_envhist.errors import Interrupted, UsageError
 from git_envhist.history.classes import CLASSES
-from git_envhist.model import Progress, Restored, Snapshot
+from git_envhist.model import Progress, Restored, RestorePart, Snapshot
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.values import replace
 
@@ -91,7 +92,10 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     # Who has just gone back gets forth by that: one more undo would lead further back.
     other = "redo" if mode == "undo" else "undo"
     back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
-    return _tell(session, restored, options, back)
+    status = _tell(session, restored, options, back)
+    if mode == "undo" and not session.json and restored.target.restore is RestorePart.TO:
+        session.line(since_restore_line(restored, steps, dry_run=options["dry_run"]))
+    return status
 
 
 @contextmanager

@@ -102,6 +102,14 @@ def _tracked_line(now: int, before: int) -> str:
     return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
 
 
+def since_restore_line(restored: Restored, steps: int, *, dry_run: bool) -> str:
+    """Whoever wants a restore back, and has changed something since, is one step short of it."""
+    target = (restored.target.restored_from or restored.target.id)[:7]
+    if dry_run:
+        return f"this leads to where the restore of {target} had led; before it: git envrestore --undo {steps + 1}"
+    return f"this is where the restore of {target} had led; to take that back, too: git envrestore --undo"
+
+
 def saved_line(safety: Snapshot) -> str:
     told = f"saved what was here as {safety.id[:7]}"
     return (

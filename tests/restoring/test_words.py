@@ -50,6 +50,28 @@ def test_two_moments_of_one_intent_hide_neither(repo: Repo) -> None:
     assert json.loads(repo.run("envlog", "show", "--json", ":/tests pa", check=True).out)["id"] == second
 
 
+def test_undo_takes_back_what_came_after_a_restore_before_it_takes_back_the_restore(repo: Repo) -> None:
+    repo.write("file", b"one")
+    first = capture(repo, "one")
+    repo.write("file", b"two")
+    repo.run("envrestore", first, check=True)
+    repo.write("other", b"since")
+    told = repo.run("envrestore", "-n", "--undo", check=True).out
+    assert told.endswith(
+        f"this leads to where the restore of {first[:7]} had led; before it: git envrestore --undo 2\n"
+    )
+    done = repo.run("envrestore", "--undo", check=True).out
+    assert done.endswith(
+        f"this is where the restore of {first[:7]} had led; to take that back, too: git envrestore --undo\n"
+    )
+    assert (repo.read("file"), (repo.path / "other").exists()) == (b"one", False)
+    again = repo.run("envrestore", "--undo", check=True).out
+    assert again.endswith("go back with: git envrestore --redo\n")
+    assert repo.read("file") == b"two"
+    repo.run("envrestore", "--redo", "2", check=True)
+    assert (repo.read("file"), repo.read("other")) == (b"one", b"since")
+
+
 def test_an_ignore_file_that_cannot_be_read_is_told(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n", 0)
     repo.write("cache/a", b"1")
