@@ -18,8 +18,10 @@ from git_envhist.store.listings import read_missing
 from git_envhist.store.metadata import Both, read_differences
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import matching
-from git_envhist.store.rows import RenameRow, Rows, empty_tree, read_renames, read_rows
+from git_envhist.store.rows import RenameRow, Rows, empty_tree, parse_rows, read_renames
+from git_envhist.store.shardlines import settled_shards
 from git_envhist.store.sides import environment_path, join
+from git_envhist.store.treediff import compare_trees
 from git_envhist.store.trees import decode_tree
 
 
@@ -41,10 +43,14 @@ def compare(
     """
     old = before if before is not None else empty_tree(git, after)
     with CatFile(git) as reader:
-        # It looks for its packs while the trees are compared.
-        reader.start()
-        rows = read_rows(git, old, after)
-        changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
+        # For a list of paths hardly a shard is read: the lines that differ say enough, and git finds them meanwhile.
+        with_lines = brief and metadata and before is not None
+        if not with_lines:
+            # It looks for its packs while the trees are compared.
+            reader.start()
+        listed, lines = compare_trees(git, old, after, lines=with_lines)
+        rows = parse_rows(listed)
+        changes = find_changes(reader, rows, after, metadata=metadata, brief=brief, lines=lines)
     if pathspecs:
         changes = _limit(git, changes, pathspecs)
     if renames is not None:
@@ -53,10 +59,17 @@ def compare(
 
 
 def find_changes(
-    reader: CatFile, rows: Rows, after: str, *, metadata: bool = True, brief: bool = False
+    reader: CatFile,
+    rows: Rows,
+    after: str,
+    *,
+    metadata: bool = True,
+    brief: bool = False,
+    lines: bytes = b"",
 ) -> dict[EnvPath, Change]:
-    """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side."""
-    known = _read_metadata(reader, rows, after, brief) if metadata else {}
+    """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side,
+    `lines`: those in which shards differ, as far as they are known."""
+    known = _read_metadata(reader, rows, after, brief, lines) if metadata else {}
     tree = TreeReader(reader, after, rows.id_length)
     changes = join(rows.contents, rows.nested, known, tree.look_up)
     if any(change.after is None for change in changes.values()):
@@ -96,13 +109,17 @@ class TreeReader:
         return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
 
 
-def _read_metadata(reader: CatFile, rows: Rows, after: str, brief: bool) -> Mapping[bytes, Both]:
+def _read_metadata(
+    reader: CatFile, rows: Rows, after: str, brief: bool, lines: bytes
+) -> Mapping[bytes, Both]:
     shards = [(row.before, row.after) for row in rows.shards]
     if not brief:
         return read_differences(reader, shards, rows.contents, after)
     # Where both sides are of one kind the path was modified, whatever the manifest says.
     certain = {path for path, row in rows.contents.items() if row.stays_what_it_is}
     others = [path for path in rows.contents if path not in certain]
+    settled = settled_shards(lines, certain, others)
+    shards = [pair for pair in shards if pair not in settled]
     return read_differences(reader, shards, others, after, certain)
 
 

@@ -57,7 +57,7 @@ def read_differences(
 
     `shards` are the ids, in hex, of the shards that differ; of the paths in `certain` nothing needs to be known.
     """
-    wanted, passed_over = _by_directory(contents), _by_directory(certain)
+    wanted, passed_over = by_directory(contents), by_directory(certain)
     texts = _read_pairs(reader, shards)
     texts.update(_read_unchanged(reader, [name for name in wanted if name not in texts], after))
     found: dict[bytes, Both] = {}
@@ -68,7 +68,8 @@ def read_differences(
     return found
 
 
-def _by_directory(paths: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+def by_directory(paths: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+    """The names of stored paths, by their directories."""
     found: dict[bytes, list[bytes]] = {}
     for path in paths:
         directory, _, name = path.rpartition(b"/")
@@ -143,9 +144,9 @@ def _without_equal_lines(
     old_lines, new_lines = _without_pairs(_lines(old_body[start:old_end]), _lines(new_body[start:new_end]))
     kept = set(old_lines) ^ set(new_lines)
     if certain:
-        less = _quoted(certain)
+        less = quoted_names(certain)
         kept = {line for line in kept if _name(line) not in less}
-    sought = _quoted(names).difference(map(_name, kept))
+    sought = quoted_names(names).difference(map(_name, kept))
     return (
         _joined(old_head, old_own, old_body, old_lines, kept, sought),
         _joined(new_head, new_own, new_body, new_lines, kept, sought),
@@ -217,7 +218,7 @@ def _lines(body: bytes) -> list[bytes]:
     return body.split(b"\n")[:-1]
 
 
-def _quoted(names: Iterable[bytes]) -> set[bytes]:
+def quoted_names(names: Iterable[bytes]) -> set[bytes]:
     """The words under which a shard lists stored names."""
     listed = list(names)
     joined = b"\0".join(listed)

@@ -76,10 +76,8 @@ def empty_tree(git: Git, like: str) -> str:
     return EMPTY_TREES[len(git.run("rev-parse", "--verify", "--end-of-options", like).strip())]
 
 
-def read_rows(git: Git, before: str, after: str) -> Rows:
-    """All that git sees differ between two tree-ishes."""
-    words = ("-t", "--no-renames", before, after, "--", b":(top)", NOT_PIECES)
-    listed = git.run(*at_top(git), *RAW, *words, environment=git.no_index)
+def parse_rows(listed: bytes) -> Rows:
+    """All that git saw differ between two trees."""
     parts = listed.split(b"\0")
     return sort_rows(zip(parts[1::2], map(parse_row, parts[0:-1:2]), strict=True))
 

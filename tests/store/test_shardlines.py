@@ -1,0 +1,104 @@
+"""A shard that is not read tells nothing: judged by reading it, and on whole snapshots by the diff that reads all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from git_envhist.api import EnvHistory
+from git_envhist.store.compare import compare
+from git_envhist.store.manifest import OWN_NAME, format_line, join_shard
+from git_envhist.store.metadata import _compare_shards
+from git_envhist.store.shardlines import settled_shards
+from git_envhist.store.treediff import LINES
+from tests.support.repository import Repo
+
+NAMES = [b"a", b"aa", b"b c", b"--", b"+++", b"@@", b"z" * 40, b"%41"]
+STORED = {name: name.replace(b"%41", b"%2541") for name in NAMES}
+LINE = st.tuples(st.sampled_from([0o644, 0o755]), st.sampled_from([1, 2]), st.sampled_from([b"", b" u=7"]))
+SHARD = st.tuples(LINE, st.dictionaries(st.sampled_from(NAMES), LINE))
+
+
+def text(own: tuple[int, int, bytes], lines: dict[bytes, tuple[int, int, bytes]]) -> bytes:
+    entries = [(name, format_line(name, b"f", *line)) for name, line in lines.items()]
+    return join_shard(b"src", format_line(OWN_NAME, b"d", *own), [line for _, line in sorted(entries)])
+
+
+def patch_of(old: bytes, new: bytes) -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        for name, data in ((b"old", old), (b"new", new)):
+            (Path(place) / name.decode()).write_bytes(data)
+        words = [
+            "git",
+            "diff",
+            "--no-index",
+            *(word for word in LINES[2:] if word != "--no-renames"),
+            "old",
+            "new",
+        ]
+        return subprocess.run(words, cwd=place, capture_output=True).stdout
+
+
+@settings(max_examples=60)
+@given(SHARD, SHARD, st.sets(st.sampled_from(NAMES)))
+def test_a_shard_that_is_not_read_has_nothing_to_tell(
+    before: tuple[tuple[int, int, bytes], dict[bytes, tuple[int, int, bytes]]],
+    after: tuple[tuple[int, int, bytes], dict[bytes, tuple[int, int, bytes]]],
+    modified: set[bytes],
+) -> None:
+    old, new = text(*before), text(*after)
+    certain = {STORED[name] for name in modified & before[1].keys() & after[1].keys()}
+    if settled_shards(patch_of(old, new), [b"src/" + name for name in certain], []):
+        told = _compare_shards(b"src", old, new, (), certain)
+        assert [path for path, both in told if both.before != both.after] == []
+
+
+def test_where_files_were_replaced_nothing_is_read() -> None:
+    times = (0o755, 1, b""), (0o755, 2, b"")
+    old = text(times[0], dict.fromkeys(NAMES, (420, 1, b"")))
+    new = text(times[1], {name: (0o644, 2 if name in NAMES[:3] else 1, b"") for name in NAMES})
+    assert len(settled_shards(patch_of(old, new), [b"src/a", b"src/aa"], [])) == 1
+    # Something else came or went there, of which the shard may say more.
+    assert settled_shards(patch_of(old, new), [b"src/a"], [b"src/new"]) == set()
+
+
+EDITS = {
+    "replaced": "printf 2 > d/x && mv d/x d/a",
+    "in place": "printf 2 > d/a",
+    "touched": "touch -d 2001-01-01 d/a && printf 2 > d/x && mv d/x d/b",
+    "another's mode": "printf 2 > d/x && mv d/x d/a && chmod 600 d/b",
+    "its own mode": "printf 2 > d/x && mv d/x d/a && chmod 600 d/a",
+    "the directory's mode": "printf 2 > d/x && mv d/x d/a && chmod 700 d",
+    "added": "printf 2 > d/x && mv d/x d/a && printf 3 > d/new",
+    "removed": "printf 2 > d/x && mv d/x d/a && rm d/b",
+    "a link instead": "rm d/a && ln -s b d/a",
+    "a directory instead": "rm d/a && mkdir d/a && printf 2 > d/a/deep",
+    "an empty directory": "printf 2 > d/x && mv d/x d/a && mkdir d/empty",
+    "odd names": "printf 2 > d/x && mv d/x 'd/-- c' && chmod 600 'd/+ c'",
+    "below the top": "printf 2 > x && mv x top && chmod 600 other",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) -> None:
+    for name in ("d/a", "d/b", "d/-- c", "d/+ c", "top", "other"):
+        repo.write(name, "1")
+    history = EnvHistory.open(str(repo.path))
+    before = history.capture("before").snapshot
+    subprocess.run(edit, shell=True, cwd=repo.path, check=True, env={**os.environ, "LC_ALL": "C"})
+    after = history.capture("after").snapshot
+    assert before is not None
+    assert after is not None
+
+    git = history.repository.git
+    brief = compare(git, before.commit, after.commit, brief=True)
+    whole = compare(git, before.commit, after.commit)
+
+    assert [(change.path, change.kind) for change in brief] == [(one.path, one.kind) for one in whole]
+    assert whole
