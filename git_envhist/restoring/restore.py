@@ -31,6 +31,7 @@ from git_envhist.model import (
     Trigger,
 )
 from git_envhist.restoring.carrying import Carried, Place, carry_out
+from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way
 from git_envhist.restoring.foreign import Findings
@@ -120,7 +121,8 @@ class Restoring:
         """Write a moment into a directory of its own."""
         own = self.capturing.repository
         source = Source(own.git, own.state, lambda made: self._contents(own.git, made), self._how)
-        return write_elsewhere(self.judge(snapshot), directory, source, wish)
+        written = write_elsewhere(self.judge(snapshot), directory, source, wish)
+        return replace(written, warnings=(*written.warnings, *doubtful(own.git, snapshot.tree)))
 
     def go_on(self) -> Carried:
         """Finish a restore that was broken off, and record it."""
@@ -174,7 +176,8 @@ class Restoring:
         if target.trusted is False and not wish.foreign:
             raise Refused(
                 f"no key that is here signed '{target.id[:7]}': what it holds is somebody else's word",
-                hint="write it elsewhere: --to <directory>; --foreign, if you trust who made it",
+                hint="write it elsewhere: --to <directory>; --foreign, if you trust who made it; "
+                "where it is your own: git envlog key import",
             )
         finished = held.finish()
         git = held.context.repository.git.with_objects(held.staging.path)
@@ -182,11 +185,13 @@ class Restoring:
         warnings = tuple(held.warnings)
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
+            warnings += doubtful(git, target.tree, plan)
             return Restored(target, plan, files=held.taken.files, warnings=warnings)
         pairs, findings = self._inspect(target, wish)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:
             write_blobs(held.context.repository.git, findings.blobs)
+        warnings += doubtful(git, target.tree, plan)
         return told(Restored(target, plan, files=held.taken.files, warnings=warnings), findings, pairs)
 
     def _inspect(self, target: Snapshot, wish: Wish) -> tuple[list[Pair], Findings]:
