@@ -32,6 +32,7 @@ from git_envhist.model import (
 )
 from git_envhist.restoring.carrying import Carried, Place, carry_out
 from git_envhist.restoring.doubts import doubtful
+from git_envhist.restoring.damage import told_of_what_comes, told_of_what_goes
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way
 from git_envhist.restoring.foreign import Findings
@@ -109,7 +110,8 @@ class Restoring:
         notes = (way or Way(TARGET, target.id, safety.id, links)).notes
         if wish.stopped:
             notes = (*notes, (STOPPED, " ".join(wish.stopped)))
-        carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
+        with told_of_what_comes(planned.plan, place.open_contents):
+            carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
         self.changed = safety
         if move is not None:
             move_head(capturing.repository, move)
@@ -221,7 +223,8 @@ class Restoring:
         request = Request(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestorePart.BEFORE)
         safety = held.publish(request).snapshot
         assert safety is not None
-        with closing(self._contents(held.context.repository.git)) as contents:
+        git = held.context.repository.git
+        with told_of_what_goes(plan, lambda: self._contents(git)), closing(self._contents(git)) as contents:
             read_again(contents, plan)
         return safety
 

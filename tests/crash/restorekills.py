@@ -214,7 +214,7 @@ def badly_told(walk: Walk, done: Result) -> list[str]:
     wrong = []
     if "Traceback" in done.err or "unexpected failure" in done.err:
         wrong.append("told as a defect")
-    if done.status not in (0, 3, 5, 128):
+    if done.status not in (0, 3, 4, 5, 128):
         wrong.append("no such status")
     if walk.is_left() and "--continue" not in done.err:
         wrong.append("a journal is left, and the message does not say so")
