@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show name note undo redo fork init key help
+    set -l subcommands capture show name note undo redo fork init push key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -21,6 +21,7 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a redo -d 'go forth again after an undo'
     complete -c $program -n '__git_envlog_using list' -f -a fork -d 'an environment of its own that begins at a moment'
     complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
+    complete -c $program -n '__git_envlog_using list' -f -a push -d 'send the history to a remote'
     complete -c $program -n '__git_envlog_using list' -f -a key -d 'show, export or import the keys that seal secret files'
     complete -c $program -n '__git_envlog_using list' -f -a help -d 'the short help of a subcommand'
     complete -c $program -n '__git_envlog_using list' -l max-count -s n -x -d 'at most so many'
@@ -49,6 +50,11 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using list' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using list' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using push' -l dry-run -s n -d 'say what would leave, and send nothing'
+    complete -c $program -n '__git_envlog_using push' -l delete -x -d 'take a timeline away there'
+    complete -c $program -n '__git_envlog_using push' -l yes -d 'what is listed may leave'
+    complete -c $program -n '__git_envlog_using push' -l allow -r -F -d 'it may leave with a token in it'
+    complete -c $program -n '__git_envlog_using push' -f -a '(git remote)' -d 'remote'
     complete -c $program -n '__git_envlog_using capture' -l message -s m -x -d 'why this moment is taken'
     complete -c $program -n '__git_envlog_using capture' -l name -x -d 'give the moment a name'
     complete -c $program -n '__git_envlog_using capture' -l attach -r -F -d 'keep a file with it, sealed'

@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "redo": Subcommand("git_envhist.cli.undo:redo", "go forth again after an undo"),
     "fork": Subcommand("git_envhist.cli.fork:fork", "an environment of its own that begins at a moment"),
     "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
+    "push": Subcommand("git_envhist.cli.push:push_command", "send the history to a remote, with its notes and names"),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
@@ -31,7 +32,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("verify", "run", "bisect", "task", "resume", "effect", "push", "fetch"),
+    *("verify", "run", "bisect", "task", "resume", "effect", "fetch"),
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
     *("status", "browse", "mcp"),
 }

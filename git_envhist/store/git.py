@@ -161,12 +161,13 @@ class Git:
     def __init__(self, git_dir: str, work_tree: str | None, *, alternates: tuple[str, ...] = ()) -> None:
         self.git_dir = git_dir
         self.work_tree = work_tree
+        self.alternates = alternates
         self.environment = clean_environment()
         self.environment[b"GIT_DIR"] = os.fsencode(git_dir)
         if work_tree is not None:
             self.environment[b"GIT_WORK_TREE"] = os.fsencode(work_tree)
         if alternates:
-            quoted = os.pathsep.join(_quote_alternate(path) for path in alternates)
+            quoted = os.pathsep.join(quote_alternate(path) for path in alternates)
             self.environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.fsencode(quoted)
 
     def try_run(
@@ -198,7 +199,7 @@ class Git:
 
     def with_objects(self, directory: str) -> Git:
         """The same repository, seeing the objects of one more directory."""
-        return Git(self.git_dir, self.work_tree, alternates=(directory,))
+        return Git(self.git_dir, self.work_tree, alternates=(directory, *self.alternates))
 
 
 def read_all(descriptor: int) -> bytes:
@@ -217,7 +218,8 @@ def memory_file(content: bytes) -> int:
     return descriptor
 
 
-def _quote_alternate(path: str) -> str:
+def quote_alternate(path: str) -> str:
+    """A directory as it stands in GIT_ALTERNATE_OBJECT_DIRECTORIES."""
     # A path with the separator or a quote in it is read by git only in C quotes.
     if os.pathsep not in path and '"' not in path:
         return path

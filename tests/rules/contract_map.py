@@ -269,6 +269,21 @@ CONFIG = (
         ("end_to_end/test_capture_options.py::test_a_timeline_may_be_chosen",),
     ),
     Line(
+        "config envhist.remote",
+        "where the history is shared, if not where the code is",
+        ("sharing/test_push.py::test_the_configuration_names_another_repository_for_the_history",),
+    ),
+    Line(
+        "config envhist.uploadsize",
+        "most bytes in one push",
+        ("sharing/test_push.py::test_what_is_too_much_for_one_pack_goes_in_parts_that_are_gone_afterwards",),
+    ),
+    Line(
+        "config envhist.largestobject",
+        "what hosts refuse for its size is refused before",
+        ("sharing/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",),
+    ),
+    Line(
         "config envhist.exclude",
         "patterns beside .envhistignore",
         ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),
@@ -660,6 +675,41 @@ LIST = (
         (
             "cli/test_key.py::test_it_shows_each_key_where_its_copies_are_and_never_the_secret",
             "cli/test_key.py::test_a_backup_comes_back_from_a_file_or_from_standard_input",
+        ),
+    ),
+    Line(
+        "envlog push",
+        "sends a timeline, its notes and names; grows it, or replaces our own by lease, and nothing else",
+        (
+            "sharing/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",
+            "sharing/test_push.py::test_what_was_rewritten_here_replaces_what_we_put_there",
+            "sharing/test_push.py::test_what_somebody_else_put_there_is_never_replaced",
+            "sharing/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
+            "sharing/test_push.py::test_nothing_of_the_users_changes",
+            "sharing/test_push.py::test_an_upload_that_was_broken_off_is_gone_on_with",
+        ),
+    ),
+    Line(
+        "envlog push --dry-run",
+        "says what would leave, sends nothing",
+        ("sharing/test_push.py::test_a_dry_run_sends_and_remembers_nothing",),
+    ),
+    Line(
+        "envlog push --yes",
+        "what the first push lists may leave",
+        ("sharing/test_push.py::test_the_first_push_tells_what_leaves_and_wants_a_yes",),
+    ),
+    Line(
+        "envlog push --delete",
+        "takes a timeline away there",
+        ("sharing/test_push.py::test_a_timeline_can_be_taken_away_there",),
+    ),
+    Line(
+        "envlog push --allow",
+        "a path may leave with a token in it, or too large",
+        (
+            "sharing/test_push.py::test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told",
+            "sharing/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",
         ),
     ),
     Line(

@@ -1,0 +1,122 @@
+"""`git envlog push`: sends timelines, their notes and names to a remote, and tells first what would leave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
+from git_envhist.cli.options import argument, option
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count, size
+from git_envhist.model import EnvPath
+from git_envhist.sharing.push import PushWish, push
+from git_envhist.sharing.refusals import FirstPush, Pushed
+from git_envhist.store.remoterefs import Outcome, TimelinePush
+
+WORDS = {
+    Outcome.NEW: "new",
+    Outcome.UPDATED: "updated",
+    Outcome.REWRITTEN: "rewritten",
+    Outcome.SAME: "up to date",
+    Outcome.DELETED: "deleted",
+    Outcome.DIVERGED: "diverged",
+}
+
+
+@command("push", "git envlog push [<options>] [<remote>] [<timeline>…]")
+@argument("remote")
+@argument("timelines", many=True)
+@option("-n", "--dry-run", is_flag=True, help="say what would leave, and send nothing")
+@option("--delete", metavar="<timeline>", multiple=True, help="take it away there; repeatable")
+@option("--yes", "agreed", is_flag=True, help="the first push there: all that it lists may leave")
+@option(
+    "--allow",
+    metavar="<path>",
+    multiple=True,
+    help="it may leave with a token in it, or too large; repeatable",
+)
+def push_command(
+    session: Session,
+    remote: str | None,
+    timelines: tuple[str, ...],
+    dry_run: bool,
+    delete: tuple[str, ...],
+    agreed: bool,
+    allow: tuple[str, ...],
+) -> None:
+    """Sends this working tree's timeline (or the named ones; laptop/* is a pattern) with its notes and names."""
+    session.no_paths()
+    history = session.history
+    paths = tuple(os.fsencode(path) for path in allow)
+    wish = PushWish(remote, timelines, delete, paths, agreed, dry_run)
+    try:
+        done = push(history.repository, os.environ, history.directory, history.timeline, wish)
+    except FirstPush as first:
+        if not session.json:
+            for line in leaving_lines(first.planned):
+                complain(line)
+        raise
+    for warning in done.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(done, dry_run))
+        return
+    for problem in done.problems:
+        warn(f"would be refused: {problem}")
+    for line in _lines(done, dry_run):
+        session.line(line)
+
+
+def leaving_lines(planned: Pushed) -> Iterator[str]:
+    """What would leave, by class and size; databases by their names."""
+    yield f"would leave for '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
+    for share in planned.look.shares:
+        how = "sealed, only their names can be read" if share.name == "sealed" else "in the clear"
+        yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
+    for path, length in planned.look.databases:
+        yield f"    {_shown(path)}  {size(length)}"
+
+
+def _lines(done: Pushed, dry_run: bool) -> Iterator[str]:
+    if dry_run:
+        yield from leaving_lines(done)
+        parts = f", in {count(done.parts, 'part')}" if done.parts else ""
+        yield f"{count(done.objects, 'object')}, about {size(done.bytes)} to send{parts}"
+    else:
+        yield f"to '{escape(done.remote.name)}' ({escape(done.remote.shown)}), {count(done.objects, 'object')}:"
+    for one in done.timelines:
+        yield f"  {escape(one.timeline)}  {WORDS[one.outcome]}{_tip(one)}"
+
+
+def _tip(one: TimelinePush) -> str:
+    new = next((move.new for move in one.moves if move.new and move.ref.startswith("refs/envhist/")), None)
+    return f"  {new[:7]}" if new else ""
+
+
+def _shown(path: bytes) -> str:
+    return escape(path.decode("utf-8", "surrogateescape"))
+
+
+def _as_json(done: Pushed, dry_run: bool) -> Json:
+    return {
+        "schema": SCHEMA,
+        "remote": escape_invalid(done.remote.name),
+        "url": escape_invalid(done.remote.shown),
+        "dry_run": dry_run,
+        "first": done.first,
+        "timelines": [{"timeline": one.timeline, "status": one.outcome.value} for one in done.timelines],
+        "objects": done.objects,
+        "bytes": done.bytes,
+        "parts": done.parts,
+        "leaving": [
+            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in done.look.shares
+        ],
+        "databases": [
+            {**path_fields(EnvPath(path)), "bytes": length} for path, length in done.look.databases
+        ],
+        "tokens": [{**path_fields(EnvPath(one.path)), "kind": one.kind} for one in done.look.tokens],
+        "problems": [escape_invalid(problem) for problem in done.problems],
+    }

@@ -1,0 +1,229 @@
+"""A push from what stands at both sides to the refs that move there: planned whole before anything is sent.
+
+Objects first, refs last; what is too much for one pack goes in parts. Broken off anywhere, the other side has the
+timelines as they were, and the next push goes on from what has arrived.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from git_envhist.errors import Refused, SnapshotNotFound, UsageError
+from git_envhist.sharing.limits import Limits, read_limits
+from git_envhist.sharing.outgoing import look_through, too_large
+from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, Pushed, TooLarge
+from git_envhist.store.git import Git
+from git_envhist.store.locks import locked, state_directory
+from git_envhist.store.remotegrafts import write_grafts
+from git_envhist.store.remoteload import Outgoing, shown_place, what_leaves
+from git_envhist.store.remotememory import Memory, directory_of, read_memory, with_put, write_memory
+from git_envhist.store.remoteparts import Parts, divide
+from git_envhist.store.remoterefs import (
+    HEADS,
+    NOTES,
+    Here,
+    Outcome,
+    RefPush,
+    There,
+    TimelinePush,
+    plan_deletion,
+    plan_push,
+    questions,
+    read_there,
+)
+from git_envhist.store.remotes import (
+    CODE_REFS,
+    OUR_REFS,
+    Remote,
+    RemoteFailed,
+    Transport,
+    find_remote,
+    why_it_failed,
+)
+from git_envhist.store.repository import Repository
+from git_envhist.values import dataclass
+
+AT_ONCE = 200
+"""So many refs in one command: its words have to fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushWish:
+    """What is asked of a push."""
+
+    remote: str | None = None
+    timelines: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
+    allow: tuple[bytes, ...] = ()
+    """Paths that may leave though a token or too much stands there."""
+    agreed: bool = False
+    dry_run: bool = False
+
+
+def push(
+    repository: Repository, environ: Mapping[str, str], directory: str, own: str | None, wish: PushWish
+) -> Pushed:
+    """Send timelines with their notes, or take them away there; `own`: this working tree's."""
+    _refuse_both(wish)
+    remote = find_remote(repository, wish.remote, directory)
+    place = state_directory(directory_of(repository.common_state))
+    with locked(os.path.join(place, "lock")):
+        return _Push(repository, Transport(repository.git, remote, environ), wish, own).run()
+
+
+class _Push:
+    def __init__(self, repository: Repository, transport: Transport, wish: PushWish, own: str | None) -> None:
+        self._repository = repository
+        self._limits: Limits = read_limits(repository.read_config())
+        self._transport = transport
+        self._remote = transport.remote
+        self._wish = wish
+        self._own = own
+        self._state = repository.common_state
+        self._memory = read_memory(self._state, self._remote.key)
+
+    def run(self) -> Pushed:
+        there = read_there(self._transport.list_pushed(*OUR_REFS, CODE_REFS))
+        timelines = self._plan(there)
+        moves = [move for one in timelines for move in one.moves]
+        parts = self._parts()
+        leaving = self._leaving(moves, there, parts)
+        planned, problems = self._look(timelines, leaving)
+        if self._wish.dry_run:
+            return planned
+        for problem in problems:
+            raise problem
+        if planned.first and not self._wish.agreed and leaving:
+            raise FirstPush(planned)
+        if moves:
+            self._send(moves, leaving, there, parts)
+        return planned
+
+    def _plan(self, there: There) -> tuple[TimelinePush, ...]:
+        if self._wish.delete:
+            return plan_deletion(self._wish.delete, there)
+        here = self._here()
+        git = self._repository.git
+        grows = {pair: _leads_on(git, *pair) for pair in questions(here, there)}
+        return plan_push(here, there, dict(self._memory.put), grows)
+
+    def _here(self) -> list[Here]:
+        heads, notes = self._repository.list_refs(HEADS), self._repository.list_refs(NOTES)
+        names = chosen([ref.removeprefix(HEADS) for ref in heads], self._wish.timelines, self._own)
+        return [Here(name, heads[HEADS + name], notes.get(NOTES + name)) for name in names]
+
+    def _parts(self) -> Parts:
+        if not self._memory.upload:
+            self._memory = Memory(self._memory.agreed, os.urandom(6).hex(), self._memory.put)
+        place = os.path.join(directory_of(self._state), f"{self._remote.key}.upload")
+        return Parts(self._repository.git, place, self._repository.objects_dir, self._memory.upload)
+
+    def _leaving(self, moves: Sequence[RefPush], there: There, parts: Parts) -> list[Outgoing]:
+        heads = [move.new for move in moves if move.new is not None and move.ref.startswith(HEADS)]
+        notes = [move.new for move in moves if move.new is not None and move.ref.startswith(NOTES)]
+        grafts = self._grafts(moves, there, parts, parts.left_there(there.uploads).values())
+        return what_leaves(parts.git, heads, notes, there.all, grafts)
+
+    def _grafts(
+        self, moves: Iterable[RefPush], there: There, parts: Parts, arrived: Iterable[str]
+    ) -> Mapping[bytes, bytes]:
+        chains = [(move.new, move.old) for move in moves if move.new is not None]
+        bases = [*arrived, *there.code, *there.heads.values()]
+        return write_grafts(parts.git, os.path.join(directory_of(self._state), "grafts"), chains, bases)
+
+    def _look(
+        self, timelines: tuple[TimelinePush, ...], leaving: list[Outgoing]
+    ) -> tuple[Pushed, list[Refused]]:
+        largest = self._limits.largest_object
+        look = look_through(self._repository.git, leaving, largest)
+        stored = sum(one.stored for one in leaving)
+        parts = len(self._divided(leaving))
+        problems: list[Refused] = [
+            Diverged(one.timeline, self._remote) for one in timelines if one.outcome is Outcome.DIVERGED
+        ]
+        large = [one for one in too_large(leaving, largest) if shown_place(one) not in self._wish.allow]
+        problems += [TooLarge(large, largest)] if large else []
+        tokens = [token for token in look.tokens if token.path not in self._wish.allow]
+        problems += [HoldsTokens(tokens)] if tokens else []
+        told = tuple(problem.message for problem in problems)
+        first = not self._memory.agreed and not self._wish.delete
+        planned = Pushed(
+            self._remote, timelines, len(leaving), stored, parts, look, first, told, self._limits.warnings
+        )
+        return planned, problems
+
+    def _divided(self, leaving: Sequence[Outgoing]) -> list[list[Outgoing]]:
+        most = self._limits.upload_size
+        if sum(one.stored for one in leaving) <= most:
+            return []
+        return list(divide(leaving, most))
+
+    def _send(self, moves: list[RefPush], leaving: list[Outgoing], there: There, parts: Parts) -> None:
+        self._remember(Memory(True, self._memory.upload, self._memory.put))
+        arrived = parts.left_there(there.uploads)
+        for part in self._divided(leaving):
+            ref, commit = parts.make(part)
+            self._move([RefPush(ref, arrived.get(ref), commit)], parts.environment)
+            arrived[ref] = commit
+        seeing = {**parts.environment, **self._grafts(moves, there, parts, arrived.values())}
+        for start in range(0, len(moves), AT_ONCE):
+            some = moves[start : start + AT_ONCE]
+            self._move(some, seeing)
+            self._remember(with_put(self._memory, {move.ref: move.new for move in some}))
+        if arrived:
+            self._move([RefPush(ref, oid, None) for ref, oid in sorted(arrived.items())], seeing)
+        parts.forget()
+
+    def _move(self, moves: Sequence[RefPush], seeing: Mapping[bytes, bytes]) -> None:
+        leases = {move.ref: move.old or "" for move in moves}
+        done = self._transport.push([move.refspec for move in moves], leases, seeing)
+        refusals = [line for line in done.out.decode("utf-8", "replace").splitlines() if line.startswith("!")]
+        if refusals:
+            raise _rejected(self._remote, refusals, why_it_failed(self._remote, done))
+        if done.status != 0:
+            raise why_it_failed(self._remote, done)
+
+    def _remember(self, memory: Memory) -> None:
+        self._memory = memory
+        write_memory(self._state, self._remote.key, memory)
+
+
+def chosen(names: Iterable[str], words: Sequence[str], own: str | None) -> list[str]:
+    """The timelines that are meant: names, or patterns such as `laptop/*`; none: this working tree's own."""
+    known = sorted(names)
+    if not words:
+        if own is None or own not in known:
+            raise SnapshotNotFound("@", hint="nothing was captured here yet: git envlog capture")
+        return [own]
+    found: dict[str, None] = {}
+    for word in words:
+        matched = fnmatch.filter(known, word)
+        if not matched:
+            raise SnapshotNotFound(
+                word, hint="'git envlog --all' tells the timelines; first the remote is named"
+            )
+        found.update(dict.fromkeys(matched))
+    return list(found)
+
+
+def _refuse_both(wish: PushWish) -> None:
+    """What goes is not what comes."""
+    if wish.delete and wish.timelines:
+        raise UsageError("--delete takes the timelines that it is for, and nothing else is pushed along")
+
+
+def _leads_on(git: Git, old: str, new: str) -> bool:
+    return git.try_run("merge-base", "--is-ancestor", old, new).status == 0
+
+
+def _rejected(remote: Remote, lines: Sequence[str], failed: RemoteFailed) -> RemoteFailed:
+    refs = [line.split("\t")[1].partition(":")[2] for line in lines if line.count("\t") >= 2]
+    why = lines[0].split("\t")[-1]
+    hint = (
+        "it moved there meanwhile: push again" if "stale info" in why or "fetch first" in why else failed.hint
+    )
+    return RemoteFailed(
+        f"'{remote.name}' ({remote.shown}) does not take '{refs[0] if refs else ''}': {why}", hint=hint
+    )

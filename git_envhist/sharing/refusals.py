@@ -1,0 +1,98 @@
+"""What a push comes to, and why one is refused before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from git_envhist.errors import Refused
+from git_envhist.sharing.outgoing import Look, Token
+from git_envhist.store.remoteload import Outgoing, shown_place
+from git_envhist.store.remoterefs import TimelinePush
+from git_envhist.store.remotes import Remote
+from git_envhist.values import dataclass
+
+LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push did; after a dry run, what it would do."""
+
+    remote: Remote
+    timelines: tuple[TimelinePush, ...]
+    objects: int
+    bytes: int
+    """As they are stored: about what is sent."""
+    parts: int
+    look: Look
+    first: bool
+    """Whether the owner had never agreed to send there."""
+    problems: tuple[str, ...] = ()
+    """Why it would be refused; only a dry run gets so far."""
+    warnings: tuple[str, ...] = ()
+
+
+class FirstPush(Refused):
+    """What leaves for a new place is told first."""
+
+    code = "first-push"
+
+    def __init__(self, planned: Pushed) -> None:
+        remote = planned.remote
+        super().__init__(
+            f"the first push to '{remote.name}' ({remote.shown}): nothing was sent",
+            hint="if all of this may leave: git envlog push --yes",
+        )
+        self.planned = planned
+
+
+class Diverged(Refused):
+    """Other moments stand there under the same name."""
+
+    code = "diverged"
+
+    def __init__(self, timeline: str, remote: Remote) -> None:
+        super().__init__(
+            f"'{remote.name}' has other moments of '{timeline}': nothing was sent, both are kept",
+            hint=f"see them: git envlog fetch {remote.name}, git envlog {remote.name}/{timeline}\n"
+            f"go on under another name: git config envhist.timeline {timeline}-2\n"
+            f"let theirs go: git envlog push {remote.name} --delete {timeline}",
+        )
+
+
+class HoldsTokens(Refused):
+    """Tokens would leave in the clear."""
+
+    code = "holds-tokens"
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        paths = sorted({os.fsdecode(token.path) for token in tokens})
+        super().__init__(
+            f"tokens would leave in the clear, nothing was sent: {_some([_told(token) for token in tokens])}",
+            hint=f"seal it from the next capture on: git config --add envhist.secret '{paths[0]}'\n"
+            f"leave it out: .envhistignore; send it all the same: --allow '{paths[0]}'",
+        )
+
+
+class TooLarge(Refused):
+    """Objects that hosts do not take."""
+
+    code = "too-large"
+
+    def __init__(self, found: Sequence[Outgoing], largest: int) -> None:
+        paths = [os.fsdecode(shown_place(one)) for one in found]
+        told = _some([f"'{path}' ({one.size:,} bytes)" for path, one in zip(paths, found, strict=True)])
+        super().__init__(
+            f"more than hosts take in one object ({largest:,} bytes), nothing was sent: {told}",
+            hint=f"send it all the same: --allow '{paths[0]}'; for good: git config envhist.largestObject 2g",
+        )
+
+
+def _told(token: Token) -> str:
+    return f"'{os.fsdecode(token.path)}' ({token.kind.replace('`', '')})"
+
+
+def _some(told: Sequence[str]) -> str:
+    more = f" and {len(told) - LISTED} more" if len(told) > LISTED else ""
+    return ", ".join(told[:LISTED]) + more

@@ -1,0 +1,72 @@
+"""What is remembered of a remote: that its owner agreed to send there, what we put there last, and what an upload left.
+
+One small file for each address, `<common git dir>/envhist/remotes/<key>`, written by rename: whoever loses it is asked
+once more, and rewrites nothing there without `--delete`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from git_envhist.store.durable import cannot_write, sync_directory
+from git_envhist.store.locks import state_directory
+from git_envhist.values import dataclass
+
+FIRST = "envhist-remote 1"
+PUT = re.compile(r"put ([0-9a-f]{40}|[0-9a-f]{64}) (refs/[!-~]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What we know of one remote."""
+
+    agreed: bool = False
+    upload: str = ""
+    """The name under which our uploads stand there until they are whole."""
+    put: tuple[tuple[str, str], ...] = ()
+    """(ref, hash) of what we put there last."""
+
+
+def directory_of(common_state: str) -> str:
+    return os.path.join(common_state, "remotes")
+
+
+def read_memory(common_state: str, key: str) -> Memory:
+    """What is remembered; nothing where there is no such file, or none of ours."""
+    try:
+        with open(os.path.join(directory_of(common_state), key), encoding="ascii", errors="replace") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return Memory()
+    if lines[:1] != [FIRST]:
+        return Memory()
+    uploads = [line[7:] for line in lines if re.fullmatch(r"upload [0-9a-f]{12}", line)]
+    put = [(found[2], found[1]) for line in lines if (found := PUT.fullmatch(line))]
+    return Memory("agreed" in lines, uploads[0] if uploads else "", tuple(put))
+
+
+def write_memory(common_state: str, key: str, memory: Memory) -> None:
+    """Remember."""
+    lines = [FIRST, *(["agreed"] if memory.agreed else [])]
+    lines += [f"upload {memory.upload}"] if memory.upload else []
+    lines += [f"put {oid} {ref}" for ref, oid in sorted(memory.put)]
+    directory = state_directory(directory_of(common_state))
+    path = os.path.join(directory, key)
+    try:
+        with open(path + ".new", "w", encoding="ascii") as file:
+            file.write("\n".join([*lines, ""]))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(path + ".new", path)
+        sync_directory(directory)
+    except OSError as error:
+        raise cannot_write(error, directory) from error
+
+
+def with_put(memory: Memory, moves: Mapping[str, str | None]) -> Memory:
+    """The memory after refs were moved; None: deleted."""
+    put = {**dict(memory.put), **moves}
+    kept = tuple((ref, oid) for ref, oid in sorted(put.items()) if oid is not None)
+    return Memory(memory.agreed, memory.upload, kept)

@@ -1,0 +1,163 @@
+"""What a push moves at the other side, and how (pure): forward, by lease where we rewrote our own, else not at all.
+
+Names come from the other side: a ref that is not spelled as ours are is passed over, and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from git_envhist.values import dataclass
+
+HEADS, NOTES, UPLOAD = "refs/envhist/heads/", "refs/notes/envhist/", "refs/envhist/upload/"
+_WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+TIMELINE = re.compile(rf"{_WORD}/{_WORD}")
+MOST_REFS = 100_000
+
+
+class Outcome(Enum):
+    """What becomes of a timeline at the other side."""
+
+    NEW = "new"
+    UPDATED = "updated"
+    REWRITTEN = "rewritten"
+    """By lease: what stands there is what we put there, and it was rewritten here since."""
+    SAME = "up-to-date"
+    DELETED = "deleted"
+    DIVERGED = "diverged"
+    """Somebody else's moments stand there: nothing is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """What the other side told of its refs, as far as it is believed."""
+
+    heads: Mapping[str, str]
+    """timeline -> hash"""
+    notes: Mapping[str, str]
+    uploads: Mapping[str, str]
+    """ref -> hash: what pushes of whoever left."""
+    code: tuple[str, ...] = ()
+    refused: int = 0
+    """So many refs were not spelled as any of ours."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The hashes that the other side has."""
+        return (*self.heads.values(), *self.notes.values(), *self.uploads.values(), *self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class RefPush:
+    """One ref of the other side: from where it stands to where it shall."""
+
+    ref: str
+    old: str | None
+    new: str | None
+
+    @property
+    def refspec(self) -> str:
+        return f"{self.new or ''}:{self.ref}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePush:
+    """One timeline of a push, with its notes."""
+
+    timeline: str
+    outcome: Outcome
+    moves: tuple[RefPush, ...]
+
+
+def is_timeline(name: str) -> bool:
+    """Whether a word is spelled as the names of timelines are."""
+    bad = ".." in name or name.endswith((".lock", ".")) or ".lock/" in name or "./" in name
+    return TIMELINE.fullmatch(name) is not None and not bad
+
+
+def read_there(listed: Iterable[tuple[str, str]]) -> There:
+    """The refs of the other side, sorted; whatever is odd is passed over."""
+    heads: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    uploads: dict[str, str] = {}
+    code: list[str] = []
+    refused = 0
+    for number, (ref, oid) in enumerate(listed):
+        if number >= MOST_REFS:
+            refused += 1
+        elif ref.startswith(HEADS) and is_timeline(ref[len(HEADS) :]):
+            heads[ref[len(HEADS) :]] = oid
+        elif ref.startswith(NOTES) and is_timeline(ref[len(NOTES) :]):
+            notes[ref[len(NOTES) :]] = oid
+        elif ref.startswith(UPLOAD) and is_timeline(ref[len(UPLOAD) :]):
+            uploads[ref] = oid
+        elif ref.startswith("refs/heads/"):
+            code.append(oid)
+        else:
+            refused += 1
+    return There(heads, notes, uploads, tuple(code), refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """One timeline of ours."""
+
+    timeline: str
+    head: str
+    notes: str | None
+
+
+def plan_push(
+    here: Iterable[Here], there: There, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
+) -> tuple[TimelinePush, ...]:
+    """What is to be pushed. `ours`: what we put there last, by ref; `grows`: whether one hash leads on to another."""
+    return tuple(_plan_one(one, there, ours, grows) for one in here)
+
+
+def questions(here: Iterable[Here], there: There) -> set[tuple[str, str]]:
+    """The (old, new) for which `plan_push` has to know whether the one leads to the other."""
+    pairs = set()
+    for one in here:
+        told = ((there.heads.get(one.timeline), one.head), (there.notes.get(one.timeline), one.notes))
+        pairs |= {(old, new) for old, new in told if old is not None and new is not None and old != new}
+    return pairs
+
+
+def plan_deletion(timelines: Iterable[str], there: There) -> tuple[TimelinePush, ...]:
+    """Timelines that shall be there no longer."""
+    found = []
+    for timeline in timelines:
+        places = ((HEADS, there.heads.get(timeline)), (NOTES, there.notes.get(timeline)))
+        moves = tuple(RefPush(place + timeline, old, None) for place, old in places if old is not None)
+        found.append(TimelinePush(timeline, Outcome.DELETED if moves else Outcome.SAME, moves))
+    return tuple(found)
+
+
+def _plan_one(
+    one: Here, there: There, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
+) -> TimelinePush:
+    moves, outcomes = [], []
+    for ref, old, new in (
+        (HEADS + one.timeline, there.heads.get(one.timeline), one.head),
+        (NOTES + one.timeline, there.notes.get(one.timeline), one.notes),
+    ):
+        if new is None or old == new:
+            outcomes.append(Outcome.SAME)
+            continue
+        outcomes.append(_outcome(old, new, ours.get(ref), grows))
+        moves.append(RefPush(ref, old, new))
+    if Outcome.DIVERGED in outcomes:
+        return TimelinePush(one.timeline, Outcome.DIVERGED, ())
+    if outcomes[0] is Outcome.SAME and moves:
+        return TimelinePush(one.timeline, Outcome.UPDATED, tuple(moves))
+    return TimelinePush(one.timeline, outcomes[0], tuple(moves))
+
+
+def _outcome(old: str | None, new: str, ours: str | None, grows: Mapping[tuple[str, str], bool]) -> Outcome:
+    if old is None:
+        return Outcome.NEW
+    if grows.get((old, new), False):
+        return Outcome.UPDATED
+    return Outcome.REWRITTEN if old == ours else Outcome.DIVERGED

@@ -1,0 +1,248 @@
+"""Where a history is shared: which remote is meant, what it is called here, and the git that talks to it.
+
+git itself carries everything, with the user's transport, credentials and proxies. The address is handed over, never
+the name of the remote: so nothing that is configured for fetches and pushes of code (`remote.*.push`, `mirror`,
+tracking refs) has a part in it, and nothing of it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+
+from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.store.git import COMMAND as SEALED
+from git_envhist.store.git import Completed, Git, spawn
+from git_envhist.store.repository import Config, Repository
+from git_envhist.values import dataclass
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|:)")
+SCP_LIKE = re.compile(r"[^/:]+:(?!:)")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+TRANSPORT = re.compile(r"(?:http|credential|url|protocol|ssh)\.|core\.(?:sshcommand|askpass|gitproxy)$")
+"""What the configuration of one repository says of how others are reached."""
+# A push that was asked for pushes what was asked for.
+PUSH = ("push", "--porcelain", "--no-progress", "--no-follow-tags", "--recurse-submodules=no", "--no-signed")
+OUR_REFS = ("refs/envhist/heads/*", "refs/notes/envhist/*", "refs/envhist/upload/*")
+CODE_REFS = "refs/heads/*"
+
+
+class NoRemote(EnvhistError):
+    """It is not known where the history shall go."""
+
+    code = "no-remote"
+
+
+class RemoteFailed(EnvhistError):
+    """The other side, or the way to it, failed; its own words are the message."""
+
+    code = "remote-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Another repository, and how it is reached."""
+
+    name: str
+    """What its timelines have before their names: `origin`."""
+    url: str
+    push_url: str
+    receive_pack: str | None = None
+    upload_pack: str | None = None
+    proxy: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Names it in our own files: another address is another remote."""
+        return hashlib.sha256(os.fsencode(self.push_url)).hexdigest()[:16]
+
+    @property
+    def shown(self) -> str:
+        """The address without what a password could be."""
+        return without_password(self.push_url)
+
+
+def find_remote(repository: Repository, word: str | None, directory: str) -> Remote:
+    """The remote that a word means; without one `envhist.remote`, else what `git fetch` would take."""
+    config = repository.read_config()
+    typed = word is not None
+    chosen = word if word is not None else last(config, "envhist.remote") or _usual(repository, config)
+    if not chosen or chosen.startswith("-"):
+        raise UsageError(f"not a remote: '{chosen}'", hint="'git remote -v' lists those that have a name")
+    if last(config, f"remote.{chosen}.url") is not None:
+        return _configured(repository, config, chosen)
+    base = os.path.abspath(directory) if typed else repository.root
+    if not _is_address(chosen, base):
+        raise NoRemote(f"no remote is called '{chosen}'", hint="'git remote -v' lists those that have a name")
+    url = _absolute(chosen, base)
+    return Remote(name_for(url), url, url)
+
+
+def without_password(url: str) -> str:
+    """An address as it may be shown."""
+    return re.sub(r"(?<=://)[^/@]*@", lambda user: user[0].partition(":")[0].rstrip("@") + "@", url)
+
+
+def name_for(url: str) -> str:
+    """What a remote without a name is called: the end of its address, told apart from others that end so."""
+    last_part = re.split(r"[/:]", url.rstrip("/").removesuffix("/.git").removesuffix(".git"))[-1]
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", last_part).strip("-.")[:40] or "remote"
+    return f"{plain}-{hashlib.sha256(os.fsencode(url)).hexdigest()[:6]}"
+
+
+def last(config: Config, key: str) -> str | None:
+    """The value that holds; git tells section and key in lower case, and the name between as it was typed."""
+    found = [value for name, value in config if name == key]
+    return found[-1] if found else None
+
+
+def _usual(repository: Repository, config: Config) -> str:
+    names = sorted({key[len("remote.") : -len(".url")] for key, _ in config if _is_url_key(key)})
+    head = repository.git.try_run("symbolic-ref", "--quiet", "--short", "HEAD")
+    branch = os.fsdecode(head.out).strip()
+    configured = last(config, f"branch.{branch}.remote") if branch else None
+    if configured and configured != ".":
+        return configured
+    if "origin" in names or len(names) == 1:
+        return "origin" if "origin" in names else names[0]
+    raise NoRemote(
+        "it is not known where to"
+        if not names
+        else "there is more than one remote, and none is called 'origin'",
+        hint="name it: git envlog push <remote>, or git config envhist.remote <remote>",
+    )
+
+
+def _is_url_key(key: str) -> bool:
+    return key.startswith("remote.") and key.endswith(".url")
+
+
+def _configured(repository: Repository, config: Config, name: str) -> Remote:
+    if not NAME.fullmatch(name) or ".." in name or name.endswith((".lock", ".")):
+        raise UsageError(f"not usable as the name of a remote: '{name}'", hint="git remote rename")
+    return Remote(
+        name,
+        _address_of(repository, name),
+        _address_of(repository, name, "--push"),
+        last(config, f"remote.{name}.receivepack"),
+        last(config, f"remote.{name}.uploadpack"),
+        last(config, f"remote.{name}.proxy"),
+    )
+
+
+def _address_of(repository: Repository, name: str, *options: str) -> str:
+    # `insteadOf` is git's to apply.
+    told = repository.git.run("remote", "get-url", *options, "--", name)
+    return _absolute(os.fsdecode(told).split("\n")[0], repository.root)
+
+
+def _is_address(text: str, base: str) -> bool:
+    return bool(URL.match(text) or SCP_LIKE.match(text)) or os.path.isdir(os.path.join(base, text))
+
+
+def _absolute(url: str, base: str) -> str:
+    if URL.match(url) or SCP_LIKE.match(url):
+        return url
+    return os.path.normpath(os.path.join(base, os.path.expanduser(url)))
+
+
+class Transport:
+    """git, on its way to another repository; its objects come from, or go to, a repository of ours."""
+
+    def __init__(self, git: Git, remote: Remote, environ: Mapping[str, str], config: Config = ()) -> None:
+        """`config`: what a repository of the user's says of the way, where `git` is bound to another one."""
+        self.remote = remote
+        self._environment = _environment(git, environ, config)
+        self._options = [word for pair in self._overrides() for word in ("-c", pair)]
+
+    def _overrides(self) -> list[str]:
+        pairs = [
+            "push.pushOption=",
+            "fetch.prune=false",
+            "fetch.recurseSubmodules=false",
+            "fetch.writeCommitGraph=false",
+        ]
+        return [*pairs, f"http.proxy={self.remote.proxy}"] if self.remote.proxy is not None else pairs
+
+    def list_refs(self, *patterns: str) -> list[tuple[str, str]]:
+        """(ref, hash) of what stands there, as it is told: nothing of it is believed yet."""
+        words = [*self._fetching("ls-remote"), "--refs", "--end-of-options", self.remote.url, *patterns]
+        return read_listing(self._must(words).out)
+
+    def list_pushed(self, *patterns: str) -> list[tuple[str, str]]:
+        """The same of where a push goes to."""
+        words = [*self._fetching("ls-remote"), "--refs", "--end-of-options", self.remote.push_url, *patterns]
+        return read_listing(self._must(words).out)
+
+    def push(
+        self, refspecs: list[str], leases: Mapping[str, str], further: Mapping[bytes, bytes]
+    ) -> Completed:
+        """Push; each ref that has a lease moves only from that hash (empty: from nothing). Nothing else is forced."""
+        words = [*PUSH, *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items())]
+        if self.remote.receive_pack is not None:
+            words.append(f"--receive-pack={self.remote.receive_pack}")
+        environment = {**self._environment, **further}
+        return self._run([*words, "--end-of-options", self.remote.push_url, *refspecs], environment)
+
+    def fetch(self, wanted: list[str], *options: str) -> Completed:
+        """Fetch refspecs, or objects by their hashes."""
+        words = [*self._fetching("fetch"), "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap="]
+        words += ["--no-recurse-submodules", "--no-auto-maintenance", *options, "--stdin"]
+        text = "".join(f"{one}\n" for one in wanted)
+        return self._run([*words, "--end-of-options", self.remote.url], self._environment, os.fsencode(text))
+
+    def _fetching(self, command: str) -> list[str]:
+        program = self.remote.upload_pack
+        return [command] if program is None else [command, f"--upload-pack={program}"]
+
+    def _must(self, words: list[str]) -> Completed:
+        done = self._run(words, self._environment)
+        if done.status != 0:
+            raise why_it_failed(self.remote, done)
+        return done
+
+    def _run(
+        self, words: list[str], environment: Mapping[bytes, bytes], stdin: bytes | None = None
+    ) -> Completed:
+        return spawn([*SEALED, *self._options, *words], environment, stdin=stdin)
+
+
+def why_it_failed(remote: Remote, done: Completed) -> RemoteFailed:
+    """What git said of it: the line that tells why, and below it what the other side said."""
+    lines = [line.strip() for line in done.err.decode("utf-8", "replace").splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    said = [line for line in lines if line not in fatal and not line.startswith("hint: ")][:10]
+    why = fatal[0].partition(": ")[2] if fatal else f"git ended with status {done.status}"
+    message = f"'{remote.name}' ({remote.shown}): {without_password(why)}"
+    return RemoteFailed(message, hint="\n".join(map(without_password, said)) or None)
+
+
+def read_listing(out: bytes) -> list[tuple[str, str]]:
+    """The lines of `git ls-remote`; what is no such line is passed over."""
+    found = []
+    for line in out.split(b"\n"):
+        oid, tab, ref = line.partition(b"\t")
+        if tab and re.fullmatch(rb"[0-9a-f]{40}|[0-9a-f]{64}", oid):
+            found.append((os.fsdecode(ref), oid.decode("ascii")))
+    return found
+
+
+def _environment(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:
+    environment = dict(git.environment)
+    # Elsewhere nothing may go out on the network; here the user's own rules hold, or git's.
+    for name in ("GIT_ALLOW_PROTOCOL", "GIT_TERMINAL_PROMPT"):
+        environment.pop(name.encode(), None)
+        if name in environ:
+            environment[name.encode()] = os.fsencode(environ[name])
+    words = [
+        f"{key}={value}"
+        for key, value in config
+        if value is not None and TRANSPORT.match(key) and "=" not in key
+    ]
+    if words:
+        before = os.fsdecode(environment.get(b"GIT_CONFIG_PARAMETERS", b""))
+        quoted = " ".join("'" + word.replace("'", "'\\''").replace("!", "'\\!'") + "'" for word in words)
+        environment[b"GIT_CONFIG_PARAMETERS"] = os.fsencode(f"{quoted} {before}".strip())
+    return environment

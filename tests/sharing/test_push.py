@@ -1,0 +1,332 @@
+"""A push takes timelines, notes and names to a strict remote, and tells first what leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.test_json import validate
+from tests.end_to_end.captures import assert_holds, capture, everything_of_git
+from tests.sharing.conftest import hook, refs, timeline
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def database(repo: Repo, name: str = "app.db", value: str = "x") -> None:
+    with sqlite3.connect(repo.path / name) as connection:
+        connection.execute("create table if not exists t (a)")
+        connection.execute("insert into t values (?)", (value,))
+    connection.close()
+
+
+@pytest.mark.parametrize("transport", ["path", "file", "ssh", "http"])
+def test_a_timeline_its_notes_and_names_arrive_over_every_transport(
+    repo: Repo, bare: Repo, address: Callable[[str], str], transport: str
+) -> None:
+    url = address(transport)
+    repo.env.update(os.environ)
+    repo.git("remote", "set-url", "origin", url)
+    repo.write(b"caf\xe9/.gitattributes", b"* text\n")
+    first = capture(repo, "one")
+    repo.write("b", "2")
+    second = capture(repo, "two", "--name", "start")
+    repo.run("envlog", "push", "--yes", check=True)
+    assert refs(bare) == refs(repo, "refs/envhist", "refs/notes")
+    assert git_fsck(bare.path) == ""
+    assert_holds(bare, second, assert_holds(repo, second).listing)
+    assert bare.git("rev-parse", f"{second}^") == first
+    assert '"name":"start"' in bare.git("log", "-1", "--notes=envhist/*/*", second)
+
+
+def test_the_first_push_tells_what_leaves_and_wants_a_yes(repo: Repo, bare: Repo) -> None:
+    database(repo)
+    repo.write(".env", "A=1\n")
+    repo.write("node_modules/x/index.js", "1")
+    capture(repo, "one")
+    done = repo.run("envlog", "push")
+    assert done.status == 3
+    assert refs(bare) == {}
+    for words in ("databases", "app.db", "packages", "sealed", "in the clear", "--yes"):
+        assert words in done.err
+    assert repo.run("envlog", "push", "--yes").status == 0
+    assert len(refs(bare)) == 2
+    repo.write("b")
+    capture(repo, "two")
+    assert repo.run("envlog", "push").status == 0, "who agreed is not asked again"
+    repo.git("remote", "set-url", "origin", f"file://{bare.path}")
+    repo.write("c")
+    capture(repo, "three")
+    assert repo.run("envlog", "push").status == 3, "another address is another place"
+
+
+def test_a_dry_run_sends_and_remembers_nothing(repo: Repo, bare: Repo) -> None:
+    database(repo, value=TOKEN)
+    capture(repo, "one")
+    done = repo.run("envlog", "push", "--dry-run", "--yes", check=True)
+    assert "new" in done.out
+    assert "would be refused: tokens" in done.err
+    assert refs(bare) == {}
+    assert repo.run("envlog", "push").status == 3
+
+
+def test_as_json_it_is_what_the_schema_says(repo: Repo, bare: Repo) -> None:
+    database(repo)
+    capture(repo, "one")
+    for words in (("--dry-run",), ("--yes",), ()):
+        told = json.loads(repo.run("envlog", "push", "--json", *words, check=True).out)
+        validate("pushed", told)
+    assert told["timelines"] == [{"timeline": timeline(repo), "status": "up-to-date"}]
+    repo.write("b")
+    capture(repo, "two")
+    refused = json.loads(repo.run("envlog", "push", "--json", f"file://{bare.path}").out)
+    validate("failure", refused)
+    assert refused["error"]["code"] == "first-push"
+
+
+@pytest.mark.parametrize("place", ["server.log", "app.db", "big.bin"])
+def test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told(repo: Repo, bare: Repo, place: str) -> None:
+    if place.endswith(".db"):
+        database(repo, place, TOKEN)
+    else:
+        # Too large for a capture to look for tokens in it; the second is cut into pieces.
+        size = (70 << 10) if place.endswith(".log") else (9 << 20)
+        repo.write(place, b"\0" * (size // 2) + f" {TOKEN} ".encode() + os.urandom(size // 2))
+    capture(repo, "one")
+    done = repo.run("envlog", "push", "--yes")
+    assert done.status == 3
+    assert refs(bare) == {}
+    assert f"'{place}' (GitHub tokens)" in done.err
+    assert TOKEN[8:] not in done.err + done.out
+    assert "envhist.secret" in done.err
+    assert repo.run("envlog", "push", "--yes", "--allow", place).status == 0
+    assert len(refs(bare)) == 2
+
+
+def test_what_was_sent_is_not_looked_through_again(repo: Repo, bare: Repo) -> None:
+    database(repo, value=TOKEN)
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", "--allow", "app.db", check=True)
+    repo.write("b")
+    capture(repo, "two")
+    assert repo.run("envlog", "push").status == 0
+
+
+def test_nothing_of_the_users_changes(repo: Repo, bare: Repo) -> None:
+    capture(repo, "one")
+    repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    repo.git("config", "remote.origin.fetch", "+refs/*:refs/remotes/everything/*")
+    repo.git("config", "push.followTags", "true")
+    repo.git("tag", "-a", "v1", "-m", "v1")
+    # No hook of the user's has a part in it.
+    hooks = repo.path / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "pre-push").write_text("#!/bin/sh\nexit 1\n")
+    (hooks / "pre-push").chmod(0o755)
+    before, own = everything_of_git(repo), refs(repo)
+    repo.run("envlog", "push", "--yes", check=True)
+    assert everything_of_git(repo) == before
+    assert refs(repo) == own
+    assert "refs/tags/v1" not in refs(bare)
+    (hooks / "pre-push").unlink()
+    pushed = refs(bare)
+    repo.commit("more")
+    repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    assert {ref for ref in refs(bare) if "envhist" in ref} == {ref for ref in pushed if "envhist" in ref}
+
+
+def rewrite(repo: Repo) -> str:
+    """As retention does: the newest snapshot alone, and what it was."""
+    ref = f"refs/envhist/heads/{timeline(repo)}"
+    commit = repo.git("commit-tree", f"{ref}^{{tree}}", "-m", "rewritten")
+    repo.git("update-ref", ref, commit)
+    return commit
+
+
+def test_what_was_rewritten_here_replaces_what_we_put_there(repo: Repo, bare: Repo) -> None:
+    capture(repo, "one")
+    repo.write("b")
+    capture(repo, "two")
+    repo.run("envlog", "push", "--yes", check=True)
+    commit = rewrite(repo)
+    assert "rewritten" in repo.run("envlog", "push", check=True).out
+    assert refs(bare)[f"refs/envhist/heads/{timeline(repo)}"] == commit
+
+
+def test_what_is_there_already_is_not_sent_again(repo: Repo, bare: Repo) -> None:
+    bare.git("config", "receive.unpackLimit", "1")
+    many(repo)
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    hook(bare, BIG_PACKS.format(limit=50_000))
+    rewrite(repo)
+    assert "rewritten" in repo.run("envlog", "push", check=True).out
+    repo.git("config", "envhist.timeline", "lab/another-000001")
+    capture(repo, "the same on another timeline")
+    assert "new" in repo.run("envlog", "push", check=True).out
+    assert set(refs(bare, "refs/envhist")) == set(refs(repo, "refs/envhist"))
+    assert git_fsck(bare.path) == ""
+
+
+def test_what_somebody_else_put_there_is_never_replaced(repo: Repo, bare: Repo, colleague: Repo) -> None:
+    name = "lab/shared-000000"
+    for one in (repo, colleague):
+        one.git("config", "envhist.timeline", name)
+        capture(one, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    before, ours = refs(bare), refs(colleague)
+    done = colleague.run("envlog", "push", "--yes")
+    assert done.status == 3
+    assert "other moments" in done.err
+    assert "git envlog fetch origin" in done.err
+    assert (refs(bare), refs(colleague)) == (before, ours), "both are kept"
+    rewrite(colleague)
+    assert colleague.run("envlog", "push", "--yes").status == 3
+
+
+def test_a_timeline_can_be_taken_away_there(repo: Repo, bare: Repo) -> None:
+    capture(repo, "one", "--name", "start")
+    repo.run("envlog", "push", "--yes", check=True)
+    ours = refs(repo)
+    done = repo.run("envlog", "push", "origin", "--delete", timeline(repo), check=True)
+    assert "deleted" in done.out
+    assert refs(bare) == {}
+    assert refs(repo) == ours
+    assert repo.run("envlog", "push", check=True).out.count("new") == 1
+
+
+def test_timelines_are_chosen_by_name_and_by_pattern(repo: Repo, bare: Repo) -> None:
+    for name in ("lab/a-000001", "lab/b-000002", "ci/c-000003"):
+        repo.git("config", "envhist.timeline", name)
+        capture(repo, "one")
+    repo.run("envlog", "push", "--yes", "origin", "lab/*", check=True)
+    assert {ref for ref in refs(bare) if "heads" in ref} == {
+        "refs/envhist/heads/lab/a-000001",
+        "refs/envhist/heads/lab/b-000002",
+    }
+    assert repo.run("envlog", "push", "origin", "nowhere/*").status == 4
+
+
+BIG_PACKS = """\
+find "$GIT_QUARANTINE_PATH" -name '*.pack' -size +{limit}c | grep -q . && echo "pack too large" >&2 && exit 1
+exit 0
+"""
+
+
+def many(repo: Repo) -> None:
+    for number in range(12):
+        repo.write(f"data/{number}", os.urandom(60_000))
+
+
+def test_what_is_too_much_for_one_pack_goes_in_parts_that_are_gone_afterwards(repo: Repo, bare: Repo) -> None:
+    hook(bare, BIG_PACKS.format(limit=250_000))
+    repo.git("config", "receive.unpackLimit", "1")
+    bare.git("config", "receive.unpackLimit", "1")
+    many(repo)
+    commit = capture(repo, "one")
+    assert repo.run("envlog", "push", "--yes").status == 128, "the remote really minds"
+    repo.git("config", "envhist.uploadSize", "200000")
+    assert "in 4 parts" in repo.run("envlog", "push", "--dry-run", check=True).out
+    repo.run("envlog", "push", check=True)
+    assert set(refs(bare)) == {ref for ref in refs(repo) if "envhist" in ref}
+    assert_holds(bare, commit, assert_holds(repo, commit).listing)
+    bare.git("gc", "-q", "--prune=now")
+    assert git_fsck(bare.path) == ""
+
+
+def test_an_upload_that_was_broken_off_is_gone_on_with(repo: Repo, bare: Repo) -> None:
+    bare.git("config", "receive.unpackLimit", "1")
+    repo.git("config", "envhist.uploadSize", "200000")
+    many(repo)
+    commit = capture(repo, "one")
+    # Two parts are taken, then the line breaks.
+    hook(bare, 'test "$(git for-each-ref refs/envhist/upload | wc -l)" -lt 2')
+    assert repo.run("envlog", "push", "--yes").status == 128
+    assert not [ref for ref in refs(bare) if "/heads/" in ref]
+    there = len(bare.git("cat-file", "--batch-all-objects", "--batch-check").splitlines())
+    assert there > 6
+    # What is there is not sent again.
+    assert "in 2 parts" in repo.run("envlog", "push", "--dry-run", check=True).out
+    hook(bare, BIG_PACKS.format(limit=250_000))
+    repo.run("envlog", "push", check=True)
+    assert not refs(bare, "refs/envhist/upload")
+    assert_holds(bare, commit, assert_holds(repo, commit).listing)
+    assert not list((repo.path / ".git" / "envhist" / "remotes").glob("*.upload"))
+
+
+def test_a_push_that_is_killed_leaves_a_whole_timeline_or_none(repo: Repo, bare: Repo) -> None:
+    many(repo)
+    commit = capture(repo, "one")
+    fifo = bare.path / "reached"
+    os.mkfifo(fifo)
+    hook(bare, f"echo reached > {fifo}; cat {fifo} > /dev/null; exit 1\n")
+    words = ["git-envlog", "push", "--yes"]
+    with subprocess.Popen(words, cwd=repo.path, env=repo.env, start_new_session=True) as child:
+        with fifo.open() as reached:
+            assert reached.read() == "reached\n"
+        os.killpg(child.pid, signal.SIGKILL)
+    # Whoever is still there waits for a word.
+    writer = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    os.close(writer)
+    assert not refs(bare)
+    hook(bare, "exit 0\n")
+    repo.run("envlog", "push", "--yes", check=True)
+    assert_holds(bare, commit, assert_holds(repo, commit).listing)
+    assert git_fsck(bare.path) == ""
+
+
+def test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent(repo: Repo, bare: Repo) -> None:
+    repo.git("config", "envhist.largestObject", "200k")
+    repo.write("dump.bin", os.urandom(300_000))
+    capture(repo, "one")
+    done = repo.run("envlog", "push", "--yes")
+    assert done.status == 3
+    assert "'dump.bin' (300,000 bytes)" in done.err
+    assert refs(bare) == {}
+    assert repo.run("envlog", "push", "--yes", "--allow", "dump.bin").status == 0
+
+
+def test_the_configuration_names_another_repository_for_the_history(repo: Repo, bare: Repo) -> None:
+    repo.git("remote", "set-url", "origin", "/nowhere")
+    repo.git("config", "envhist.remote", f"file://{bare.path}")
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    assert len(refs(bare)) == 1 + len(refs(repo, "refs/notes"))
+
+
+@pytest.mark.parametrize(
+    "word", ["-x", "--upload-pack=touch pwned", "ext::sh -c touch% pwned", "nowhere", "--exec=touch pwned"]
+)
+def test_odd_words_run_nothing(repo: Repo, word: str) -> None:
+    capture(repo, "one")
+    repo.git("config", "envhist.remote", word)
+    done = repo.run("envlog", "push", "--yes")
+    assert done.status in (3, 128, 129)
+    assert done.err.startswith("error: ")
+    assert not list(repo.path.rglob("pwned"))
+
+
+def test_what_a_remote_says_cannot_command_a_terminal(repo: Repo, bare: Repo) -> None:
+    hook(bare, "printf 'no \\033]0;owned\\007 \\233 thanks\\n' >&2; exit 1\n")
+    capture(repo, "one")
+    done = repo.run("envlog", "push", "--yes")
+    assert done.status == 128
+    assert "thanks" in done.err
+    assert b"\x1b" not in done.stderr
+    assert b"\x07" not in done.stderr
+    assert refs(bare) == {}
+
+
+def test_without_a_history_or_a_remote_it_is_said_what_to_do(repo: Repo) -> None:
+    assert "git config envhist.remote" in repo.run("envlog", "push").err
+    repo.git("remote", "add", "origin", "/nowhere/at/all")
+    done = repo.run("envlog", "push")
+    assert done.status in (4, 128)
+    assert "hint" in done.err
