@@ -7,7 +7,6 @@ paths below it are told from its own top on.
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 from git_envhist.errors import Damaged
@@ -127,6 +126,8 @@ def _flat(path: bytes) -> bytes:
     if not flat:
         raise ValueError("the top is no nested repository, and a root has a name")
     if len(flat) > LONGEST_FLAT:
+        import hashlib  # loaded late: a list of paths hashes nothing
+
         return hashlib.sha256(path).hexdigest()[:40].encode("ascii")
     # A path that reads like a digest must not take the place of a longer one.
     if flat in (b".", b"..") or must_escape(flat) or _DIGEST.match(flat):

@@ -14,7 +14,6 @@ see `read_shard`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Sequence
@@ -134,6 +133,8 @@ class Scanned(NamedTuple):
 
 def shard_path(stored_directory: bytes) -> tuple[str, str]:
     """The two names, below the manifest's directory, under which the shard of a directory stands."""
+    import hashlib  # loaded late: a list of paths hashes nothing
+
     digest = hashlib.sha256(stored_directory).hexdigest()
     return digest[:2], digest[2:40]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from hashlib import sha1, sha256
 from struct import Struct
 
 from git_envhist.errors import UsageError
@@ -81,6 +80,8 @@ def matching(
 
 def write_index(paths: Iterable[bytes], directories: Iterable[bytes], id_length: int) -> bytes:
     """An index that holds just these paths, each with an id of no meaning."""
+    from hashlib import sha1, sha256  # loaded late: without pathspecs nothing is hashed
+
     digest = sha1 if id_length == 20 else sha256
     any_id = b"\1" * id_length
     modes = dict.fromkeys(paths, FILE_MODE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from git_envhist.model import TOP, Change, EntryKind, EnvPath, ObjectId, Side
@@ -124,8 +125,9 @@ def _nested_repositories(
 
 
 def _without_full_directories(found: Mapping[EnvPath, Found]) -> dict[EnvPath, Change]:
-    full_before = {_parent(path) for path, pair in found.items() if pair.before is not None}
-    full_after = {_parent(path) for path, pair in found.items() if pair.after is not None}
+    # Asked for by what came or went alone: most that differs was modified.
+    full_before = _Parents(path for path, pair in found.items() if pair.before is not None)
+    full_after = _Parents(path for path, pair in found.items() if pair.after is not None)
     changes = {}
     for path, (before, after, traits) in found.items():
         if before is None or after is None or before.kind is not after.kind:
@@ -137,7 +139,21 @@ def _without_full_directories(found: Mapping[EnvPath, Found]) -> dict[EnvPath, C
     return changes
 
 
-def _stands_for_more(side: Side, full: set[bytes]) -> bool:
+class _Parents:
+    """The directories that some paths stand in, found when one is asked for."""
+
+    def __init__(self, paths: Iterable[bytes]) -> None:
+        self._paths = paths
+
+    @cached_property
+    def _found(self) -> set[bytes]:
+        return set(map(_parent, self._paths))
+
+    def __contains__(self, path: bytes) -> bool:
+        return path in self._found
+
+
+def _stands_for_more(side: Side, full: _Parents) -> bool:
     is_plain_directory = side.kind is EntryKind.DIRECTORY and side.oid is None
     return is_plain_directory and (side.path == TOP or side.path in full)
 

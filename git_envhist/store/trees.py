@@ -7,7 +7,6 @@ tests/store/test_trees.py measures it again, and holds the order to that of C gi
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -56,6 +55,8 @@ def decode_tree(data: bytes, hash_length: int, *, gitlinks: bool = False) -> lis
 
 def object_id(kind: bytes, data: bytes, object_format: str) -> ObjectId:
     """The id that git gives an object of this kind and content."""
+    import hashlib  # loaded late: a list of paths hashes nothing
+
     digest = hashlib.new(object_format, b"%b %d\0" % (kind, len(data)), usedforsecurity=False)
     digest.update(data)
     return ObjectId(digest.digest())
