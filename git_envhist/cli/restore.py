@@ -208,11 +208,15 @@ def _back_with_services(restored: Restored, back: str) -> str:
 
 def _words(session: Session, snapshot: Snapshot) -> str:
     from git_envhist.cli.formats import Look  # loaded late: only what is told needs a time
+    from git_envhist.cli.terminal import escape  # loaded late: likewise
     from git_envhist.cli.words import first_line, symbol  # loaded late: likewise
 
     verdict = snapshot.verdict
     told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
-    return moment_words(snapshot, told, Look(session.history.now).time(snapshot))
+    words = moment_words(snapshot, told, Look(session.history.now).time(snapshot))
+    root = session.history.repository.root
+    # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
+    return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
 
 
 def _end(session: Session, mode: str, revision: str | None) -> int:

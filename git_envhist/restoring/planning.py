@@ -9,10 +9,10 @@ from contextlib import closing
 from git_envhist.capturing.survey import Survey
 from git_envhist.errors import EnvhistError
 from git_envhist.history.classes import class_of
-from git_envhist.model import EntryKind, Missing, Pair, Plan, shown_path
+from git_envhist.model import EntryKind, LeftAlone, Missing, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
-from git_envhist.restoring.scope import Extent, Scope, extent_of
+from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
@@ -60,7 +60,7 @@ class Planner:
             chosen=chosen_paths(self._git, pairs, wish, (before, after)),
             code=tracked(self._git) if wish.keep_code else (),
         )
-        rules = Rules(scope.keep, keep_new=wish.keep_new)
+        rules = Rules(scope.keep_standing, keep_new=wish.keep_new)
         if findings is None:
             return make_plan(pairs, rules)
         return make_plan(map(findings.sanitised, pairs), findings.rules(rules))
@@ -97,6 +97,11 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
                     directories.add(path)
     if not matching(git, known, directories, pathspecs):
         raise NoSuchPath(pathspecs)
+
+
+def closed_paths(plan: Plan) -> tuple[LeftAlone, ...]:
+    """What would be changed and cannot be: that is not as it was."""
+    return tuple(item for item in plan.left_alone if item.why == IMMUTABLE)
 
 
 def tracked(git: Git) -> frozenset[bytes]:

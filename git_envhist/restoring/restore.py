@@ -31,8 +31,8 @@ from git_envhist.model import (
     Trigger,
 )
 from git_envhist.restoring.carrying import Carried, Place, carry_out
-from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.damage import told_of_what_comes, told_of_what_goes
+from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way
 from git_envhist.restoring.foreign import Findings
@@ -41,7 +41,7 @@ from git_envhist.restoring.head import Move, plan_move
 from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
-from git_envhist.restoring.planning import Planner, forbidden_places
+from git_envhist.restoring.planning import Planner, closed_paths, forbidden_places
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.room import refuse_without_room
 from git_envhist.restoring.seen import Seen
@@ -188,7 +188,7 @@ class Restoring:
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
             warnings += doubtful(git, target.tree, plan)
-            return Restored(target, plan, files=held.taken.files, warnings=warnings)
+            return Restored(target, plan, held.taken.files, losses=closed_paths(plan), warnings=warnings)
         pairs, findings = self._inspect(target, wish)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:

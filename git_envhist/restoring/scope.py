@@ -7,7 +7,10 @@ which the snapshots tell; what git ignores plays no part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from git_envhist.capture.descent import REALM_MARK, join
@@ -25,6 +28,7 @@ LEFT_OUT_NOW = "it is no part of the environment now"
 MOUNTED = "it is mounted from elsewhere"
 NO_ROOT = "its root is not configured here"
 CODE = "HEAD tracks it"
+IMMUTABLE = "it cannot be changed: it is immutable, or its file system read-only"
 NOT_CHOSEN = ""
 """Not asked for: nothing that anybody needs to be told."""
 
@@ -82,7 +86,7 @@ class Scope:
         then: Extent,
         now: Extent,
         *,
-        roots: Collection[bytes] = (),
+        roots: Mapping[bytes, bytes] = MappingProxyType({}),
         chosen: Collection[bytes] | None = None,
         code: Collection[bytes] = (),
     ) -> None:
@@ -103,6 +107,16 @@ class Scope:
             return NO_ROOT
         return self._unseen_then(path, directory) or self._unseen_now(path, directory)
 
+    def keep_standing(self, path: EnvPath, directory: bool = False) -> str | None:
+        """The same, and why what stands there cannot be changed."""
+        why = self.keep(path, directory)
+        if why is None and self._roots:
+            root, mark, below = path.partition(ROOT_MARK)
+            base = self._roots.get(root if mark else b"")
+            if base is not None and _is_immutable(os.path.join(base, below if mark else path)):
+                return IMMUTABLE
+        return why
+
     def _unseen_then(self, path: EnvPath, directory: bool) -> str | None:
         why = self._then.lacks(path)
         if why is not None:
@@ -113,6 +127,16 @@ class Scope:
         if self._now.lacks(path) is WhyMissing.MOUNT:
             return MOUNTED
         return LEFT_OUT_NOW if self._now.leaves_out(path, directory=directory) else None
+
+
+def _is_immutable(place: bytes) -> bool:
+    """Whether its owner, who may write to it, cannot; asked only of what is ours."""
+    try:
+        found = os.lstat(place)
+    except OSError:
+        return False
+    ours = found.st_uid == os.geteuid() and found.st_mode & stat.S_IWUSR and not stat.S_ISLNK(found.st_mode)
+    return bool(ours) and not os.access(place, os.W_OK, effective_ids=True)
 
 
 def with_directories(paths: Iterable[bytes]) -> frozenset[bytes]:

@@ -17,7 +17,7 @@ def told(restored: Restored, findings: Findings, pairs: Iterable[Pair]) -> Resto
     if not plan.steps and not plan.directories:
         return restored
     number = len(executables(plan))
-    count = "one program is" if number == 1 else f"{number:,} programs are"
+    count = {0: "no program is", 1: "one program is"}.get(number, f"{number:,} programs are")
     warning = f"{count} new or changed: to run what is restored here means trusting whoever made it"
     return replace(
         restored,

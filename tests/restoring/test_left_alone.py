@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,33 @@ def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
     # What is here was sealed with the key of now: taking back the restore costs nothing of it.
     repo.run("envrestore", "--undo", check=True)
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"now")
+
+
+@pytest.fixture
+def immutable(repo: Repo) -> Iterator[Path]:
+    """A file that its owner cannot change."""
+    place = repo.write("locked/file", b"then")
+    first = subprocess.run(["chattr", "+i", place], capture_output=True, check=False)
+    if first.returncode:
+        pytest.skip("no immutable files here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["chattr", "-i", place], check=True)
+
+
+def test_what_is_immutable_is_left_alone_by_the_plan_and_told(repo: Repo, immutable: Path) -> None:
+    subprocess.run(["chattr", "-i", immutable], check=True)
+    first = capture(repo, "one")
+    immutable.write_bytes(b"now")
+    repo.write("app.py", b"now")
+    subprocess.run(["chattr", "+i", immutable], check=True)
+    why = "it cannot be changed: it is immutable, or its file system read-only"
+    plan = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)["plan"]
+    assert plan["left_alone"] == [{"path": "locked/file", "why": why}]
+    done = repo.run("envrestore", first)
+    assert (done.status, done.err) == (5, f"warning: not as it was: 'locked/file': {why}\n")
+    assert (immutable.read_bytes(), repo.read("app.py")) == (b"now", b"print('hello')\n")
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_what_either_moment_left_out_stays_with_all_that_is_in_it() -> None:
 
 
 def test_a_pattern_of_the_working_tree_names_nothing_in_a_further_root() -> None:
-    scope = Scope(Extent.of(("*.log",), ("*.tmp",), ()), NOTHING, roots=(b"nginx",))
+    scope = Scope(Extent.of(("*.log",), ("*.tmp",), ()), NOTHING, roots={b"nginx": b"/absent"})
     assert keep(scope, b"nginx://conf.d/x.log") is None
     assert keep(scope, b"nginx://conf.d/x.tmp") == LEFT_OUT_THEN
     assert keep(scope, b"apache://x") == NO_ROOT

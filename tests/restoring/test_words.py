@@ -72,6 +72,17 @@ def test_undo_takes_back_what_came_after_a_restore_before_it_takes_back_the_rest
     assert (repo.read("file"), repo.read("other")) == (b"one", b"since")
 
 
+def test_whoever_stands_elsewhere_is_told_which_environment_it_is_about(repo: Repo) -> None:
+    capture(repo, "one")
+    repo.write("sub/file", b"1")
+    place = f" in '{repo.path}'\n"
+    assert place not in repo.run("envrestore", "-n", "@", check=True).out
+    assert place in repo.run("envrestore", "-n", "@", cwd="sub", check=True).out
+    variables = {"GIT_DIR": str(repo.path / ".git"), "GIT_WORK_TREE": str(repo.path)}
+    assert place in repo.run("envrestore", "-n", "@", cwd="..", env=variables, check=True).out
+    assert place in repo.run("envrestore", "@", cwd="sub", check=True).out.splitlines(keepends=True)[0]
+
+
 def test_an_ignore_file_that_cannot_be_read_is_told(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n", 0)
     repo.write("cache/a", b"1")
