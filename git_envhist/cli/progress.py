@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.words import count, size
@@ -43,7 +43,18 @@ class Display:
         self._task: TaskID | None = None
 
     def update(self, progress: Progress) -> None:
-        """Show how far the capture is."""
+        """Show how far the capture is; a terminal that is gone by now is no reason to end."""
+        with suppress(OSError):
+            self._show(progress)
+
+    def close(self) -> None:
+        """Take the bar away: what stays is the line that tells the result."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            with suppress(OSError):
+                bar.stop()
+
+    def _show(self, progress: Progress) -> None:
         if self._bar is None:
             if self._clock() - self._started < PATIENCE:
                 return
@@ -57,12 +68,6 @@ class Display:
             bytes=size(progress.bytes),
             refresh=True,
         )
-
-    def close(self) -> None:
-        """Take the bar away: what stays is the line that tells the result."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
 
 
 def _open_bar() -> tuple[Bar, TaskID]:
