@@ -80,6 +80,10 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
         yield f"go back with: {back}"
 
 
+def _staying(number: int) -> str:
+    return "1 path that stays as it is" if number == 1 else f"{number:,} paths that stay as they are"
+
+
 def _is_idle(restored: Restored) -> bool:
     return not (restored.plan.steps or restored.plan.directories or restored.services)
 
@@ -112,11 +116,7 @@ def since_restore_line(restored: Restored, steps: int, *, dry_run: bool) -> str:
 
 def saved_line(safety: Snapshot) -> str:
     told = f"saved what was here as {safety.id[:7]}"
-    return (
-        told
-        if safety.complete
-        else f"{told}, but for {count(safety.missing_count, 'path')} that stay as they are"
-    )
+    return told if safety.complete else f"{told}, but for {_staying(safety.missing_count)}"
 
 
 def moment_words(snapshot: Snapshot, verdict: str, time: str) -> str:
