@@ -152,10 +152,10 @@ class EnvHistory:
         self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()
     ) -> Comparison:
         """Two moments side by side; `now` is the live environment."""
-        from git_envhist.store.compare import compare  # loaded late: keeps envlog fast
+        from git_envhist.capturing.factdiff import compare_moments  # loaded late: keeps envlog fast
 
         with self.sides(before, after) as (git, old, new):
-            return Comparison(_called(before), _called(after), compare(git, old, new, pathspecs=pathspecs))
+            return Comparison(_called(before), _called(after), *compare_moments(git, old, new, pathspecs))
 
     @contextmanager
     def sides(

@@ -332,6 +332,12 @@ class Fact:
     probe: str
     key: str
     value: str
+    at: EnvPath = TOP
+    """The directory that says so; the top for what is said of the machine."""
+    by: str = ""
+    """Who manages it, where the probe's name does not say that: `dpkg`, `apk`."""
+    auto: bool = False
+    """It came along with something else; nobody asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +348,9 @@ class FactChange:
     key: str
     before: str | None
     after: str | None
+    at: EnvPath = TOP
+    by: str = ""
+    auto: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class System(NamedTuple):
     """File systems say how much room they have."""
     flock: bool = True
     """The file systems at hand keep locks (which only trying shows)."""
+    facts: bool = True
+    """More than files may be told of an environment: packages, variables."""
     isal: bool = True
     """A faster deflate may be used where it is installed."""
     case: bool = True

@@ -125,6 +125,8 @@ def sealed_environment(home: Path) -> dict[str, str]:
         "XDG_STATE_HOME": str(home / "state"),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
+        # What is installed on this machine may change at any moment, and is none of our test.
+        "GIT_ENVHIST_MACHINE_ROOT": str(home / "machine"),
         # A repository above the temporary directory is not ours to find.
         "GIT_CEILING_DIRECTORIES": str(home.parent),
         "TZ": "UTC",

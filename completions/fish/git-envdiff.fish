@@ -16,7 +16,7 @@ for program in git git-envdiff
     complete -c $program -n __git_envdiff_using -l find-renames -s M -d 'tell a moved file as one'
     complete -c $program -n __git_envdiff_using -l exit-code -d 'end with 1 if anything differs'
     complete -c $program -n __git_envdiff_using -l quiet -s q -d 'print nothing'
-    complete -c $program -n __git_envdiff_using -l only -x -a 'files env' -d 'only these classes'
+    complete -c $program -n __git_envdiff_using -l only -x -a 'packages services databases env tools files' -d 'only these classes'
     complete -c $program -n __git_envdiff_using -l reveal -d 'show the values in sealed files'
     complete -c $program -n __git_envdiff_using -l json -d 'the answer as JSON'
     complete -c $program -n __git_envdiff_using -l color -d 'always, never or auto'

@@ -30,6 +30,16 @@ class Shard(NamedTuple):
     checksum: int
 
 
+class KeptFacts(NamedTuple):
+    """The text of a probe in the snapshot that the cache relies on."""
+
+    version: int
+    """That of the probe that wrote it."""
+    stamp: str
+    """By what its source is known again."""
+    oid: str
+
+
 @dataclass(frozen=True, slots=True)
 class CacheHead:
     """What the records of a cache are true for."""
@@ -46,6 +56,8 @@ class CacheHead:
     elsewhere: dict[bytes, bytes] = field(default_factory=dict)
     """Nested repositories and further roots: their trees, and digests of their modes."""
     files: int = 0
+    facts: dict[str, KeptFacts] = field(default_factory=dict)
+    """By probe, what the snapshot says beside the files."""
 
 
 class StatCache:
@@ -73,6 +85,10 @@ class StatCache:
                 {_raw(path): list(map(_raw, oids)) for path, oids in told["pieces"].items()},
                 {_raw(path): _raw(below) for path, below in told["elsewhere"].items()},
                 int(told["files"]),
+                {
+                    name: KeptFacts(int(version), stamp, oid)
+                    for name, (version, stamp, oid) in told.get("facts", {}).items()
+                },
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -127,4 +143,5 @@ def _told(head: CacheHead, shards: list[Shard]) -> dict[str, Any]:
         "pieces": {path.hex(): [oid.hex() for oid in oids] for path, oids in head.pieces.items()},
         "elsewhere": {path.hex(): below.hex() for path, below in head.elsewhere.items()},
         "files": head.files,
+        "facts": head.facts,
     }

@@ -204,7 +204,7 @@ class Capturing:
     def _is_as_before(self, held: Held) -> bool:
         tip = held.taken.tip
         before = self._snapshot(held.taking, tip) if tip else None
-        return before is not None and before.content == held.content
+        return before is not None and before.content == held.content and held.has_packages_of(before)
 
     def _snapshot(self, taking: Taker, commit: str) -> Snapshot | None:
         try:
@@ -230,13 +230,17 @@ class Capturing:
             closing(self._taker(staging, key)) as taking,
         ):
             taking.begin(request.progress)
-            from git_envhist.capturing.holding import Context, Held  # loaded late: while the workers look
+            from git_envhist.capturing.facts import ask_machine  # loaded late: while the workers look
+            from git_envhist.capturing.holding import Context, Held  # loaded late: likewise
 
-            view = self._view(taking)
-            taken = taking.take(request.progress)
-            warnings += [*view.warnings, *taken.warnings]
-            context = Context(self.repository, self.settings, self.keys, self.environ)
-            yield Held(context, staging, taking, taken, view, key, warnings, started, request.dumps)
+            with closing(ask_machine(taking, key, self.how, self.environ)) as facts:
+                view = self._view(taking)
+                taken = taking.take(request.progress)
+                warnings += [*view.warnings, *taken.warnings]
+                context = Context(self.repository, self.settings, self.keys, self.environ)
+                yield Held(
+                    context, staging, taking, taken, view, key, warnings, started, facts, request.dumps
+                )
 
 
 def _is_published(repository: Repository, commit: str) -> bool:

@@ -73,6 +73,7 @@ class Gatherer:
         """The workers begin to compare at once; what the caller has to do meanwhile takes nobody's time."""
         self._survey = survey
         self._job = job
+        self.cache = cache
         self._how = how
         self._tick = tick
         self._workers = workers
@@ -107,6 +108,11 @@ class Gatherer:
             else:
                 self.result.objects.extend(cast(list[tuple[bytes, bytes]], words[0]))
         return self.result
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines to the workers."""
+        return self._pool.lines
 
     def close(self) -> None:
         """End the workers, whatever they are doing."""

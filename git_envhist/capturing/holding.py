@@ -9,23 +9,38 @@ from datetime import datetime
 from typing import NamedTuple
 
 from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.factdiff import compare_facts, fact_ids
+from git_envhist.capturing.facts import FactTaker
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.publish import Letter, Published, publish
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.reserved import Entries, reserved_entries
-from git_envhist.capturing.take import Taken, Taker
+from git_envhist.capturing.take import Taker
+from git_envhist.capturing.taken import Taken
 from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.errors import EnvhistError
+from git_envhist.facts import kinds
 from git_envhist.history.diff import count
+from git_envhist.history.facts import tell_briefly
 from git_envhist.history.story import describe_counts
-from git_envhist.model import Captured, ChangeCount, IntentSource, Record, SnapshotId
+from git_envhist.model import (
+    Captured,
+    ChangeCount,
+    FactChange,
+    IntentSource,
+    Record,
+    Snapshot,
+    SnapshotId,
+)
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
+from git_envhist.store.git import Git
 from git_envhist.store.gitview import GitView
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.message import Draft
+from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.records import name_record
 from git_envhist.store.repository import Repository
@@ -67,6 +82,7 @@ class Held:
     key: Key | None
     warnings: list[str]
     started: float
+    facts: FactTaker
     dumps: Dumps = NONE
     _finished: Finished | None = None
 
@@ -84,6 +100,10 @@ class Held:
             )
             if self.dumps is not NONE:
                 reserved.update(self._keep_dumps())
+            taken, told = self.taken, self.facts
+            told.take(taken.gathered, taken.merged, taken.records, cached=taken.base is not None)
+            self.warnings += told.warnings
+            reserved.update(told.entries())
             tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
             facts = circumstances(
                 (path.removeprefix(FACTS), oid.hex())
@@ -97,6 +117,16 @@ class Held:
         from git_envhist.services.keeping import keep_dumps  # loaded late: hardly any capture has one
 
         return keep_dumps(self.taking.writer, self.dumps, self.key, self.warnings)
+
+    def has_packages_of(self, before: Snapshot) -> bool:
+        """Whether the machine has the packages that it had at a moment, as far as that says."""
+        told = self.facts.package_texts()
+        if before.commit == self.taken.base:
+            then = {name: kept.oid for name, kept in self.taken.facts.items()}
+        else:
+            with CatFile(self.context.repository.git) as reader:
+                then = fact_ids(reader, before.commit)
+        return all(then.get(name, oid) == oid for name, oid in told.items())
 
     def leave(self) -> Captured:
         """Publish nothing; what was seen is remembered all the same."""
@@ -120,6 +150,7 @@ class Held:
             at,
         )
         done = publish(repository, self.staging, timeline, finished.packs, letter, self.taking.known)
+        self.taken.facts = self.facts.kept
         self.taking.remember(self.taken, done.commit)
         return self._captured(done)
 
@@ -162,11 +193,19 @@ class Held:
         try:
             known = self.taken.changed if parent == self.taken.base else None
             changed = count(compare(git, parent, tree, brief=True)) if known is None else known
+            facts = self._changed_facts(git, parent, tree)
         except EnvhistError as error:
             # The snapshot before is damaged; this one is not, and is not lost with it.
             self.warnings.append(f"what changed could not be told: {error}")
             return draft
-        return replace(draft, changed=changed, story=describe_counts(changed))
+        return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds()))
+
+    def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
+        """What the facts of this moment and of the one before differ in."""
+        if parent == self.taken.base and self.taken.facts == self.facts.kept:
+            return ()
+        with CatFile(git) as reader:
+            return compare_facts(reader, parent, tree)
 
     def _captured(self, done: Published) -> Captured:
         taken = self.taken

@@ -8,7 +8,7 @@ from git_envhist.capture.ignore import path_filter
 from git_envhist.capture.seal import seal
 from git_envhist.capture.secrets import mask_tokens
 from git_envhist.capturing.staged import StagedKeeper
-from git_envhist.capturing.take import Taken
+from git_envhist.capturing.taken import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, WhyMissing
 from git_envhist.settings import Settings

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from git_envhist.capture.known import CacheDamaged, Records
-from git_envhist.capture.records import SIZE, WIDTH
 from git_envhist.capture.statcache import CacheHead, StatCache
-from git_envhist.capturing.assembly import Assembled, Assembler, Holds, count_entries
+from git_envhist.capturing.assembly import Assembler, Holds
 from git_envhist.capturing.gather import Gathered, Gatherer, worker_count
 from git_envhist.capturing.merge import merge, merge_pieces
 from git_envhist.capturing.survey import Survey
+from git_envhist.capturing.taken import Taken
 from git_envhist.errors import Damaged
-from git_envhist.model import ChangeCount, EnvPath, Progress, WhyMissing
+from git_envhist.model import Progress, WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.commits import parse_commit
 from git_envhist.store.deflate import crc32
@@ -28,14 +28,12 @@ from git_envhist.store.snapshots import ManifestTree
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.trees import decode_tree
 from git_envhist.system import room_left
-from git_envhist.values import dataclass, field
+from git_envhist.values import dataclass
 
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""
 LITTLE, UNBOUNDED = 200, 1 << 62
 """But for what a restore saves: without it nothing would be restored."""
-LARGEST_SHOWN = 5
-SEALED = b" as=sealed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +41,6 @@ class Tools:
     repository: Repository
     settings: Settings
     how: str
-
-
-@dataclass(slots=True)
-class Taken:
-    """An environment, taken: its trees stand in the staging."""
-
-    gathered: Gathered
-    assembled: Assembled
-    records: Records
-    survey: Survey
-    tip: str | None
-    base: str | None
-    pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    base_manifest: bytes | None = None
-    """The manifest of the snapshot that the cache relies on."""
-    changed: ChangeCount | None = None
-    """What differs from that snapshot, where it is known without comparing."""
-
-    @property
-    def files(self) -> int:
-        return self.records.files
-
-    def first_count(self) -> ChangeCount:
-        """What a first snapshot adds: everything."""
-        return ChangeCount(added=count_entries(self.records))
-
-    def largest(self) -> tuple[tuple[EnvPath, int, int], ...]:
-        """The directories at the top by size, with the files and bytes below them."""
-        sums: dict[bytes, list[int]] = {}
-        for path in self.records:
-            record = self.records.get(path)
-            assert record is not None
-            row = sums.setdefault(path.partition(b"/")[0], [0, 0])
-            row[0] += len(record.names)
-            row[1] += sum(record.cells[SIZE::WIDTH])
-        rows = [(EnvPath(name), files, size) for name, (files, size) in sums.items() if name]
-        return tuple(sorted(rows, key=lambda row: -row[2])[:LARGEST_SHOWN])
-
-    def seals_now(self) -> bool:
-        """Whether a file that was looked at just now stands sealed in the snapshot."""
-        return any(SEALED in encoded for encoded in self.gathered.directories.values())
 
 
 def cache_of(repository: Repository) -> StatCache:
@@ -159,7 +115,8 @@ class Taker:
             return
         records, survey = taken.records, self.survey
         elsewhere = taken.assembled.elsewhere
-        head = CacheHead(survey.naming, survey.keeping, base, (), taken.pieces, elsewhere, records.files)
+        rules, counted = (survey.naming, survey.keeping), (records.files, taken.facts)
+        head = CacheHead(*rules, base, (), taken.pieces, elsewhere, *counted)
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
@@ -220,7 +177,8 @@ class Taker:
             elsewhere=cache.elsewhere if cache else {},
         )
         assembled = assembler.assemble(merged)
-        taken = Taken(gathered, assembled, records, self.survey, self._tip, cache.base if cache else None)
+        base, facts = (cache.base, dict(cache.facts)) if cache else (None, {})
+        taken = Taken(gathered, assembled, records, self.survey, self._tip, base, merged, facts)
         taken.pieces = merge_pieces(cache.pieces if cache else {}, gathered, merged, self._width)
         taken.changed = merged.count() if cache else None
         taken.base_manifest = base_tree

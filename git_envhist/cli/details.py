@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from git_envhist.cli.jsonform import Details
-from git_envhist.model import Change, Missing, Snapshot
+from git_envhist.history.facts import without_secrets
+from git_envhist.model import Change, FactChange, Missing, Snapshot
 from git_envhist.store.layout import GIT_CHANGED, MISSING, RESERVED, UNSTABLE
 from git_envhist.store.listings import read_git_changes, read_missing
 from git_envhist.store.objects import CatFile
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from git_envhist.cli.diffview import Manner, Source
 
 T = TypeVar("T")
+LABEL = 11
 
 
 def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
@@ -25,7 +27,27 @@ def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     with CatFile(history.repository.git) as reader:
         missing = _missing(reader, snapshot)
         git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
-    return Details(missing, git_changed, changes_of(history, snapshot))
+    facts = without_secrets(facts_of(history, snapshot))
+    return Details(missing, git_changed, changes_of(history, snapshot), facts)
+
+
+def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+    """What differs beside the files from the snapshot before; nothing for the first."""
+    from git_envhist.capturing.factdiff import changed_facts  # loaded late: keeps envlog fast
+
+    return changed_facts(history.repository.git, snapshot.parent, snapshot.commit)
+
+
+def fact_lines(session: Session, changes: Sequence[FactChange]) -> list[str]:
+    """The same as the rows of a story."""
+    if not changes:
+        return []
+    from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
+    from git_envhist.cli.factview import fact_texts  # loaded late: likewise
+
+    manner = Manner(session.palette, session.columns and session.columns - LABEL)
+    texts = b"".join(fact_texts(changes, manner, secrets=True))
+    return [" " * LABEL + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
 
 def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:

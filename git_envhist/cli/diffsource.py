@@ -8,7 +8,7 @@ from git_envhist.cli.colour import PLAIN, Palette
 from git_envhist.errors import Damaged
 from git_envhist.history.diff import is_stored
 from git_envhist.history.variables import is_variables
-from git_envhist.model import Change, EnvPath, Side, StoredAs
+from git_envhist.model import Change, EnvPath, FactChange, Side, StoredAs
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.values import dataclass
@@ -30,6 +30,8 @@ class Source:
     changes: tuple[Change, ...]
     open_sealed: Opener
     renames: int | None = None
+    facts: tuple[FactChange, ...] = ()
+    """What differs beside the files."""
 
 
 @dataclass(frozen=True, slots=True)

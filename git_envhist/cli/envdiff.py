@@ -15,16 +15,18 @@ from git_envhist.errors import UsageError
 from git_envhist.history.ranges import resolve_range
 from git_envhist.history.resolve import End, resolve_end
 from git_envhist.history.revisions import Live
-from git_envhist.model import Change, Snapshot
+from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.rows import empty_tree
 from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
+    from git_envhist.store.git import Git
 
 NOW = "now"
-CLASSES = ("files", "env")
+CLASSES = ("packages", "services", "databases", "env", "tools", "files")
+ALL = frozenset(CLASSES)
 DIFFER = 1
 
 Moment = Snapshot | str
@@ -58,7 +60,12 @@ class Wanted:
 )
 @option("--exit-code", "exit_code", is_flag=True, help="end with 1 if anything differs")
 @option("-q", "--quiet", is_flag=True, help="print nothing; implies --exit-code")
-@option("--only", metavar="<class>,…", multiple=True, help="only these: files, env")
+@option(
+    "--only",
+    metavar="<class>,…",
+    multiple=True,
+    help="only these: packages, services, databases, env, tools, files",
+)
 @option("--reveal", is_flag=True, help="show the values in sealed files, if their key is here")
 def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
     """Shows what differs between two moments; one alone is compared with what is here now, as is the newest if none."""
@@ -69,7 +76,7 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
             session.print_json(_as_json(source, before, after, wanted))
         elif not wanted.silent:
             _show(session, source, wanted)
-        return DIFFER if wanted.status and source.changes else 0
+        return DIFFER if wanted.status and (source.changes or source.facts) else 0
 
 
 def read_moments(history: EnvHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:
@@ -125,7 +132,7 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
     for word in words:
         if word not in CLASSES:
             raise UsageError(f"no such class of changes: '{word}'", hint=f"there are: {', '.join(CLASSES)}")
-    return frozenset(words or CLASSES)
+    return frozenset(words) or ALL
 
 
 @contextmanager
@@ -134,23 +141,50 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
     with history.sides(before, after) as (git, old, new):
         brief = _is_brief(session, wanted)
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
-        chosen = _choose(changes, wanted.classes)
-        yield Source(git, old or empty_tree(git, new), new, chosen, history.open_sealed, wanted.renames)
+        chosen = _choose(changes, wanted, story=not session.json and wanted.form == "story")
+        facts = _facts(git, old, new, paths, wanted) if session.json or wanted.form == "story" else ()
+        before_tree = old or empty_tree(git, new)
+        yield Source(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts)
+
+
+def _facts(
+    git: Git, before: str | None, after: str, paths: tuple[bytes, ...], wanted: Wanted
+) -> tuple[FactChange, ...]:
+    from git_envhist.capturing.factdiff import changed_facts  # loaded late: a list of paths needs none of it
+    from git_envhist.facts import kinds  # loaded late: likewise
+
+    found = changed_facts(git, before, after, paths)
+    classes = kinds()
+    # What a later version tells belongs to no class that is known here.
+    return tuple(
+        one for one in found if wanted.classes == ALL or classes.get(one.probe, "") in wanted.classes
+    )
 
 
 def _is_brief(session: Session, wanted: Wanted) -> bool:
     """Whether all that is shown of a modified file is its path."""
     names_only = wanted.silent or wanted.form in ("name_only", "name_status")
-    return names_only and not session.json and wanted.renames is None and wanted.classes == frozenset(CLASSES)
+    return names_only and not session.json and wanted.renames is None and wanted.classes == ALL
 
 
-def _choose(changes: tuple[Change, ...], classes: frozenset[str]) -> tuple[Change, ...]:
-    if classes == frozenset(CLASSES):
+def _choose(changes: tuple[Change, ...], wanted: Wanted, *, story: bool) -> tuple[Change, ...]:
+    """The paths of the classes that were asked for; a story tells packages and the like by facts alone."""
+    if wanted.classes == ALL:
         return changes
     from git_envhist.cli.storyview import split_by_class  # loaded late: a list of paths needs none of it
+    from git_envhist.history.classes import class_of  # loaded late: likewise
 
     in_env, in_files = split_by_class(changes)
-    return tuple(in_env if "env" in classes else in_files)
+    chosen = in_env if "env" in wanted.classes else []
+    if "files" in wanted.classes:
+        chosen = [*chosen, *in_files]
+    elif not story:
+        chosen = [
+            *chosen,
+            *(change for change in in_files if class_of(change.path) in wanted.classes - {"env"}),
+        ]
+    kept = {id(change) for change in chosen}
+    return tuple(change for change in changes if id(change) in kept)
 
 
 def _show(session: Session, source: Source, wanted: Wanted) -> None:
@@ -164,8 +198,10 @@ def _show(session: Session, source: Source, wanted: Wanted) -> None:
 def _as_json(source: Source, before: Moment, after: Moment, wanted: Wanted) -> dict[str, object]:
     from git_envhist.cli.jsondiff import diff_json  # loaded late: only --json needs it
     from git_envhist.cli.storyview import variable_facts  # loaded late: likewise
+    from git_envhist.history.facts import SECRET  # loaded late: likewise
 
-    facts = variable_facts(source, reveal=wanted.reveal)
+    others = [fact for fact in source.facts if fact.probe not in SECRET]
+    facts = (*others, *variable_facts(source, reveal=wanted.reveal))
     return diff_json(_name(before), _name(after), source.changes, facts)
 
 

@@ -141,10 +141,11 @@ def _texts(
 
 
 def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
-    from git_envhist.cli.details import missing_of, with_outputs  # loaded late: keeps envlog fast
+    from git_envhist.cli import details  # loaded late: keeps envlog fast
 
-    snapshot = with_outputs(session.history, snapshot)
-    return card(snapshot, look, session.palette, missing_of(session.history, snapshot))
+    history, snapshot = session.history, details.with_outputs(session.history, snapshot)
+    story = details.fact_lines(session, details.facts_of(history, snapshot))
+    return card(snapshot, look, session.palette, details.missing_of(history, snapshot), story)
 
 
 def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing) -> None:

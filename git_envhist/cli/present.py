@@ -6,11 +6,13 @@ import os
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.dates import format_date
+from git_envhist.cli.details import fact_lines
 from git_envhist.cli.render import LABEL
 from git_envhist.cli.terminal import escape
 from git_envhist.errors import EnvhistError, SnapshotNotFound
+from git_envhist.facts import kinds
 from git_envhist.history.diff import count
-from git_envhist.history.story import describe_counts
+from git_envhist.history.facts import tell_briefly, without_secrets
 from git_envhist.history.timeline import subject
 from git_envhist.model import EnvPath, Snapshot
 
@@ -29,10 +31,16 @@ class CannotReadNow(EnvhistError):
 def show_present(session: Session, date: str | None) -> None:
     """Tell what has changed since the newest snapshot."""
     newest = session.history.resolve("@")
-    changes = session.history.diff(newest, NOW).files
+    comparison = session.history.diff(newest, NOW)
+    changes, facts = comparison.files, comparison.facts
     counts = count(changes)
     if session.json:
-        from git_envhist.cli.jsonform import SCHEMA, changed_json, moment  # loaded late: only --json needs it
+        from git_envhist.cli.jsonform import (  # loaded late: only --json needs it
+            SCHEMA,
+            changed_json,
+            fact_json,
+            moment,
+        )
 
         changed = changed_json(counts, changes)
         at = moment(session.history.now)
@@ -45,6 +53,7 @@ def show_present(session: Session, date: str | None) -> None:
                 "at": at,
                 "since": newest.id,
                 "env_changed": changed,
+                "story": [fact_json(fact) for fact in without_secrets(facts)],
             }
         )
         return
@@ -52,11 +61,13 @@ def show_present(session: Session, date: str | None) -> None:
         ("Timeline", session.history.timeline or ""),
         ("Date", format_date(session.history.now, date or "default", session.history.now)),
         ("Newest", _newest(newest)),
-        ("Story", describe_counts(counts)),
+        ("Story", tell_briefly(facts, counts, kinds())),
     ]
     session.line(session.paint("id", "the environment now"))
     for label, value in fields:
         session.line(f"{label}:".ljust(LABEL) + escape(value))
+    for line in fact_lines(session, facts):
+        session.line(line)
 
 
 def read_present(session: Session, path: EnvPath) -> bytes:

@@ -103,14 +103,20 @@ def oneline(snapshot: Snapshot, look: Look, palette: Palette, columns: int | Non
     return f"{palette.paint('id', look.short_id(snapshot))} {text}"
 
 
-def card(snapshot: Snapshot, look: Look, palette: Palette, missing: Sequence[Missing] = ()) -> list[str]:
+def card(
+    snapshot: Snapshot,
+    look: Look,
+    palette: Palette,
+    missing: Sequence[Missing] = (),
+    story: Sequence[str] = (),
+) -> list[str]:
     """One snapshot in full: who, when, why, what the checks said, what changed, what is not in it."""
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
     lines += [f"{label}:".ljust(LABEL) + value for label, value in _fields(snapshot, look) if value]
     for verdict in snapshot.verdicts:
         lines += _verdict_lines(verdict, palette)
-    lines += _state_lines(snapshot, missing)
+    lines += _state_lines(snapshot, missing, story)
     lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
     for remark in snapshot.remarks:
         lines += [
@@ -155,8 +161,8 @@ def _branch(branch: str | None) -> str:
     return f"({branch.removeprefix('refs/heads/')})" if branch else ""
 
 
-def _state_lines(snapshot: Snapshot, missing: Sequence[Missing]) -> list[str]:
-    lines = ["Story:".ljust(LABEL) + escape(changes_phrase(snapshot))]
+def _state_lines(snapshot: Snapshot, missing: Sequence[Missing], story: Sequence[str]) -> list[str]:
+    lines = ["Story:".ljust(LABEL) + escape(changes_phrase(snapshot)), *story]
     if snapshot.complete:
         return [*lines, "Complete:".ljust(LABEL) + "yes"]
     lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")

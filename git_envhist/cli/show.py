@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.details import missing_of, read_details, with_outputs
+from git_envhist.cli.details import fact_lines, facts_of, missing_of, read_details, with_outputs
 from git_envhist.cli.formats import Look
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card
@@ -36,8 +36,9 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
         session.print_json(snapshot_json(snapshot, read_details(session.history, snapshot)))
         return
     look, missing = Look(session.history.now, date), missing_of(session.history, snapshot)
+    story = fact_lines(session, facts_of(session.history, snapshot))
     session.page()
-    for line in card(snapshot, look, session.palette, missing):
+    for line in card(snapshot, look, session.palette, missing, story):
         session.line(line)
 
 

@@ -1,12 +1,14 @@
-"""What `git envdiff` shows by itself: rows by class, variables by their keys, files folded by directory."""
+"""What `git envdiff` shows by itself: packages and the like, variables by their keys, files folded by directory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_sealed
+from git_envhist.cli.factview import fact_texts
 from git_envhist.cli.rawview import shown_path
-from git_envhist.cli.terminal import escape, pad, shorten, width
+from git_envhist.cli.rows import place_row, row_of_cells
+from git_envhist.cli.terminal import escape
 from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
 from git_envhist.history.story import MARKS, Row, describe_marks, fold_by_directory
@@ -14,26 +16,23 @@ from git_envhist.history.variables import VariableChange, compare_variables
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
 from git_envhist.store.objects import CatFile
 
-LABEL_COLUMNS = 10
-KEY_COLUMNS = 15
-GAP = "  "
 MOST_ROWS = 12
 MASKED = "***"
-SLOTS = {"+": "added", "−": "removed", "~": "modified", "→": "modified"}
 ARROW = " → "
 
 
 def story_texts(source: Source, manner: Manner) -> Iterator[bytes]:
     """The rows, one a class of things that differ; nothing where nothing does."""
     in_env, in_files = split_by_class(source.changes)
+    yield from fact_texts(source.facts, manner)
     with CatFile(source.git) as reader:
         contents = Contents(source, reader)
         for change in in_env:
-            label = pad(shown_path(change.path, manner).decode("utf-8", "surrogateescape"), KEY_COLUMNS)
-            yield from _row("env", [label, *_variable_cells(change, contents, manner)], manner)
+            place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
+            yield from place_row("env", place, _variable_cells(change, contents, manner), manner)
     if in_files:
         cells = [_file_cell(row, manner) for row in fold_by_directory(in_files, MOST_ROWS)]
-        yield from _row("files", cells, manner)
+        yield from row_of_cells("files", cells, manner)
 
 
 def split_by_class(changes: Iterable[Change]) -> tuple[list[Change], list[Change]]:
@@ -58,8 +57,8 @@ def variable_facts(source: Source, *, reveal: bool) -> tuple[FactChange, ...]:
                 continue
             for variable in variables:
                 key = change.path.decode("utf-8", "surrogateescape") + "/" + variable.key
-                sides = (_value(side, reveal) for side in (variable.before, variable.after))
-                facts.append(FactChange("env", key, *sides))
+                before, after = (_value(side, reveal) for side in (variable.before, variable.after))
+                facts.append(FactChange("env", key, before, after))
     return tuple(facts)
 
 
@@ -110,33 +109,3 @@ def _change_cell(change: Change, manner: Manner) -> str:
 
 def _text(path: bytes, manner: Manner) -> str:
     return shown_path(path, manner).decode("utf-8", "surrogateescape")
-
-
-def _row(label: str, cells: Sequence[str], manner: Manner) -> Iterator[bytes]:
-    """A label and its cells, as many on a line as fit; whole lines of text."""
-    room = manner.columns - LABEL_COLUMNS if manner.columns else None
-    head = manner.palette.paint("heading", label) + " " * (LABEL_COLUMNS - len(label))
-    for line in _wrap(cells, room):
-        told = GAP.join(_painted(cell, manner) for cell in line).rstrip(" ")
-        yield (head + told + "\n").encode("utf-8", "surrogateescape")
-        head = " " * LABEL_COLUMNS
-
-
-def _wrap(cells: Sequence[str], room: int | None) -> Iterator[list[str]]:
-    if room is None:
-        yield list(cells)
-        return
-    line: list[str] = []
-    used = 0
-    for cell in (shorten(cell, max(room, 1)) for cell in cells):
-        if line and used + len(GAP) + width(cell) > room:
-            yield line
-            line, used = [], 0
-        used += width(cell) + (len(GAP) if line else 0)
-        line.append(cell)
-    yield line
-
-
-def _painted(cell: str, manner: Manner) -> str:
-    slot = SLOTS.get(cell[:1])
-    return manner.palette.paint(slot, cell) if slot else cell

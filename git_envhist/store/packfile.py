@@ -164,6 +164,21 @@ class PackFile:
         return Damaged(f"the pack '{self.path}' is damaged: {what}", hint=FSCK_HINT)
 
 
+def open_entry(entry: bytes) -> tuple[bytes, bytes]:
+    """The kind and the bytes of an entry as it stands in a pack; `Damaged` where it is a delta, or none."""
+    try:
+        code, size, at = _read_size(entry)
+    except IndexError as error:
+        raise Damaged("an entry of a pack is cut off", hint=FSCK_HINT) from error
+    try:
+        data = decompressobj().decompress(entry[at:], size + 1)
+    except InflateError as error:
+        raise Damaged(f"an entry of a pack does not inflate ({error})", hint=FSCK_HINT) from error
+    if code not in KINDS or len(data) != size:
+        raise Damaged("an entry of a pack is not what it claims", hint=FSCK_HINT)
+    return KINDS[code], data
+
+
 def _read_size(window: bytes) -> tuple[int, int, int]:
     byte = window[0]
     code, size, at, shift = byte >> 4 & 7, byte & 15, 1, 4

@@ -108,7 +108,7 @@ def test_without_a_snapshot_there_is_nothing_to_compare_with(repo: Repo) -> None
     ("words", "message"),
     [
         (("--stat", "--raw"), "--stat and --raw exclude each other"),
-        (("--only=packages",), "no such class of changes: 'packages'"),
+        (("--only=package",), "no such class of changes: 'package'"),
         (("-Mmuch",), "not a similarity: 'much'"),
         (("a", "b", "c"), "more than two moments are given: 'c'"),
         (("--bogus",), "no such option '--bogus'"),
@@ -163,7 +163,7 @@ def secret(repo: Repo) -> Repo:
 
 
 def test_variables_of_sealed_files_are_told_by_their_keys(secret: Repo) -> None:
-    assert diff(secret) == "env       .env.local       ~ API_URL  + DEBUG  − OLD\nfiles     + other\n"
+    assert diff(secret) == "env       .env.local     ~ API_URL   + DEBUG   − OLD\nfiles     + other\n"
     for form in ("-p", "--stat", "--raw", "--json"):
         assert "http" not in diff(secret, form)
     assert "~ API_URL=***\n+ DEBUG=***\n- OLD=***\n" in diff(secret, "-p")

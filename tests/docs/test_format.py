@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.store.facts import fact_line, read_fact, read_fact_text, write_facts
 from git_envhist.store.listings import read_git_changes, read_missing, write_git_changes, write_missing
 from git_envhist.store.manifest import BUDGET, read_shard, write_shard
 from git_envhist.store.names import stored_name, true_name
@@ -28,6 +29,18 @@ def test_the_lists_are_read_and_written_the_same() -> None:
     missing, changed = BLOCKS["missing"].encode(), BLOCKS["git-changed"].encode()
     assert write_missing(read_missing(missing)) == missing
     assert write_git_changes(read_git_changes(changed)) == changed
+
+
+def test_facts_are_read_and_written_the_same() -> None:
+    data = BLOCKS["facts"].encode()
+    text = read_fact_text("pip", data)
+    assert text is not None
+    facts = [read_fact("pip", line) for line in text.lines]
+    assert [(fact.key, fact.value, fact.auto) for fact in facts if fact] == [
+        (".venv/click", "8.1.7", True),
+        (".venv/flask", "3.0.1", False),
+    ]
+    assert write_facts("pip", text.version, [fact_line(fact) for fact in facts if fact]) == data
 
 
 def test_the_pointer_is_read_and_written_the_same() -> None:

@@ -786,7 +786,14 @@ DIFF = (
         "the status alone",
         ("cli/test_envdiff.py::test_exit_code_says_whether_they_differ",),
     ),
-    Line("envdiff --only", "classes of changes", ("cli/test_envdiff.py::test_only_chooses_classes",)),
+    Line(
+        "envdiff --only",
+        "classes of changes",
+        (
+            "cli/test_envdiff.py::test_only_chooses_classes",
+            "facts/test_story.py::test_packages_are_told_by_place_with_versions",
+        ),
+    ),
     Line(
         "envdiff --reveal",
         "values of sealed files, for whoever has the key",

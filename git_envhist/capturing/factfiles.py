@@ -1,0 +1,153 @@
+"""The files that probes are shown: which of a capture wake them, and their bytes as they were captured."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from git_envhist.capture.descent import join, shown_path
+from git_envhist.capture.records import SIZE, WIDTH, Record
+from git_envhist.capture.seal import unseal
+from git_envhist.errors import Damaged, SealingError
+from git_envhist.facts.probe import TreeProbe
+from git_envhist.store.idx import PackIndex
+from git_envhist.store.keys import Key
+from git_envhist.store.packfile import PackFile, open_entry
+from git_envhist.store.packs import StagedPack
+
+LARGEST = 8 << 20
+"""No file is read for a fact that is larger."""
+
+
+class Wake(NamedTuple):
+    """Which files wake which probes, by their names."""
+
+    exact: dict[bytes, list[str]]
+    starts: dict[bytes, list[str]]
+    ends: dict[bytes, list[str]]
+
+    def numbers(self, record: Record) -> list[int]:
+        """The entries of a directory that wake any; most wake none."""
+        exact, starts, ends = self.exact, tuple(self.starts), tuple(self.ends)
+        return [
+            number
+            for number, name in enumerate(record.names)
+            if name in exact or name.endswith(ends) or name.startswith(starts)
+        ]
+
+    def probes(self, name: bytes) -> set[str]:
+        """The probes that one file wakes."""
+        found = set(self.exact.get(name, ()))
+        for table, has in ((self.starts, name.startswith), (self.ends, name.endswith)):
+            for key, probes in table.items():
+                if has(key):
+                    found.update(probes)
+        return found
+
+
+class Woken(NamedTuple):
+    """A file that wakes a probe."""
+
+    number: int
+    name: bytes
+    oid: bytes
+
+
+def make_wake(probes: Mapping[str, TreeProbe]) -> Wake:
+    """Who is woken by what, from the lines of the registry."""
+    wake = Wake({}, {}, {})
+    for probe, line in probes.items():
+        for pattern in (*line.reads, *line.sees):
+            table, key = wake.exact, pattern
+            if pattern.startswith(b"*"):
+                table, key = wake.ends, pattern[1:]
+            elif pattern.endswith(b"*"):
+                table, key = wake.starts, pattern[:-1]
+            table.setdefault(key, []).append(probe)
+    return wake
+
+
+def woken_in(record: Record | None, wake: Wake, width: int) -> dict[str, list[Woken]]:
+    """By probe, the files of a directory that wake it."""
+    found: dict[str, list[Woken]] = {}
+    if record is None:
+        return found
+    for number in wake.numbers(record):
+        name, oid = record.names[number], record.id_at(number, width)
+        if any(oid):
+            for probe in wake.probes(name):
+                found.setdefault(probe, []).append(Woken(number, name, oid))
+    return found
+
+
+class CapturedFiles:
+    """Reads what was captured just now, and what stood in the store before."""
+
+    def __init__(
+        self,
+        objects: Iterable[tuple[bytes, bytes]],
+        packs: Iterable[StagedPack],
+        object_format: str,
+        read_known: Callable[[bytes], bytes],
+        key: Key | None,
+    ) -> None:
+        width = 20 if object_format == "sha1" else 32
+        self._entries = dict(objects)
+        self._packs = [
+            PackFile(pack.pack_path, PackIndex(pack.index_path, width), object_format) for pack in packs
+        ]
+        self._read_known = read_known
+        self._key = key
+
+    def show(self, record: Record, woken: Iterable[Woken], probe: TreeProbe) -> Iterator[tuple[object, ...]]:
+        """The files of a directory as `probe.File` is made of: (name, bytes, size, sealed, id)."""
+        modes, cells = record.modes, record.cells
+        for number, name, oid in woken:
+            extras = record.extras.get(number, b"")
+            sealed = b"as=sealed" in extras
+            size = cells[number * WIDTH + SIZE]
+            data = None
+            is_plain = stat.S_ISREG(modes[number]) and b"as=pieces" not in extras
+            if is_plain and size <= LARGEST and is_named(name, probe.reads):
+                data = self._data(join(record.path, name), oid, sealed)
+            yield (name, data, size, sealed, oid)
+
+    def _data(self, path: bytes, oid: bytes, sealed: bool) -> bytes | None:
+        blob = self._blob(oid)
+        if not sealed:
+            return blob
+        key = self._key
+        try:
+            return unseal(
+                lambda wanted: key if key and key.id == wanted else None, shown_path(path), b"file", blob
+            )
+        except SealingError:
+            return None
+
+    def _blob(self, oid: bytes) -> bytes:
+        entry = self._entries.get(oid)
+        if entry is not None:
+            return open_entry(entry)[1]
+        for pack in self._packs:
+            found = pack.read(oid)
+            if found is not None:
+                return found[1]
+        try:
+            return self._read_known(oid)
+        except KeyError:
+            raise Damaged(f"object {oid.hex()} is missing") from None
+
+    def close(self) -> None:
+        for pack in self._packs:
+            pack.close()
+
+
+def is_named(name: bytes, patterns: Iterable[bytes]) -> bool:
+    """Whether a name is one of those that a line of the registry means."""
+    for pattern in patterns:
+        if pattern == name or (pattern.startswith(b"*") and name.endswith(pattern[1:])):
+            return True
+        if pattern.endswith(b"*") and name.startswith(pattern[:-1]):
+            return True
+    return False

@@ -1,0 +1,133 @@
+"""Shows probes of files what changed: the directories that hold files of their names, and these files' bytes.
+
+What is said of a directory is said anew if one of these files is another one, and dropped if the directory went. Where
+nothing is known of last time, every directory counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from git_envhist.capture.descent import shown_path
+from git_envhist.capture.known import Records
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.factasking import SECONDS, Asking
+from git_envhist.capturing.factfiles import CapturedFiles, Woken, make_wake, woken_in
+from git_envhist.capturing.merge import Merged
+from git_envhist.capturing.stored import stands_in_git
+from git_envhist.errors import EnvhistError
+from git_envhist.facts import tree_leaf, tree_probes
+from git_envhist.facts.probe import TreeProbe
+from git_envhist.store.facts import without
+
+BATCH = 1 << 20
+"""So many bytes of files are shown at once."""
+
+Batch = list[tuple[bytes, list[tuple[object, ...]]]]
+Failures = list[tuple[bytes, str]]
+
+
+class FactReader:
+    """Reads for all probes of one capture."""
+
+    def __init__(
+        self, asking: Asking, files: CapturedFiles, merged: Merged, records: Records, width: int
+    ) -> None:
+        self._asking = asking
+        self._files = files
+        self._merged = merged
+        self._records = records
+        self._width = width
+
+    def read(
+        self, name: str, probe: TreeProbe, before: list[bytes] | None
+    ) -> tuple[list[bytes] | None, Failures]:
+        """The lines of a probe, None where they are as `before`, and what could not be read."""
+        if before is None:
+            return self._ask(name, probe, self._everything(name))
+        new, old = self._changed.get(name, {}), self._changed_from.get(name, {})
+        touched = [path for path in {*new, *old} if _files_of(new, path) != _files_of(old, path)]
+        places = {shown_path(path) for path in (*touched, *self._merged.gone)}
+        kept = without(before, places) if places else before
+        lines, failed = self._ask(name, probe, {path: new[path] for path in touched if path in new})
+        if not lines and len(kept) == len(before):
+            return None, failed
+        return [*kept, *lines], failed
+
+    def close(self) -> None:
+        """Let go of every file, and of the process that was asked."""
+        self._asking.close()
+        self._files.close()
+
+    @cached_property
+    def _changed(self) -> dict[str, dict[bytes, list[Woken]]]:
+        """By probe, the directories that were looked into and hold files of its concern."""
+        return self._woken((path, self._records.get(path)) for path in self._merged.changed)
+
+    @cached_property
+    def _changed_from(self) -> dict[str, dict[bytes, list[Woken]]]:
+        """The same as it was before."""
+        return self._woken(self._merged.before.items())
+
+    def _everything(self, name: str) -> dict[bytes, list[Woken]]:
+        return self._all.get(name, {})
+
+    @cached_property
+    def _all(self) -> dict[str, dict[bytes, list[Woken]]]:
+        return self._woken((path, self._records.get(path)) for path in self._records)
+
+    def _woken(self, records: Iterable[tuple[bytes, object]]) -> dict[str, dict[bytes, list[Woken]]]:
+        wake = make_wake(tree_probes())
+        found: dict[str, dict[bytes, list[Woken]]] = {}
+        for path, record in records:
+            if not stands_in_git(path):
+                for probe, files in woken_in(record, wake, self._width).items():  # type: ignore[arg-type]
+                    found.setdefault(probe, {})[path] = files
+        return found
+
+    def _ask(
+        self, name: str, probe: TreeProbe, directories: dict[bytes, list[Woken]]
+    ) -> tuple[list[bytes], Failures]:
+        """What a probe says of some directories; an error where it takes too long."""
+        lines: list[bytes] = []
+        failed: Failures = []
+        asked = False
+        for batch in self._batches(probe, directories):
+            # The next batch is made ready while the one before is read.
+            if asked:
+                self._take_answer(lines, failed)
+            self._asking.ask("tree", name, batch)
+            asked = True
+        if asked:
+            self._take_answer(lines, failed)
+        masked = mask_tokens(b"\n".join(lines)) if lines else b""
+        return (masked.split(b"\n") if masked else []), failed
+
+    def _take_answer(self, lines: list[bytes], failed: Failures) -> None:
+        answer = self._asking.answer(SECONDS)
+        if not answer.whole:
+            raise EnvhistError(answer.failed[0][1])
+        lines += answer.lines
+        failed += answer.failed
+
+    def _batches(self, probe: TreeProbe, directories: dict[bytes, list[Woken]]) -> Iterator[Batch]:
+        batch: Batch = []
+        size = 0
+        wants = tree_leaf(probe).wants if directories else None
+        for path, woken in directories.items():
+            record = self._records.get(path)
+            if record is None or wants is None or not wants(shown_path(path)):
+                continue
+            files = list(self._files.show(record, woken, probe))
+            batch.append((shown_path(path), files))
+            size += sum(len(data) for _, data, *_ in files if isinstance(data, bytes))
+            if size >= BATCH:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+
+def _files_of(directories: dict[bytes, list[Woken]], path: bytes) -> list[tuple[bytes, bytes]]:
+    return [(woken.name, woken.oid) for woken in directories.get(path, ())]

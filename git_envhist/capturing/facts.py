@@ -1,0 +1,220 @@
+"""The facts of a capture: those of the last one, as far as nothing they were read from changed, and what is read anew.
+
+A probe of the machine is asked for its stamp when the workers begin, and for more only if that is another one; it
+reads beside the scan. A probe of files is shown the directories that the workers looked into and that hold files of
+its names. Where neither happens, a capture costs a stat of each source, and names the texts that stand in the store
+already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from git_envhist.capture.known import Records
+from git_envhist.capture.pool import Line
+from git_envhist.capture.statcache import KeptFacts
+from git_envhist.capturing.gather import Gathered, Gatherer
+from git_envhist.capturing.merge import Merged
+from git_envhist.errors import EnvhistError
+from git_envhist.facts import PACKAGES, PROBES, machine_leaf, machine_probes, tree_probes
+from git_envhist.facts.probe import MachineProbe, TreeProbe
+from git_envhist.store.facts import read_fact_text, write_facts
+from git_envhist.store.keys import Key
+from git_envhist.store.layout import FACTS
+from git_envhist.store.packs import OwnPacks, PackWriter
+from git_envhist.store.repository import Repository
+from git_envhist.store.snapshots import FILE, TreeEntry
+from git_envhist.system import SYSTEM
+from git_envhist.values import dataclass, field
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.factasking import Asking
+    from git_envhist.capturing.factreading import FactReader
+
+MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
+"""Where the file system begins of the machine whose packages are told."""
+MOST_TOLD = 3
+
+
+class Taking(Protocol):
+    """The capture that is under way."""
+
+    writer: PackWriter
+    known: OwnPacks
+    repository: Repository
+
+    def begin(self, progress: None) -> Gatherer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What is needed of a capture."""
+
+    writer: PackWriter
+    known: OwnPacks
+    object_format: str
+    how: str
+    root: str
+    key: Key | None
+    lines: list[Line]
+    """Those to the workers: a process of ours must not hold them open."""
+
+
+def ask_machine(taking: Taking, key: Key | None, how: str, environ: Mapping[str, str]) -> FactTaker:
+    """Begin to take the facts of a capture that has begun; to be closed."""
+    gatherer = taking.begin(None)
+    root = environ.get(MACHINE_ROOT) or "/"
+    means = Means(
+        taking.writer, taking.known, taking.repository.object_format, how, root, key, gatherer.lines
+    )
+    taker = FactTaker(means, gatherer.cache.facts if gatherer.cache is not None else {})
+    if SYSTEM.facts:
+        taker.begin()
+    return taker
+
+
+@dataclass(slots=True)
+class FactTaker:
+    """Takes the facts of one capture."""
+
+    means: Means
+    before: Mapping[str, KeptFacts]
+    """What the snapshot says that the cache relies on."""
+    kept: dict[str, KeptFacts] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+    """Those that were written anew."""
+    warnings: list[str] = field(default_factory=list)
+    _stamps: dict[str, str] = field(default_factory=dict)
+    _asked: dict[str, Asking] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Ask the machine what it has to be asked; the workers are at work meanwhile."""
+        for name, probe in machine_probes().items():
+            try:
+                self._begin(name, probe)
+            except Exception as wrong:  # whatever it is: it may cost a warning and no snapshot
+                self._warn(name, f"{type(wrong).__name__}: {wrong}")
+
+    def _begin(self, name: str, probe: MachineProbe) -> None:
+        stamp = self._stamps[name] = machine_leaf(probe).stamp(self.means.root)
+        kept = self.before.get(name)
+        if kept is not None and stamp and kept[:2] == (probe.version, stamp) and self._stands(kept):
+            self.kept[name] = kept
+            return
+        asking = self._asked[name] = self._asking()
+        asking.ask("machine", name)
+
+    def take_machine(self) -> None:
+        """Keep what the machine said, as far as it did in its time."""
+        asked, self._asked = self._asked, {}
+        for name, asking in asked.items():
+            answer = asking.answer()
+            asking.close()
+            if answer.whole and not answer.failed:
+                self._keep(name, self._stamps[name], answer.lines)
+            else:
+                self._warn(name, answer.failed[0][1])
+
+    def take(self, gathered: Gathered, merged: Merged, records: Records, *, cached: bool) -> None:
+        """Keep all facts; `cached`: what was known of the directories was relied on."""
+        if not SYSTEM.facts:
+            return
+        self.take_machine()
+        known = {name: self._usable(name, probe, cached) for name, probe in tree_probes().items()}
+        if merged.changed or merged.gone or None in known.values():
+            self._read_files(gathered, merged, records, known)
+        else:
+            self.kept.update({name: kept for name, kept in known.items() if kept is not None})
+
+    def entries(self) -> dict[bytes, TreeEntry]:
+        """The texts, by their paths below the reserved name."""
+        return {
+            FACTS + b"/" + name.encode("ascii"): (b"", FILE, bytes.fromhex(kept.oid))
+            for name, kept in self.kept.items()
+        }
+
+    def package_texts(self) -> dict[str, str]:
+        """The ids of what is told of the machine's packages: with the content they are what a snapshot is of."""
+        self.take_machine()
+        return {
+            name: kept.oid
+            for name, kept in self.kept.items()
+            if PROBES[name].kind == PACKAGES and isinstance(PROBES[name], MachineProbe)
+        }
+
+    def text(self, name: str, oid: str) -> bytes:
+        """A text of this capture, or of a snapshot before it."""
+        kept = self.kept.get(name)
+        if kept is not None and kept.oid == oid and name in self.texts:
+            return self.texts[name]
+        return self.means.known.read(bytes.fromhex(oid))[1]
+
+    def close(self) -> None:
+        """End what is still at work."""
+        for asking in self._asked.values():
+            asking.close()
+
+    def _read_files(
+        self, gathered: Gathered, merged: Merged, records: Records, known: Mapping[str, KeptFacts | None]
+    ) -> None:
+        from git_envhist.capturing.factfiles import CapturedFiles  # loaded late: where files changed
+        from git_envhist.capturing.factreading import FactReader  # loaded late: likewise
+
+        means = self.means
+        files = CapturedFiles(gathered.objects, gathered.packs, means.object_format, self._read, means.key)
+        width = 20 if means.object_format == "sha1" else 32
+        reader = FactReader(self._asking(), files, merged, records, width)
+        try:
+            for name, probe in tree_probes().items():
+                self._read_probe(reader, name, probe, known[name])
+        finally:
+            reader.close()
+
+    def _read_probe(self, reader: FactReader, name: str, probe: TreeProbe, kept: KeptFacts | None) -> None:
+        try:
+            found = read_fact_text(name, self.text(name, kept.oid)) if kept is not None else None
+            lines, failed = reader.read(name, probe, found.lines if found is not None else None)
+        except (EnvhistError, OSError, KeyError) as error:
+            self._warn(name, str(error))
+            return
+        self._tell_failures(name, failed)
+        if lines is None and kept is not None:
+            self.kept[name] = kept
+        else:
+            self._keep(name, "", lines or [])
+
+    def _usable(self, name: str, probe: TreeProbe, cached: bool) -> KeptFacts | None:
+        kept = self.before.get(name) if cached else None
+        return kept if kept is not None and kept.version == probe.version and self._stands(kept) else None
+
+    def _stands(self, kept: KeptFacts) -> bool:
+        try:
+            return bytes.fromhex(kept.oid) in self.means.known
+        except ValueError:
+            return False
+
+    def _keep(self, name: str, stamp: str, lines: Iterable[bytes]) -> None:
+        version = PROBES[name].version
+        text = self.texts[name] = write_facts(name, version, lines)
+        self.kept[name] = KeptFacts(version, stamp, self.means.writer.add(b"blob", text).hex())
+
+    def _read(self, oid: bytes) -> bytes:
+        return self.means.known.read(oid)[1]
+
+    def _asking(self) -> Asking:
+        from git_envhist.capturing.factasking import Asking  # loaded late: where there is something to ask
+
+        means = self.means
+        job: dict[str, object] = {"root": means.root, "key": means.key.secret if means.key else None}
+        return Asking(means.how, job, means.lines)
+
+    def _warn(self, name: str, why: str) -> None:
+        self.warnings.append(f"no facts of '{name}' in this snapshot: {why}")
+
+    def _tell_failures(self, name: str, failed: list[tuple[bytes, str]]) -> None:
+        for directory, why in failed[:MOST_TOLD]:
+            place = directory.decode("utf-8", "backslashreplace")
+            self.warnings.append(f"no facts of '{place}' ({name}): {why}")
+        if len(failed) > MOST_TOLD:
+            self.warnings.append(f"no facts of {len(failed) - MOST_TOLD:,} more directories ({name})")

@@ -1,0 +1,39 @@
+"""What differs beside the files, as rows: packages, services, databases, by probe and place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from git_envhist.cli.diffsource import Manner
+from git_envhist.cli.rows import place_row
+from git_envhist.cli.terminal import escape
+from git_envhist.facts import kinds
+from git_envhist.history.facts import SECRET, FactRow, fact_rows, fact_words, mark_of
+from git_envhist.model import FactChange
+
+MOST_CELLS = 10
+MOST_PLACES = 6
+
+
+def fact_texts(changes: Sequence[FactChange], manner: Manner, *, secrets: bool = False) -> Iterator[bytes]:
+    """The rows; `secrets`: also of variables, by their keys, which a diff reads where they stand."""
+    told = [change for change in changes if secrets or change.probe not in SECRET]
+    rows = fact_rows(told, tuple(kinds()))
+    for probe, found in groupby(rows, key=attrgetter("probe")):
+        places = list(found)
+        for row in places[:MOST_PLACES]:
+            yield from place_row(escape(probe), escape(row.place), _fact_cells(row), manner)
+        if len(places) > MOST_PLACES:
+            changed = sum(len(row.changes) for row in places[MOST_PLACES:])
+            rest = f"… {changed:,} more in {len(places) - MOST_PLACES:,} places"
+            yield from place_row(escape(probe), "", [rest], manner)
+
+
+def _fact_cells(row: FactRow) -> list[str]:
+    shown = row.changes if len(row.changes) <= MOST_CELLS else row.changes[: MOST_CELLS - 1]
+    cells = [f"{mark_of(change)} {escape(fact_words(change))}" for change in shown]
+    marks = [mark_of(change) for change in row.changes[len(shown) :]]
+    counts = " ".join(f"{mark}{marks.count(mark):,}" for mark in "+~−" if mark in marks)
+    return [*cells, f"… {counts}"] if counts else cells

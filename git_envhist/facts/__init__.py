@@ -1,0 +1,57 @@
+"""The probes: what can be told of an environment and its machine beyond files. docs/facts.md: how to add one.
+
+A probe is one leaf (a module beside this one) and one line here. The line says what wakes it, so that a leaf is not
+even loaded where nothing of its concern changed. Their order is that of the rows of a story.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from git_envhist.facts.probe import MachineLeaf, MachineProbe, TreeLeaf, TreeProbe
+
+PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
+"""The classes of facts, as `--only` names them."""
+
+PROBES: dict[str, TreeProbe | MachineProbe] = {
+    "pip": TreeProbe(
+        "python",
+        PACKAGES,
+        1,
+        reads=(b"METADATA", b"PKG-INFO", b"INSTALLER", b"direct_url.json", b"pyvenv.cfg", b"*.egg-info"),
+        sees=(b"REQUESTED", b"*.egg-link"),
+    ),
+    "system": MachineProbe("system", PACKAGES, 1),
+}
+
+
+def tree_probes() -> dict[str, TreeProbe]:
+    """The probes that read the environment's own files."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, TreeProbe)}
+
+
+def machine_probes() -> dict[str, MachineProbe]:
+    """The probes that ask the machine."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, MachineProbe)}
+
+
+def kinds() -> dict[str, str]:
+    """The class of each probe, in the order of the rows of a story."""
+    return {name: probe.kind for name, probe in PROBES.items()}
+
+
+def tree_leaf(probe: TreeProbe) -> TreeLeaf:
+    """The leaf of a probe of files, loaded."""
+    leaf: TreeLeaf = _load(probe.leaf)
+    return leaf
+
+
+def machine_leaf(probe: MachineProbe) -> MachineLeaf:
+    """The leaf of a probe of the machine, loaded."""
+    leaf: MachineLeaf = _load(probe.leaf)
+    return leaf
+
+
+def _load(leaf: str) -> Any:
+    return import_module(f"{__name__}.{leaf}")

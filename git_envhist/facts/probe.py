@@ -1,0 +1,73 @@
+"""What a probe is: a line in the registry, and a leaf that does the reading.
+
+A probe of files is shown one directory at a time: those of its files whose names are in the probe's line. What it
+says of a directory depends on these files alone, so that it is asked again only where one of them changed. A probe of
+the machine says first, quickly, by what its answer is to be known again (a *stamp*), and reads only when that is
+another one.
+
+Leaves run in a process of their own that is ended when their time is up. What they raise costs a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from git_envhist.model import Fact
+
+
+class TreeProbe(NamedTuple):
+    """A probe of the environment's own files."""
+
+    leaf: str
+    kind: str
+    version: int
+    """Raised whenever the leaf says something else of the same bytes."""
+    reads: tuple[bytes, ...] = ()
+    """Names of files whose bytes are wanted: `package.json`, `*.egg-info`, `.env*`."""
+    sees: tuple[bytes, ...] = ()
+    """Names of files that say enough by being there."""
+
+
+class MachineProbe(NamedTuple):
+    """A probe of the machine."""
+
+    leaf: str
+    kind: str
+    version: int
+
+
+class File(NamedTuple):
+    """One file as it was captured."""
+
+    data: bytes | None
+    """Its bytes, opened where they are sealed; None where they are not wanted, or too many."""
+    size: int
+    sealed: bool
+    oid: bytes
+    """Two files with one id hold the same."""
+
+
+Files = Mapping[bytes, File]
+Keyed = Callable[[bytes, bytes], str | None]
+"""(context, secret) -> what tells equal secrets of a context from different ones, and nothing else; None: no key."""
+
+
+class TreeLeaf(Protocol):
+    """A module that reads files."""
+
+    def wants(self, directory: bytes) -> bool:
+        """Whether such files are of interest in this directory; asked before any is read."""
+
+    def facts_of(self, directory: bytes, files: Files, keyed: Keyed) -> Iterable[Fact]:
+        """What the files of one directory say."""
+
+
+class MachineLeaf(Protocol):
+    """A module that asks the machine; `root` is where its file system begins."""
+
+    def stamp(self, root: str) -> str:
+        """What stays the same as long as the answer does; empty where only the answer itself can tell."""
+
+    def facts_of(self, root: str) -> Iterable[Fact]:
+        """What the machine says."""

@@ -1,0 +1,238 @@
+"""What a user sees of packages: real installations between two moments, in the list, the diff and the JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from git_envhist import facts
+from git_envhist.api import EnvHistory
+from git_envhist.capturing import factasking
+from git_envhist.facts.probe import MachineProbe, TreeProbe
+from tests.support.repository import Repo
+
+# Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
+MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+MANY = 20_000
+
+
+def capture(repo: Repo, intent: str, *words: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", *words, intent, check=True).out.strip()
+
+
+def metadata(name: str, version: str) -> str:
+    return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+
+def put(repo: Repo, name: str, version: str) -> None:
+    place = f".venv/lib/python3.11/site-packages/{name}-{version}.dist-info"
+    repo.write(f"{place}/METADATA", metadata(name, version))
+
+
+def stories(repo: Repo) -> list[str]:
+    return repo.run("envlog", "--format=%(story)", check=True).out.splitlines()
+
+
+def test_packages_are_told_by_place_with_versions(repo: Repo) -> None:
+    python = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
+    subprocess.run(python, cwd=repo.path, check=True)
+    repo.write(".gitignore", ".venv/\n")
+    before = capture(repo, "before")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        ".venv/bin/python",
+        "install",
+        "--no-input",
+        "-q",
+        "flask",
+    ]
+    done = subprocess.run(
+        pip, cwd=repo.path, env={**MACHINE, "PIP_CACHE_DIR": str(repo.path / "../cache")}, capture_output=True
+    )
+    if done.returncode != 0:
+        pytest.skip(f"pip cannot install it here: {done.stderr.decode()[-300:]}")
+    after = capture(repo, "after")
+    words = ["pip", "--python", ".venv/bin/python", "list", "--format=json"]
+    listed = json.loads(
+        subprocess.run([sys.executable, "-m", *words], cwd=repo.path, capture_output=True, check=True).stdout
+    )
+    installed = {one["name"].lower(): one["version"] for one in listed}
+    shown = repo.run("envdiff", before, after, "--only=packages", check=True).out
+    assert shown.startswith(f"pip       .venv          + flask {installed['flask']}   + ")
+    assert shown.count("+ ") == len(installed)
+    assert stories(repo)[0].startswith(f"pip +flask {installed['flask']} +{len(installed) - 1} · ")
+    told = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
+    assert {one["key"]: one["after"] for one in told} == {
+        f".venv/{name}": version for name, version in installed.items()
+    }
+    back = repo.run("envdiff", after, before, "--only=packages", check=True).out
+    assert back.startswith(f"pip       .venv          − flask {installed['flask']}   − ")
+    assert repo.git("status", "--porcelain") == "?? .gitignore"
+
+
+def test_what_was_there_before_is_not_claimed(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(repo, "flask", "3.0.1")
+    repo.run("envlog", "capture", env={"GIT_ENVHIST_WITHOUT": "facts"}, check=True)
+    repo.write("other", "x")
+    capture(repo, "with facts")
+    assert stories(repo)[0] == "+1 file"
+    assert repo.run("envdiff", "@~1", "@", check=True).out == "files     + other\n"
+    assert "flask" in repo.git("show", "refs/envhist/heads/" + timeline(repo) + ":.envhist/facts/pip")
+
+
+def timeline(repo: Repo) -> str:
+    return repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").removeprefix(
+        "refs/envhist/heads/"
+    )
+
+
+def text_of(repo: Repo, probe: str) -> str:
+    return repo.git("show", f"refs/envhist/heads/{timeline(repo)}:.envhist/facts/{probe}")
+
+
+def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
+    put(repo, "flask", "3.0.1")
+    put(repo, "click", "8.1.7")
+    repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "1"))
+    capture(repo, "first")
+    steps = (
+        lambda: put(repo, "jinja2", "3.1.6"),
+        lambda: repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "2")),
+        lambda: repo.write("vendor/x-1.dist-info/REQUESTED", ""),
+        lambda: os.rename(repo.path / "vendor", repo.path / "moved"),
+        lambda: subprocess.run(["rm", "-r", ".venv"], cwd=repo.path, check=True),
+    )
+    for step in steps:
+        step()
+        capture(repo, "a step")
+        told = text_of(repo, "pip")
+        subprocess.run(["rm", "-r", ".git/envhist/cache"], cwd=repo.path, check=True)
+        capture(repo, "without a cache")
+        assert text_of(repo, "pip") == told
+    assert told == "envhist-facts 1 pip 1\nmoved/x 2 at=moved/x-1.dist-info"
+
+
+def test_only_what_was_touched_is_read_again(repo: Repo) -> None:
+    put(repo, "flask", "3.0.1")
+    put(repo, "click", "8.1.7")
+    history = EnvHistory.open(str(repo.path), workers="here")
+    history.capture("first")
+    shown: list[bytes] = []
+    leaf = facts.tree_leaf(facts.tree_probes()["pip"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaf, "wants", lambda directory: not shown.append(directory))
+        put(repo, "jinja2", "3.1.6")
+        repo.write("src/x.py", "x")
+        history.capture("second")
+        history.capture("nothing new")
+    assert shown == [b".venv/lib/python3.11/site-packages/jinja2-3.1.6.dist-info"]
+
+
+@pytest.fixture
+def machine(repo: Repo, tmp_path: Path) -> Path:
+    root = tmp_path / "machine"
+    (root / "var/lib/dpkg").mkdir(parents=True)
+    repo.env["GIT_ENVHIST_MACHINE_ROOT"] = str(root)
+    return root
+
+
+def install(root: Path, *packages: str) -> None:
+    told = [package.split() for package in packages]
+    stanzas = [
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: all\nVersion: {version}\n"
+        for name, version in told
+    ]
+    (root / "new").write_text("\n".join(stanzas))
+    os.rename(root / "new", root / "var/lib/dpkg/status")
+
+
+def test_a_package_of_the_machine_is_a_change_though_no_file_is(repo: Repo, machine: Path) -> None:
+    install(machine, "base 1.0-1")
+    first = capture(repo, "first")
+    assert capture(repo, "nothing", "--if-changed") == first
+    install(machine, "base 1.0-1", "postgresql-15 15.18-0+deb12u1")
+    assert repo.run("envdiff", "@").out == "system                   + postgresql-15 15.18\n"
+    second = capture(repo, "installed", "--if-changed")
+    assert second != first
+    assert stories(repo)[0] == "system +postgresql-15 15.18"
+    assert repo.run("envdiff", first, second, "--", "app.py").out == ""
+    told = json.loads(repo.run("envdiff", "--json", second, first, check=True).out)["facts"]
+    assert told == [{"probe": "system", "key": "postgresql-15", "before": "15.18-0+deb12u1", "after": None}]
+    assert "+postgresql-15 15.18-0+deb12u1 by=dpkg" in repo.git("diff", first, second, "--", ".envhist/facts")
+
+
+def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
+    install(machine, "base 1.0-1")
+    capture(repo, "first")
+    install(machine, "base 2.0-1")
+    now = repo.run("envlog", "show", "now", check=True).out
+    assert "Story:     system ~base 1.0 → 2.0\n           system                   ~ base 1.0 → 2.0\n" in now
+    capture(repo, "second")
+    assert (
+        "           system                   ~ base 1.0 → 2.0\n" in repo.run("envlog", "show", check=True).out
+    )
+
+
+def _hang(root: str) -> list[object]:
+    while True:
+        time.sleep(60)
+
+
+def _fail(*words: object) -> list[object]:
+    raise ValueError("a leaf that fails")
+
+
+@pytest.mark.parametrize("how", ["fork", "here"])
+def test_a_probe_that_fails_costs_a_warning(repo: Repo, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    put(repo, "flask", "3.0.1")
+    for probe in facts.PROBES.values():
+        leaf = facts.tree_leaf(probe) if isinstance(probe, TreeProbe) else facts.machine_leaf(probe)
+        monkeypatch.setattr(leaf, "facts_of", _fail)
+    captured = EnvHistory.open(str(repo.path), workers=how).capture("all the same")
+    assert captured.snapshot is not None
+    assert any("no facts of 'system' in this snapshot" in warning for warning in captured.warnings)
+    assert any("flask-3.0.1.dist-info' (pip)" in warning for warning in captured.warnings)
+    assert (
+        "system"
+        not in repo.git("ls-tree", "--name-only", f"{captured.snapshot.commit}:.envhist/facts").split()
+    )
+
+
+def test_a_probe_that_hangs_costs_its_time_and_no_snapshot(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(repo, "flask", "3.0.1")
+    monkeypatch.setattr(factasking, "SECONDS", 0.3)
+    monkeypatch.setattr(factasking.Asking.answer, "__defaults__", (0.3,))
+    monkeypatch.setattr(facts.machine_leaf(facts.machine_probes()["system"]), "facts_of", _hang)
+    captured = EnvHistory.open(str(repo.path), workers="fork").capture("all the same")
+    assert captured.snapshot is not None
+    assert captured.warnings == ("no facts of 'system' in this snapshot: it did not answer in its time",)
+    assert "flask 3.0.1" in text_of(repo, "pip")
+
+
+def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machine: Path) -> None:
+    install(machine, "base 1.0-1")
+    put(repo, "flask", "3.0.1")
+    environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": str(machine)}
+    texts = []
+    for how in ("spawn", "fork"):
+        history = EnvHistory.open(str(repo.path), environ=environ, workers=how)
+        assert history.capture("taken").warnings == ()
+        texts.append((text_of(repo, "pip"), text_of(repo, "system")))
+        subprocess.run(["rm", "-r", ".git/envhist/cache"], cwd=repo.path, check=True)
+    assert texts[0] == texts[1]
+    assert "base 1.0-1 by=dpkg" in texts[0][1]
+
+
+def test_the_registry_knows_its_kinds() -> None:
+    assert all(isinstance(probe, TreeProbe | MachineProbe) for probe in facts.PROBES.values())
