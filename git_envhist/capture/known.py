@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.capture.records import Record, count_names, cut, decode
 from git_envhist.capture.statcache import Shard, StatCache
@@ -97,6 +97,12 @@ class Records:
             except (struct.error, ValueError) as wrong:
                 raise CacheDamaged from wrong
         return self._read[number]
+
+
+def shards_of(shards: Sequence[Shard], paths: Iterable[bytes]) -> list[Shard]:
+    """The shards in which the records of some directories stand, if there are any."""
+    firsts = [shard.first for shard in shards]
+    return [shards[number] for number in sorted({max(0, bisect_right(firsts, path) - 1) for path in paths})]
 
 
 def _decode(encoded: bytes) -> Record:

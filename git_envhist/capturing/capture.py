@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from git_envhist.capturing.gather import Gathered
 from git_envhist.capturing.leftovers import sweep_staged
 from git_envhist.capturing.request import Request
+from git_envhist.capturing.since import Since
 from git_envhist.capturing.survey import Survey, bases_of, refuse_home, survey
 from git_envhist.capturing.take import Taker, Tools
 from git_envhist.capturing.tidying import COMMON_LOCK, tidy
@@ -221,15 +222,18 @@ class Capturing:
             yield held
 
     @contextmanager
-    def hold(self, request: Request) -> Iterator[Held]:
-        """The live environment, taken; whoever asks holds the locks. It becomes a snapshot only if it is published."""
+    def hold(self, request: Request, since: Since | None = None) -> Iterator[Held]:
+        """The live environment, taken; whoever asks holds the locks. It becomes a snapshot only if it is published.
+
+        `since`: what was taken by whoever asks, under the same locks, and where something happened after that.
+        """
         started = time.monotonic()
         key, warnings = self._key()
         with (
             self._staging(reading=request.dry_run) as staging,
             closing(self._taker(staging, key)) as taking,
         ):
-            taking.begin(request.progress)
+            taking.begin(request.progress, since)
             from git_envhist.capturing.facts import ask_machine  # loaded late: while the workers look
             from git_envhist.capturing.holding import Context, Held  # loaded late: likewise
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from git_envhist.capture.descent import REALM_MARK, join, shown_path
-from git_envhist.capture.known import CacheDamaged
+from git_envhist.capture.known import CacheDamaged, shards_of
 from git_envhist.capture.lines import HereLine, fork_line, spawn_line
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
@@ -69,8 +69,12 @@ class Gatherer:
         tick: Tick | None,
         cache: CacheHead | None,
         distrust: bool,
+        only: frozenset[bytes] | None = None,
     ) -> None:
-        """The workers begin to compare at once; what the caller has to do meanwhile takes nobody's time."""
+        """The workers begin to compare at once; what the caller has to do meanwhile takes nobody's time.
+
+        `only`: the recorded directories that are to be compared, where the others are known to be as recorded.
+        """
         self._survey = survey
         self._job = job
         self.cache = cache
@@ -84,7 +88,7 @@ class Gatherer:
         self.result = Gathered()
         self._pool = self._make_pool()
         try:
-            self._checks = self._check(cache, distrust) if cache is not None else iter(())
+            self._checks = self._check(cache, distrust, only) if cache is not None else iter(())
         except BaseException:
             self.close()
             raise
@@ -143,11 +147,15 @@ class Gatherer:
             files, done, _ = self._pool.shared.totals()
             self._tick(Progress(files, done, *self._totals))
 
-    def _check(self, cache: CacheHead, distrust: bool) -> Iterator[tuple[int, Frame]]:
-        size = max(1, -(-len(cache.shards) // MAX_TICKETS))
-        chunks = [list(map(tuple, cache.shards[at : at + size])) for at in range(0, len(cache.shards), size)]
+    def _check(
+        self, cache: CacheHead, distrust: bool, only: frozenset[bytes] | None
+    ) -> Iterator[tuple[int, Frame]]:
+        wanted = None if only is None else sorted({*only, *self._tops()})
+        shards = cache.shards if wanted is None else shards_of(cache.shards, wanted)
+        size = max(1, -(-len(shards) // MAX_TICKETS))
+        chunks = [list(map(tuple, shards[at : at + size])) for at in range(0, len(shards), size)]
         self._pool.shared.offer(len(chunks))
-        return self._pool.ask_each("check", chunks, distrust)
+        return self._pool.ask_each("check", chunks, distrust, wanted)
 
     def _look(self) -> None:
         new: set[bytes] = set()

@@ -41,26 +41,34 @@ class Looker:
         self._defer_from = 0
         self._deferring: set[bytes] = set()
 
-    def do_check(self, chunks: list[list[Shard]], distrust: bool) -> Iterator[Frame]:
+    def do_check(
+        self, chunks: list[list[Shard]], distrust: bool, only: list[bytes] | None
+    ) -> Iterator[Frame]:
         """Compare recorded directories with what is there, as long as there are shards left; look into those that
         differ.
 
         Yields ("new", a directory that no record knows), ("gone", one that is no more), ("mounted", one where another
         file system stands by now), ("top", the top of a root that has a record), ("damaged",).
+        `only`: of these directories; the others are known to be as recorded.
         """
+        wanted = None if only is None else frozenset(only)
         cache = StatCache(self._job["cache"], crc32)
         with no_collection():
             while (ticket := self._shared.take()) is not None:
                 for shard in chunks[ticket]:
                     records = cache.read_shard(Shard(*shard))
                     try:
-                        yield from self._check(records, distrust) if records is not None else (("damaged",),)
+                        yield from (
+                            self._check(records, distrust, wanted) if records is not None else (("damaged",),)
+                        )
                     except (struct.error, ValueError):
                         yield ("damaged",)
 
-    def _check(self, records: bytes, distrust: bool) -> Iterator[Frame]:
+    def _check(self, records: bytes, distrust: bool, only: frozenset[bytes] | None) -> Iterator[Frame]:
         for top in tops_among(records):
             yield ("top", top)
+        if only is not None:
+            records = b"".join([encoded for path, encoded in cut(records) if path in only])
         if not distrust:
             for encoded in differing_records(records, self._job["bases"], self._descent.enter):
                 yield from self._look_into(decode(encoded))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 from git_envhist.capture.known import CacheDamaged, Records
 from git_envhist.capture.statcache import CacheHead, StatCache
 from git_envhist.capturing.assembly import Assembler, Holds
-from git_envhist.capturing.gather import Gathered, Gatherer, worker_count
+from git_envhist.capturing.gather import Gathered, Gatherer, Tick, worker_count
 from git_envhist.capturing.merge import merge, merge_pieces
+from git_envhist.capturing.since import Since, still_to_look_at
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
 from git_envhist.errors import Damaged
-from git_envhist.model import Progress, WhyMissing
+from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.commits import parse_commit
 from git_envhist.store.deflate import crc32
@@ -71,18 +71,19 @@ class Taker:
         self._cache_head: CacheHead | None = None
         self._cache = cache_of(repository)
 
-    def begin(self, progress: Callable[[Progress], None] | None) -> Gatherer:
+    def begin(self, progress: Tick | None, since: Since | None = None) -> Gatherer:
         """Have the workers begin; what the caller does before it asks for what they found costs no time."""
         if self._gatherer is None:
             self._cache_head, distrust = self._usable_cache()
-            self._gatherer = self._start(distrust, progress)
+            head = None if distrust else self._cache_head
+            self._gatherer = self._start(distrust, progress, still_to_look_at(since, head))
         return self._gatherer
 
-    def look(self, progress: Callable[[Progress], None] | None) -> Gathered:
+    def look(self, progress: Tick | None) -> Gathered:
         """What a capture would read, and nothing more."""
         return self.begin(progress).gather(dry_run=True)
 
-    def take(self, progress: Callable[[Progress], None] | None) -> Taken:
+    def take(self, progress: Tick | None) -> Taken:
         """Take it."""
         gatherer = self.begin(progress)
         try:
@@ -196,11 +197,10 @@ class Taker:
 
         return holds
 
-    def _start(self, distrust: bool, progress: Callable[[Progress], None] | None) -> Gatherer:
-        workers = worker_count(self._tools.settings.workers)
-        return Gatherer(
-            self.survey, self._job(), workers, self._tools.how, progress, self._cache_head, distrust
-        )
+    def _start(self, distrust: bool, progress: Tick | None, only: frozenset[bytes] | None = None) -> Gatherer:
+        tools, head = self._tools, self._cache_head
+        workers = worker_count(tools.settings.workers)
+        return Gatherer(self.survey, self._job(), workers, tools.how, progress, head, distrust, only)
 
     def _job(self) -> dict[str, Any]:
         repository, settings, extent = self._tools.repository, self._tools.settings, self.survey

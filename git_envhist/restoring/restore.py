@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from git_envhist.capturing.capture import Capturing, restore_directory
 from git_envhist.capturing.holding import Held
 from git_envhist.capturing.request import Request
+from git_envhist.capturing.since import Since
 from git_envhist.capturing.survey import Survey, refuse_home
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import (
@@ -27,7 +28,6 @@ from git_envhist.model import (
     RestorePart,
     Snapshot,
     SnapshotId,
-    StoredAs,
     Trigger,
 )
 from git_envhist.restoring.carrying import Carried, Place, carry_out
@@ -44,7 +44,7 @@ from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.planning import Planner, closed_paths, forbidden_places
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.room import refuse_without_room
-from git_envhist.restoring.seen import Seen
+from git_envhist.restoring.seen import Seen, read_again, since_then
 from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.store.contents import Contents
@@ -104,6 +104,7 @@ class Restoring:
             if wish.saved is not None:
                 wish.saved(safety)
             place, known = self._place(held.taken.survey), Seen(held.taken.records)
+            since = since_then(held, safety.id, planned.plan)
             differed = _differing(held)
         running = tuple(map(str, still_running(Touched.by(planned.plan, place.bases))))
         links = wish.foreign and wish.force and wish.links
@@ -115,7 +116,9 @@ class Restoring:
         self.changed = safety
         if move is not None:
             move_head(capturing.repository, move)
-        done = self._record(capturing, replace(planned, safety=safety), carried, target.id, part, differed)
+        done = self._record(
+            capturing, replace(planned, safety=safety), carried, target.id, part, differed, since
+        )
         head = str(move) if move is not None else None
         return replace(done, seconds=time.monotonic() - started, running=running, head=head)
 
@@ -236,11 +239,12 @@ class Restoring:
         target: SnapshotId,
         part: RestorePart,
         differed: frozenset[bytes] | None,
+        since: Since,
     ) -> Restored:
         done = replace(planned, verified=carried.verified, kept=carried.kept)
         done = replace(done, losses=(*planned.losses, *carried.losses))
         try:
-            moment, differing = self._publish_now(capturing, target, part)
+            moment, differing = self._publish_now(capturing, target, part, since)
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {error}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
@@ -250,13 +254,17 @@ class Restoring:
         return replace(done, moment=moment, tracked_differing=len(differing), tracked_differed=before)
 
     def _publish_now(
-        self, capturing: Capturing, source: SnapshotId | None, part: RestorePart
+        self,
+        capturing: Capturing,
+        source: SnapshotId | None,
+        part: RestorePart,
+        since: Since | None = None,
     ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
         """The environment as it is now, as a moment that says where it comes from; which tracked files differ."""
         what = "restored" if part is RestorePart.TO else part.value
         words = os.fsencode(f"{what} {source[:7]}" if source else what)
         request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
-        with capturing.hold(request) as held:
+        with capturing.hold(request, since) as held:
             return held.publish(request).snapshot, _differing(held)
 
     def _place(self, extent: Survey) -> Place:
@@ -276,19 +284,6 @@ class Restoring:
     def _contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> Contents:
         repository = self.capturing.repository
         return Contents(git, repository.pack_dir, repository.object_format, self.unseal, made=made)
-
-
-def read_again(contents: Contents, plan: Plan) -> None:
-    """Read every byte back that is about to be replaced; `Damaged` where one is not to be had."""
-    for step in plan.steps:
-        entry = step.before
-        if entry is not None and entry.oid is not None:
-            blob = contents.blob(entry.oid)
-            if entry.stored is StoredAs.PIECES:
-                for _ in contents.stream_pieces(blob):
-                    pass
-            elif entry.stored is StoredAs.SEALED:
-                contents.open_sealed(step.shown, blob)
 
 
 def _does_anything(planned: Restored) -> bool:

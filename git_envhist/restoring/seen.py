@@ -1,11 +1,15 @@
-"""What the capture of what is here saw of each file: one that still looks so need not be read again."""
+"""What the capture of what is here saw and saved: a file that still looks so need not be read again, and where nothing
+happens nobody looks twice."""
 
 from __future__ import annotations
 
 from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.known import CacheDamaged, Records
 from git_envhist.capture.records import CTIME, INODE, MTIME, SIZE, WIDTH
-from git_envhist.model import EnvPath
+from git_envhist.capturing.holding import Held
+from git_envhist.capturing.since import Since
+from git_envhist.model import EntryKind, EnvPath, Plan, StoredAs
+from git_envhist.store.contents import Contents
 
 Row = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime."""
@@ -21,9 +25,7 @@ class Seen:
     def __call__(self, realm: bytes, path: EnvPath) -> Row | None:
         """What was seen at a path; None where that was too young to be relied on, or is not known any more."""
         above, _, name = path.rpartition(b"/")
-        directory = (
-            join(REALM_MARK + realm, above) if realm and above else REALM_MARK + realm if realm else above
-        )
+        directory = _recorded(realm, above)
         if directory not in self._directories:
             self._directories[directory] = self._rows(directory)
         row = self._directories[directory].get(name)
@@ -42,3 +44,38 @@ class Seen:
             name: (device, cells[at + INODE], cells[at + SIZE], cells[at + MTIME], cells[at + CTIME])
             for name, at in zip(record.names, range(0, len(cells), WIDTH), strict=True)
         }
+
+
+def since_then(held: Held, commit: str, plan: Plan) -> Since:
+    """What was captured before a plan is carried out, and every directory that differs afterwards, for better or worse.
+
+    Where the capture had to look into a directory it may have found what no record can tell for sure: it looks again.
+    """
+    found = set(held.taken.gathered.directories)
+    for step in plan.steps:
+        found.add(_recorded(step.realm, step.path.rpartition(b"/")[0]))
+        for entry in (step.before, step.after):
+            if entry is not None and entry.kind is EntryKind.DIRECTORY:
+                found.add(_recorded(step.realm, step.path))
+    found.update(_recorded(own.realm, own.path) for own in plan.directories)
+    return Since(commit, frozenset(found))
+
+
+def read_again(contents: Contents, plan: Plan) -> None:
+    """Read every byte back that is about to be replaced; `Damaged` where one is not to be had."""
+    for step in plan.steps:
+        entry = step.before
+        if entry is not None and entry.oid is not None:
+            blob = contents.blob(entry.oid)
+            if entry.stored is StoredAs.PIECES:
+                for _ in contents.stream_pieces(blob):
+                    pass
+            elif entry.stored is StoredAs.SEALED:
+                contents.open_sealed(step.shown, blob)
+
+
+def _recorded(realm: bytes, path: bytes) -> bytes:
+    """A directory as records call it."""
+    if not realm:
+        return path
+    return join(REALM_MARK + realm, path) if path else REALM_MARK + realm

@@ -1,0 +1,28 @@
+"""A second look at an environment that was captured a moment ago, by the same command and under the same locks.
+
+A restore records where it arrived. Of a hundred thousand files it wrote a few, each of them verified; the others are as
+the capture before it saw them, or somebody changed them meanwhile: the next capture finds that, as it would had they
+been changed right after a look at them.
+"""
+
+from __future__ import annotations
+
+from git_envhist.capture.statcache import CacheHead
+from git_envhist.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """An environment as it was taken a moment ago."""
+
+    commit: str
+    """The snapshot that was made of it."""
+    directories: frozenset[bytes]
+    """Where something may have happened since: no other one is looked at again."""
+
+
+def still_to_look_at(since: Since | None, head: CacheHead | None) -> frozenset[bytes] | None:
+    """The directories that need be looked at; None for all, where the records are not those of that moment."""
+    if since is None or head is None or head.base != since.commit:
+        return None
+    return since.directories

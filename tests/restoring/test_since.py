@@ -1,0 +1,117 @@
+"""The moment that a restore records is what a look at everything would give, though only some of it is looked at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from hypothesis import given, settings
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import Snapshot
+from git_envhist.restoring.wish import Wish
+from tests.restore.test_round_trip import CHANGES
+from tests.support.privileges import permissions_bind
+from tests.support.repository import Repo, make_repo
+from tests.support.trees import Edit, Tree, apply, build
+
+
+def capture(history: EnvHistory, intent: str = "moment") -> Snapshot:
+    taken = history.capture(intent).snapshot
+    assert taken is not None
+    return taken
+
+
+def from_scratch(history: EnvHistory) -> Snapshot:
+    """What is here, taken without anything that is remembered."""
+    shutil.rmtree(os.path.join(history.repository.state, "cache"))
+    return capture(history, "from scratch")
+
+
+def is_recorded_truly(history: EnvHistory, target: Snapshot) -> None:
+    done = history.restore(target)
+    if done.moment is None:
+        return
+    scratch = from_scratch(history)
+    git = history.repository.git
+    assert (done.moment.content, done.moment.missing_count) == (scratch.content, scratch.missing_count)
+    told = [git.run("ls-tree", "-r", "-z", one.tree, "--", ".") for one in (done.moment, scratch)]
+    assert [_without_links(one) for one in told[:1]] == [_without_links(one) for one in told[1:]]
+
+
+def _without_links(listed: bytes) -> dict[bytes, bytes]:
+    lines = [line.partition(b"\t") for line in listed.split(b"\0")[:-1]]
+    # Who has a name in common is numbered by inode, and what a shard says by these numbers.
+    return {path: head for head, _, path in lines if not path.startswith(b".envhist/manifest/")}
+
+
+@given(CHANGES)
+@settings(max_examples=8)
+def test_it_is_what_a_look_at_everything_gives(
+    tmp_path_factory, change: tuple[Tree, tuple[Edit, ...]]
+) -> None:  # type: ignore[no-untyped-def]
+    top = tmp_path_factory.mktemp("since") / "repo"
+    make_repo(top, commit=False)
+    tree, edits = change
+    build(tree, top)
+    history = EnvHistory.open(str(top), workers="fork")
+    first = capture(history)
+    apply(edits, top)
+    second = capture(history)
+    is_recorded_truly(history, first)
+    is_recorded_truly(history, second)
+
+
+def test_directories_that_come_and_go(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    repo.write("stays/a", b"1")
+    repo.write("goes/deep/er/a", b"1")
+    repo.write("turns", b"1")
+    first = capture(history)
+    shutil.rmtree(repo.path / "goes")
+    os.unlink(repo.path / "turns")
+    repo.write("turns/into/one", b"2")
+    repo.write("new/deep/er/a", b"2")
+    (repo.path / "empty" / "inside").mkdir(parents=True)
+    second = capture(history)
+    for target in (first, second, first):
+        is_recorded_truly(history, target)
+
+
+def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    repo.write(".envhistignore", b"*.log\n")
+    repo.write("far/away/a.log", b"1")
+    first = capture(history)
+    repo.write(".envhistignore", b"")
+    capture(history)
+    is_recorded_truly(history, first)
+
+
+def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path), workers="fork")
+    repo.write("a/file", b"1")
+    repo.write("closed/file", b"1")
+    with permissions_bind():
+        os.chmod(repo.path / "closed" / "file", 0)
+        first = capture(history)
+        repo.write("a/file", b"2")
+        capture(history)
+        done = history.restore(first)
+    assert done.moment is not None
+    assert done.moment.missing_count == first.missing_count == 1
+
+
+def test_an_edit_elsewhere_meanwhile_is_not_lost_to_the_next_capture(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    repo.write("here/file", b"1")
+    repo.write("there/file", b"1")
+    first = capture(history)
+    repo.write("here/file", b"2")
+    capture(history)
+    wish = Wish(saved=lambda safety: repo.write("there/file", b"edited meanwhile"))
+    history.going.to(history.resolve(first.id), wish)
+    repo.run("envlog", "capture", "-m", "after", check=True)
+    assert repo.git("cat-file", "blob", "refs/envhist/heads/" + first.timeline + ":there/file") == (
+        "edited meanwhile"
+    )
