@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -118,16 +119,29 @@ def _put_in_place(fresh: Fresh, private: int, top: int, hands: Hands) -> list[Le
     try:
         for name in sorted(map(os.fsencode, os.listdir(private))):
             try:
-                hands.move(private, name, top, name)
+                _move(hands, private, name, top)
                 done.append(name)
             except FileExistsError:
                 kept.append(LeftAlone(EnvPath(name), CAME))
     except BaseException:
         for name in reversed(done):
             with suppress(OSError):
-                hands.move(top, name, private, name)
+                _move(hands, top, name, private)
         raise
     return kept
+
+
+def _move(hands: Hands, one: int, name: bytes, other: int) -> None:
+    try:
+        hands.move(one, name, other, name)
+    except PermissionError:
+        mode = os.stat(name, dir_fd=one, follow_symlinks=False).st_mode
+        if not stat.S_ISDIR(mode) or mode & stat.S_IWUSR:
+            raise
+        # Where a directory stands is written in it: one that its owner may not write to cannot be moved.
+        hands.chmod(one, name, stat.S_IMODE(mode) | stat.S_IRWXU)
+        hands.move(one, name, other, name)
+        hands.chmod(other, name, stat.S_IMODE(mode))
 
 
 def _filled(fresh: Fresh, kept: list[LeftAlone], losses: tuple[tuple[bytes, str], ...]) -> Filled:
