@@ -7,7 +7,7 @@ import os
 from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.forking.origins import place_of
-from git_envhist.forking.pointing import points_back
+from git_envhist.forking.pointing import brought_by, points_back
 from git_envhist.forking.relocation import Moved
 from git_envhist.model import Restored
 
@@ -22,7 +22,7 @@ def names_another_place(source: Capturing, restored: Restored) -> str | None:
     root = place_of(source, timeline)
     if root is None or root == own:
         return None
-    found = [one.path for one in points_back(restored.plan, own, Moved.between([root], own))]
+    found = [one.path for one in points_back(brought_by(restored.plan), own, Moved.between([root], own))]
     if not found:
         return None
     first = ", ".join(f"'{os.fsdecode(path)}'" for path in found[:FIRST_PATHS])

@@ -1,8 +1,8 @@
 """Contents that know the original: what stands there unchanged is cloned, not written.
 
-Two files share their blocks then until one of them is written to (`cp --reflink`, on Btrfs, XFS and others). A file is
-taken for unchanged by its time, and believed by its bytes: it is read whole, and whatever it turns out to be, the
-engine reads every file of the fork back.
+Two files share their blocks then until one of them is written to (`cp --reflink`, on Btrfs, XFS and others); where that
+cannot be had, big files are copied by the kernel. A file is taken for unchanged by its time, and believed by its bytes:
+whoever borrows it reads back what came of that.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from contextlib import suppress
 
 from git_envhist.model import Entry, StoredAs
 from git_envhist.restore.hands import open_directory
-from git_envhist.restore.proof import has_bytes, open_to_read
+from git_envhist.restore.proof import open_to_read
 from git_envhist.store.contents import Contents
 from git_envhist.system import DIRECTORY
+
+BLOCK = 512
 
 
 class Clones(Contents):
@@ -24,6 +26,8 @@ class Clones(Contents):
 
     _top = -1
     _above: tuple[bytes, int] | None = None
+    _shares = True
+    """Whether two files can share their blocks there, as far as is known."""
 
     def look_below(self, root: str) -> None:
         """From now on, what stands in this directory is lent."""
@@ -31,10 +35,11 @@ class Clones(Contents):
             self._top = os.open(root, DIRECTORY)
             self.lends = True
 
-    def lend(self, entry: Entry, clone: Callable[[int], bool]) -> bool:
-        """Whether `clone` was given an open file that has the bytes of an entry, and made another one of it."""
-        # The bytes of a secret file are not told by its size in the snapshot, and it is small.
-        if entry.stored is StoredAs.SEALED or entry.oid in (self._made or {}):
+    def lend(self, entry: Entry, take: Callable[[int, bool], bool]) -> bool:
+        """Whether `take` was given an open file that should have the bytes of an entry, and took them."""
+        is_big = entry.stored is StoredAs.PIECES
+        # A secret file is small, and is not to be read in more places than needs be.
+        if entry.stored is StoredAs.SEALED or entry.oid in (self._made or {}) or not (self._shares or is_big):
             return False
         try:
             source = self._open(entry.path)
@@ -44,11 +49,13 @@ class Clones(Contents):
             before = os.fstat(source)
             if not stat.S_ISREG(before.st_mode) or before.st_mtime_ns != entry.mtime_ns or not before.st_size:
                 return False
-            if not clone(source):
+            # Copied, a file that holds less than it is long would hold it all.
+            is_full = before.st_blocks * BLOCK >= before.st_size
+            if not take(source, not (is_big and is_full)):
                 # One refusal is enough: a file system that cannot costs nothing more.
-                self.lends = False
+                self._shares = False
                 return False
-            return has_bytes(source, before.st_size, entry, self) and _look(os.fstat(source)) == _look(before)
+            return _look(os.fstat(source)) == _look(before)
         finally:
             os.close(source)
 

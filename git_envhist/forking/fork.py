@@ -10,35 +10,30 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 
-from git_envhist.capturing.capture import Capturing, restore_directory
+from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.forking.clones import Clones
 from git_envhist.forking.grounds import Ground, make_beside, make_worktree
 from git_envhist.forking.origins import origins_of
-from git_envhist.forking.pointing import Rewriter, points_back, relocate
+from git_envhist.forking.pointing import Rewriter, points_back, relocate, standing
 from git_envhist.forking.relocation import Moved, can_be_spelled
 from git_envhist.forking.seeding import seed
-from git_envhist.model import EnvPath, Forked, LeftAlone, Pair, Plan, Progress, Restored, Snapshot, Trigger
+from git_envhist.model import EnvPath, Forked, Progress, Restored, Snapshot, Trigger
 from git_envhist.opening import Opened, homes_of
-from git_envhist.restore.plan import Rules, make_plan
-from git_envhist.restoring.carrying import Carried, Place, carry_out
-from git_envhist.restoring.inspection import inspect, room_at
+from git_envhist.restoring.elsewhere import Source, write_into
 from git_envhist.restoring.planning import tracked
-from git_envhist.restoring.trust import told
 from git_envhist.settings import read_settings
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.pairs import read_pairs
 from git_envhist.store.repository import HEADS, NOTES, RefMove, Repository
 from git_envhist.values import replace
 
 UNLIMITED = 1 << 62
-OTHER_ROOT = "it belongs to a root beside the working tree, which is captured where it is"
 Unseal = Callable[[EnvPath, bytes], bytes]
 
 
@@ -90,8 +85,7 @@ class _Fork:
 
     def run(self, started: float) -> Forked:
         own = self._capturing()
-        planned, made = self._prepare()
-        carried, moment = self._write(own, planned.plan, made)
+        brought, moment = self._write(own)
         repository = self.ground.repository
         forked = Forked(
             self.snapshot,
@@ -101,39 +95,22 @@ class _Fork:
             moment.head,
             self.ground.branch,
             self.ground.orphan,
-            carried.verified,
+            brought.verified,
             0.0,
-            left_alone=planned.plan.left_alone,
-            kept=carried.kept,
-            losses=(*planned.losses, *carried.losses),
-            warnings=planned.warnings,
+            left_alone=brought.plan.left_alone,
+            kept=brought.kept,
+            losses=brought.losses,
+            warnings=brought.warnings,
         )
-        forked = self._look_back(own, planned.plan, forked)
+        forked = self._look_back(own, forked)
         return replace(forked, seconds=time.monotonic() - started)
 
-    def _prepare(self) -> tuple[Restored, Mapping[bytes, bytes]]:
-        """The plan, and the blobs in it that stand in no snapshot; of somebody else's what is harmless."""
-        git, tree = self.source.repository.git, self.snapshot.tree
-        with closing(self._contents({})) as contents:
-            if self.snapshot.trusted:
-                pairs = list(read_pairs(contents, None, bytes.fromhex(tree)))
-                return Restored(self.snapshot, _plan(pairs, Rules())), {}
-            room = room_at(self.ground.repository.root)
-            pairs, findings = inspect(git, contents, tree, room=room, force=False)
-        plan = _plan([findings.sanitised(pair) for pair in pairs], findings.rules(Rules()))
-        return told(Restored(self.snapshot, plan), findings, pairs), findings.blobs
-
-    def _write(self, own: Capturing, plan: Plan, made: Mapping[bytes, bytes]) -> tuple[Carried, Snapshot]:
-        repository = self.ground.repository
+    def _write(self, own: Capturing) -> tuple[Restored, Snapshot]:
+        mine, repository = self.source.repository, self.ground.repository
+        source = Source(mine.git, repository.state, self._contents, "fork" if own.how == "fork" else "here")
         with own.locked(Request()):
-            base = {b"": os.fsencode(repository.root)}
-            how = "fork" if own.how == "fork" else "here"
-            place = Place(
-                restore_directory(repository.state), base, frozenset(), lambda: self._contents(made), how
-            )
-            # Its first moment is durable; until that is taken, there is nothing to come back to here.
-            carried = carry_out(place, plan, (), durable=False)
-            if self.snapshot.trusted and not carried.kept:
+            brought = write_into(self.snapshot, repository.root, source)
+            if self.snapshot.trusted and not brought.kept:
                 seed(self.source, own, self.snapshot)
             words = os.fsencode(f"forked from {self.snapshot.id[:7]}")
             request = Request(
@@ -145,13 +122,13 @@ class _Fork:
             with own.hold(request) as held:
                 moment = held.publish(request).snapshot
         assert moment is not None
-        return carried, moment
+        return brought, moment
 
-    def _look_back(self, own: Capturing, plan: Plan, forked: Forked) -> Forked:
+    def _look_back(self, own: Capturing, forked: Forked) -> Forked:
         """What names the place it was made of; rewritten, where that is wished, as a moment of its own."""
         repository = self.ground.repository
         moved = Moved.between(origins_of(self.source, self.snapshot.timeline, repository), repository.root)
-        found = tuple(points_back(plan, repository.root, moved))
+        found = tuple(points_back(standing(repository.root), repository.root, moved))
         if not self.wish.relocate or not found:
             return replace(forked, pointing=found)
         code = frozenset() if repository.plain else tracked(repository.git)
@@ -170,14 +147,6 @@ class _Fork:
         contents = Clones(own.git, own.pack_dir, own.object_format, self.unseal, made=made)
         contents.look_below(own.root)
         return contents
-
-
-def _plan(pairs: list[Pair], rules: Rules) -> Plan:
-    """All that a moment has below the top of its working tree, to be written where nothing is."""
-    plan = make_plan((pair for pair in pairs if not pair.realm), rules)
-    roots = sorted({pair.realm for pair in pairs if pair.realm})
-    beside = tuple(LeftAlone(EnvPath(root + b"://"), OTHER_ROOT) for root in roots)
-    return replace(plan, left_alone=(*plan.left_alone, *beside))
 
 
 def _record(own: Capturing, wish: Forking, number: int) -> tuple[str, ...]:

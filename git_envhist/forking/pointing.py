@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from git_envhist.forking.relocation import TOO_LONG, Moved, is_text, rewrite
-from git_envhist.model import Entry, EntryKind, EnvPath, Plan, PointsBack
+from git_envhist.model import EntryKind, EnvPath, Plan, PointsBack
 from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.store.git import read_all
 from git_envhist.system import DIRECTORY, NOFOLLOW
@@ -43,19 +43,52 @@ class Rewriter(NamedTuple):
     code: frozenset[bytes]
 
 
-def points_back(plan: Plan, root: str, moved: Moved) -> Iterator[PointsBack]:
-    """Every path that a plan brought and that names the other place."""
+class Place(NamedTuple):
+    """A path that may name places."""
+
+    path: EnvPath
+    is_link: bool
+
+
+def points_back(places: Iterable[Place], root: str, moved: Moved) -> Iterator[PointsBack]:
+    """Every one of some paths that names the other place."""
     with _opened(root) as top:
-        for entry in _entries(plan):
-            if entry.kind is EntryKind.LINK:
-                if moved.is_named_in(_read_link(top, entry.path)):
-                    yield PointsBack(entry.path, LINK)
-            elif entry.path.endswith(b"/.git") and _leads_nowhere(root, entry.path, _read(top, entry.path)):
-                yield PointsBack(entry.path, NO_GIT)
-            elif entry.kind is EntryKind.FILE and _may_name_places(entry.path):
-                data = _read(top, entry.path)
+        for path, is_link in places:
+            if is_link:
+                if moved.is_named_in(_read_link(top, path)):
+                    yield PointsBack(path, LINK)
+            elif path.endswith(b"/.git") and _leads_nowhere(root, path, _read(top, path)):
+                yield PointsBack(path, NO_GIT)
+            elif _may_name_places(path):
+                data = _read(top, path)
                 if moved.is_named_in(data if is_text(data) else _first_line(data)):
-                    yield PointsBack(entry.path, TEXT)
+                    yield PointsBack(path, TEXT)
+
+
+def brought_by(plan: Plan) -> Iterator[Place]:
+    """The files and links that a plan brought."""
+    for step in plan.steps:
+        for entry in (*([step.after] if step.after is not None else []), *step.below):
+            if entry.kind in (EntryKind.FILE, EntryKind.LINK):
+                yield Place(entry.path, entry.kind is EntryKind.LINK)
+
+
+def standing(root: str) -> Iterator[Place]:
+    """The files and links that stand in a working tree, in the order of their paths."""
+    top = os.fsencode(root)
+    waiting = [b""]
+    while waiting:
+        above = waiting.pop()
+        found: list[os.DirEntry[bytes]] = []
+        # What is closed to its owner holds nothing that was brought.
+        with suppress(PermissionError), os.scandir(os.path.join(top, above)) as entries:
+            found = sorted(entries, key=lambda entry: entry.name, reverse=True)
+        prefix = above + b"/" if above else b""
+        waiting += [prefix + entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+        for entry in reversed(found):
+            is_link = entry.is_symlink()
+            if (is_link or entry.is_file(follow_symlinks=False)) and (above or entry.name != b".git"):
+                yield Place(EnvPath(prefix + entry.name), is_link)
 
 
 def relocate(
@@ -76,13 +109,6 @@ def relocate(
             else:
                 left.append(PointsBack(one.path, why))
     return tuple(done), tuple(left)
-
-
-def _entries(plan: Plan) -> Iterator[Entry]:
-    for step in plan.steps:
-        if step.after is not None:
-            yield step.after
-        yield from step.below
 
 
 def _may_name_places(path: EnvPath) -> bool:

@@ -83,15 +83,16 @@ class Hands:
         while done < len(data):
             done += os.pwrite(descriptor, data[done:], offset + done)
 
-    def clone(self, source: int, descriptor: int) -> bool:
-        """Let a new file share the blocks of an open one until either is written to; False where that cannot be had."""
+    def clone(self, source: int, descriptor: int, *, share: bool) -> bool:
+        """Give a new file the bytes of an open one; where they can share blocks until either is written to, they do.
+        False where that cannot be had: with `share` alone, or at all."""
         if sys.platform != "linux":
             return False
         try:
             fcntl.ioctl(descriptor, FICLONE, source)
         except OSError:
             # Whatever the reason is: the file is written then, and that tells of it where it matters.
-            return False
+            return not share and _copy(source, descriptor)
         return True
 
     def truncate(self, descriptor: int, size: int) -> None:
@@ -200,3 +201,12 @@ def open_directory(base: int, path: bytes, *, forbidden: frozenset[tuple[int, in
         os.close(here)
         raise
     return here
+
+
+def _copy(source: int, descriptor: int) -> bool:
+    size = done = 0
+    with suppress(OSError):
+        size = os.fstat(source).st_size
+        while done < size and (copied := os.copy_file_range(source, descriptor, size - done, done, done)):
+            done += copied
+    return 0 < done == size

@@ -37,7 +37,7 @@ class Contents(Protocol):
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
     @property
     def lends(self) -> bool: ...
-    def lend(self, entry: Entry, clone: Callable[[int], bool]) -> bool: ...
+    def lend(self, entry: Entry, take: Callable[[int, bool], bool]) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -70,19 +70,11 @@ class Maker:
         hands = self._hands
         descriptor = hands.create(directory, name)
         try:
-            if not self._contents.lends or not self._clone(descriptor, entry):
-                self._write(descriptor, entry)
+            self._write(descriptor, entry)
             self._dresser.new_file(descriptor, entry, lambda what: self._lose(shown, what))
             return seen(os.fstat(descriptor))
         finally:
             os.close(descriptor)
-
-    def _clone(self, descriptor: int, entry: Entry) -> bool:
-        if self._contents.lend(entry, lambda source: self._hands.clone(source, descriptor)):
-            return True
-        # What was cloned may be of a file that changed meanwhile.
-        self._hands.truncate(descriptor, 0)
-        return False
 
     def _write(self, descriptor: int, entry: Entry) -> None:
         assert entry.oid is not None

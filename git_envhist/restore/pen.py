@@ -14,6 +14,7 @@ from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone, StoredAs
 from git_envhist.restore.dress import Dresser, Lose, read_xattrs
 from git_envhist.restore.hands import NO_LINKS, Hands
 from git_envhist.restore.make import HOLE, NOT_MADE, Contents, Maker, blocks_of, without_zeros
+from git_envhist.restore.proof import has_bytes
 from git_envhist.restore.verify import compare, compare_stat
 
 
@@ -73,6 +74,8 @@ class Pen:
     def _fill(self, descriptor: int, entry: Entry) -> int:
         """Write the bytes, and read them back; how many they are."""
         assert entry.oid is not None
+        if self._contents.lends and (lent := self._borrow(descriptor, entry)) is not None:
+            return lent
         data = self._contents.blob(entry.oid)
         if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
             if data:
@@ -87,6 +90,17 @@ class Pen:
                 raise _not_as_written(entry)
             at += len(block)
         return at
+
+    def _borrow(self, descriptor: int, entry: Entry) -> int | None:
+        """Take the bytes from where they stand already, if what comes of that is what is wanted."""
+        if self._contents.lend(
+            entry, lambda source, share: self._hands.clone(source, descriptor, share=share)
+        ):
+            size = os.fstat(descriptor).st_size
+            if has_bytes(descriptor, size, entry, self._contents):
+                return size
+        self._hands.truncate(descriptor, 0)
+        return None
 
     def _write_block(self, descriptor: int, block: bytes, at: int) -> None:
         done = 0

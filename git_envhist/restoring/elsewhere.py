@@ -42,8 +42,13 @@ class Source(NamedTuple):
 
 def write_elsewhere(snapshot: Snapshot, directory: str, source: Source, wish: Wish = NO_WISH) -> Restored:
     """Write what a snapshot holds into a new or an empty directory; of somebody else's what is harmless."""
-    started = time.monotonic()
     _refuse_taken(directory)
+    return write_into(snapshot, directory, source, wish)
+
+
+def write_into(snapshot: Snapshot, directory: str, source: Source, wish: Wish = NO_WISH) -> Restored:
+    """The same, where it is known that what stands there is in nobody's way."""
+    started = time.monotonic()
     place = nearest_directory(directory)
     is_ours_to_fill = not wish.dry_run and os.path.realpath(directory) == os.path.realpath(place)
     if (

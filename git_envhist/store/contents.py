@@ -98,8 +98,9 @@ class Contents:
             raise Damaged("there is nothing here to open sealed files with")
         return self._open_sealed(path, blob)
 
-    def lend(self, entry: Entry, clone: Callable[[int], bool]) -> bool:
-        """Whether `clone` was given an open file that has the bytes of an entry, and made another one of it."""
+    def lend(self, entry: Entry, take: Callable[[int, bool], bool]) -> bool:
+        """Whether `take` was given an open file that should have the bytes of an entry, and took them; it is told
+        whether they are worth being taken only where two files can share them."""
         return False
 
     def close(self) -> None:

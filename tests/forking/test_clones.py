@@ -68,6 +68,25 @@ def test_what_is_unchanged_shares_its_blocks_and_nothing_else(sharing: Path) -> 
     assert (two / "unchanged").read_bytes() == repo.read("unchanged") == UNCHANGED
 
 
+def test_a_big_file_is_what_the_moment_holds_whatever_poses_as_it(repo: Repo) -> None:
+    size = 9 << 20
+    for name in ("same", "posed"):
+        repo.write(name, os.urandom(size))
+    with open(repo.path / "sparse", "wb") as file:
+        file.write(b"first")
+        file.seek(size)
+        file.write(b"last")
+    repo.run("envlog", "capture", "start", check=True)
+    kept = {name: repo.read(name) for name in ("same", "posed", "sparse")}
+    seen = (repo.path / "posed").stat()
+    repo.write("posed", os.urandom(size))
+    os.utime(repo.path / "posed", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    repo.run("envlog", "fork", "../made", check=True)
+    made = Repo(repo.path.parent / "made", repo.env)
+    assert {name: made.read(name) for name in kept} == kept
+    assert (made.path / "sparse").stat().st_blocks * 512 < size
+
+
 def test_what_changes_while_it_is_cloned_is_not_believed(repo: Repo) -> None:
     place = repo.write("file", UNCHANGED)
     oid = object_id(b"blob", UNCHANGED, "sha1")
@@ -77,10 +96,10 @@ def test_what_changes_while_it_is_cloned_is_not_believed(repo: Repo) -> None:
     )
     contents.look_below(str(repo.path))
 
-    def cloned(_: int) -> bool:
+    def cloned(_: int, share: bool) -> bool:
         return True
 
-    def cloned_while_somebody_writes(_: int) -> bool:
+    def cloned_while_somebody_writes(_: int, share: bool) -> bool:
         place.write_bytes(UNCHANGED)
         return True
 
