@@ -38,6 +38,8 @@ def tools(caches: Path) -> dict[str, str]:
         **MACHINE,
         "PIP_CACHE_DIR": str(caches / "pip"),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # What is broken on purpose may not be an environment of its own any more.
+        "PIP_REQUIRE_VIRTUALENV": "1",
         "UV_CACHE_DIR": str(caches / "uv"),
         "npm_config_cache": str(caches / "npm"),
         "npm_config_update_notifier": "false",
