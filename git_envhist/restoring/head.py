@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import Refused
+from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import Snapshot
 from git_envhist.store.gitview import GitView
 from git_envhist.store.repository import Repository
@@ -50,6 +51,30 @@ def plan_move(repository: Repository, snapshot: Snapshot, view: GitView, *, forc
             hint="commit or unstage them; with --force only the saved snapshot has them",
         )
     return Move(commit, snapshot.branch if _can_be_on(repository, snapshot.branch, commit) else None)
+
+
+def remembered(move: Move) -> str:
+    """A move in a word, for the journal: a restore that is finished later has to make it, too."""
+    return f"{move.commit} {move.branch or ''}"
+
+
+def catch_up(repository: Repository, told: str | None) -> Iterator[str]:
+    """Make a move that a journal remembers; why it was not made, where something would be lost by now."""
+    if told is None:
+        return
+    commit, _, branch = told.partition(" ")
+    try:
+        _refuse_under_way(repository.git_dir)
+        # Half of it may have been done: then the index is that of the commit already.
+        if not any(_index_is(repository, one) for one in ("HEAD", commit)):
+            raise Refused("there are staged changes by now")
+        carry_out(repository, Move(commit, branch if _can_be_on(repository, branch, commit) else None))
+    except (EnvhistError, OSError) as error:
+        yield f"HEAD was not moved: {error}"
+
+
+def _index_is(repository: Repository, commit: str) -> bool:
+    return repository.git.try_run("diff-index", "--cached", "--quiet", commit, "--").status == 0
 
 
 def carry_out(repository: Repository, move: Move) -> None:

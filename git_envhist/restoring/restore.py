@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
-from git_envhist.restoring.head import Move, plan_move
+from git_envhist.restoring.head import Move, catch_up, plan_move, remembered
 from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
@@ -52,7 +52,7 @@ from git_envhist.store.git import Git
 from git_envhist.values import replace
 
 UNLIMITED = 1 << 62
-PART = "part"
+PART, HEAD = "part", "head"
 NOT_RECORDED = "the restore is done, but could not be recorded"
 NOT_GITS = ("?", "!")
 Choose = Callable[[str], Snapshot]
@@ -111,6 +111,8 @@ class Restoring:
         notes = (way or Way(TARGET, target.id, safety.id, links)).notes
         if wish.stopped:
             notes = (*notes, (STOPPED, " ".join(wish.stopped)))
+        if move is not None:
+            notes = (*notes, (HEAD, remembered(move)))
         with told_of_what_comes(planned.plan, place.open_contents):
             carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
         self.changed = safety
@@ -156,20 +158,22 @@ class Restoring:
             else:
                 assert carried is not None
                 carried = carried._replace(undone=goal == SAFETY)
-                try:
-                    self._record_end(capturing, carried, goal, part)
-                except (EnvhistError, OSError) as error:
-                    left = LeftAlone(TOP, f"{NOT_RECORDED}: {error}")
-                    carried = carried._replace(kept=(*carried.kept, left))
+                left = tuple(LeftAlone(TOP, why) for why in self._record_end(carried, goal, part))
+                carried = carried._replace(kept=(*carried.kept, *left))
             forget_way(place.private)
         return carried
 
-    def _record_end(self, capturing: Capturing, carried: Carried, goal: str, part: RestorePart) -> None:
+    def _record_end(self, carried: Carried, goal: str, part: RestorePart) -> Iterator[str]:
+        """Make what is finished whole, and record it; what could not be had."""
         told = dict(carried.notes)
-        source = told.get(goal)
-        if goal == TARGET and told.get(PART):
-            part = RestorePart(told[PART])
-        self._publish_now(capturing, SnapshotId(source) if source else None, part)
+        if goal == TARGET:
+            yield from catch_up(self.capturing.repository, told.get(HEAD))
+            part = RestorePart(told.get(PART, part.value))
+        source = SnapshotId(told[goal]) if told.get(goal) else None
+        try:
+            self._publish_now(self._unbounded(), source, part)
+        except (EnvhistError, OSError) as error:
+            yield f"{NOT_RECORDED}: {error}"
 
     def _unbounded(self) -> Capturing:
         # What a restore saves is saved whole, whatever a capture may add.

@@ -11,6 +11,7 @@ from git_envhist.errors import Refused
 from git_envhist.model import Snapshot
 from git_envhist.restoring.head import Move, carry_out, plan_move
 from git_envhist.store.gitview import read_view
+from tests.crash.faults import needs_strace, traced
 from tests.support.repository import Repo
 
 
@@ -99,3 +100,29 @@ def test_a_commit_that_is_gone_and_one_that_never_was(repo: Repo) -> None:
     assert unborn is not None
     with pytest.raises(Refused, match="no code commit"):
         plan(history, unborn, force=True)
+
+
+@needs_strace
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_restore_that_is_finished_later_moves_head_as_well(repo: Repo, *, staged: bool) -> None:
+    first = commit(repo, "one")
+    branch = repo.git("symbolic-ref", "HEAD")
+    _, snapshot = captured(repo)
+    repo.git("checkout", "-q", "-b", "other")
+    commit(repo, "two")
+    repo.write("one", b"edited")
+    # The first exchange: the journal is there, and nothing is swapped.
+    repo.run("envrestore", "--head", snapshot.id, prefix=traced("renameat2", "signal=KILL", "2"))
+    assert repo.git("symbolic-ref", "HEAD") == "refs/heads/other"
+    if staged:
+        repo.write("three", b"3")
+        repo.git("add", "three")
+    done = repo.run("envrestore", "--continue")
+    assert repo.read("one") == b"one"
+    if staged:
+        assert (done.status, repo.git("symbolic-ref", "HEAD")) == (5, "refs/heads/other")
+        assert "HEAD was not moved: there are staged changes by now" in done.err
+    else:
+        assert (done.status, repo.git("symbolic-ref", "HEAD")) == (0, branch)
+        assert repo.git("rev-parse", "HEAD") == first
+        assert repo.git("diff", "--cached", "--name-only") == ""
