@@ -11,6 +11,7 @@ from git_envhist.history.timeline import subject
 from git_envhist.model import (
     Change,
     Entry,
+    EntryKind,
     LeftAlone,
     Plan,
     PlanAction,
@@ -135,7 +136,11 @@ def counts_line(restored: Restored) -> str:
         ("adjust", PlanAction.ADJUST),
     )
     words = [f"{word} {counts[action]:,}" for word, action in named if counts[action]]
-    touched = sum(counts[action] for action in (PlanAction.REMOVE, PlanAction.REPLACE, PlanAction.ADJUST))
+    # Directories are counted where they go, but are no files of which some are unchanged.
+    touched = sum(
+        step.before is not None and step.before.kind is not EntryKind.DIRECTORY
+        for step in restored.plan.steps
+    )
     words.append(f"unchanged {max(0, restored.files - touched):,}")
     left = told_apart(restored.plan.left_alone)
     if left:

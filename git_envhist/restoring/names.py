@@ -24,6 +24,8 @@ from git_envhist.store.quoting import show
 from git_envhist.system import DIRECTORY, SYSTEM
 
 TOLD = 10
+USUAL = 255
+"""The longest name of a file on nearly every file system, in bytes."""
 MOUNTINFO = "/proc/self/mountinfo"
 FOREIGN_TYPES = frozenset((b"vfat", b"msdos", b"exfat", b"drvfs"))
 """File systems made for another system, whose rules hold whoever mounts them."""
@@ -47,7 +49,8 @@ class Manner(NamedTuple):
     @property
     def is_narrow(self) -> bool:
         """Whether it takes fewer names for different, or for names at all, than the file systems of this system do."""
-        return self.folds_case or self.folds_form or self.reserves
+        is_short = self.longest is not None and self.longest < USUAL
+        return self.folds_case or self.folds_form or self.reserves or is_short
 
     def key(self, name: bytes) -> str:
         """Names with one key are one name."""

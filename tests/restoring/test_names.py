@@ -62,6 +62,15 @@ def test_names_that_are_one_there_are_refused_in_pairs(
     assert not (repo.path.parent / "there").exists()
 
 
+def test_a_fork_is_refused_for_such_names_too_and_leaves_nothing(pairs: tuple[Repo, str]) -> None:
+    repo, first = pairs
+    refused = repo.run("envlog", "fork", "../there", first, env={WITHOUT: "case"})
+    assert refused.status == 3
+    assert "'Name' and 'name' are one name there" in refused.err
+    assert not (repo.path.parent / "there").exists()
+    assert len(repo.git("worktree", "list").splitlines()) == 1
+
+
 def test_one_of_each_pair_can_be_left_out(pairs: tuple[Repo, str]) -> None:
     repo, first = pairs
     repo.run("envrestore", first, "--", ".", ":!name", env={WITHOUT: "case"}, check=True)
@@ -164,3 +173,5 @@ def test_what_is_one_name_depends_on_the_place() -> None:
 def test_an_ordinary_place_holds_every_name(tmp_path: Path) -> None:
     assert manner_of(os.fsencode(tmp_path), empty=True) == Manner(longest=255)
     assert os.listdir(tmp_path) == []
+    assert not Manner(longest=255).is_narrow
+    assert Manner(longest=143).is_narrow

@@ -83,6 +83,16 @@ def test_whoever_stands_elsewhere_is_told_which_environment_it_is_about(repo: Re
     assert place in repo.run("envrestore", "@", cwd="sub", check=True).out.splitlines(keepends=True)[0]
 
 
+def test_what_is_unchanged_is_counted_in_files(repo: Repo) -> None:
+    repo.write("same", b"1")
+    first = capture(repo, "one")
+    repo.write("app.py", b"changed")
+    for number in range(3):
+        repo.write(f"came/deep/{number}", b"2")
+    told = repo.run("envrestore", first, check=True).out.splitlines()
+    assert told[1] == "  remove 5 · replace 1 · unchanged 1"
+
+
 def test_an_ignore_file_that_cannot_be_read_is_told(repo: Repo) -> None:
     repo.write(".envhistignore", b"cache/\n", 0)
     repo.write("cache/a", b"1")
