@@ -537,6 +537,8 @@ class Restored:
     """How many of these differed before, too."""
     head: str | None = None
     """Where HEAD went, where it was to move."""
+    outside: tuple[FactChange, ...] = ()
+    """What of the machine is not as it was: from what is here to the moment."""
     running: tuple[str, ...] = ()
     """Processes that were at work in the environment, and still run what was there."""
     services: tuple[str, ...] = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
+from git_envhist.cli.jsonform import SCHEMA, Json, fact_json, path_fields
 from git_envhist.cli.terminal import escape_invalid
-from git_envhist.model import LeftAlone, Plan, PlanStep, Restored
+from git_envhist.history.outside import command_for
+from git_envhist.model import FactChange, LeftAlone, Plan, PlanStep, Restored
 from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.foreign import executables
 
@@ -26,12 +27,18 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "tracked_differing": restored.tracked_differing,
         "tracked_differed": restored.tracked_differed,
         "head": restored.head and escape_invalid(restored.head),
+        "outside": [_outside(change) for change in restored.outside],
         "running": [escape_invalid(process) for process in restored.running],
         "services": [escape_invalid(line) for line in restored.services],
         "warnings": [escape_invalid(warning) for warning in restored.warnings],
         "executables": _executables(restored),
         "undo": back if restored.safety is not None else None,
     }
+
+
+def _outside(change: FactChange) -> Json:
+    told = {**fact_json(change), "command": command_for(change)}
+    return {key: escape_invalid(value) if isinstance(value, str) else value for key, value in told.items()}
 
 
 def _executables(restored: Restored) -> list[Json] | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, seconds
+from git_envhist.history.outside import outside_words
 from git_envhist.history.story import Row, describe_marks, fold_by_directory
 from git_envhist.history.timeline import subject
 from git_envhist.model import (
@@ -25,6 +26,7 @@ from git_envhist.restoring.scope import LEFT_OUT_THEN, NOT_CAPTURED
 
 MOST_ROWS = 12
 MOST_TOLD = 20
+MOST_OUTSIDE = 3
 WAY_BACK = "git envrestore --undo"
 SHORTER = dict.fromkeys((NOT_CAPTURED, LEFT_OUT_THEN, PLAN_NOT_CAPTURED), "never captured")
 """What of a reason stands behind a count."""
@@ -55,6 +57,7 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
             yield from (f"    {_row(row)}" for row in rows)
     yield from _left_lines(told_apart(restored.plan.left_alone))
     yield from (f"service {escape(line)}" for line in restored.services)
+    yield from _outside_lines(restored)
     if back is None:
         yield "nothing was written"
     else:
@@ -73,12 +76,21 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
         yield _tracked_line(restored.tracked_differing, restored.tracked_differed or 0)
     if restored.services:
         yield f"services: {escape('; '.join(restored.services))}"
-    if restored.running:
-        told = [f"{escape(process)} still runs the old code" for process in restored.running[:MOST_TOLD]]
-        more = len(restored.running) - MOST_TOLD
-        yield "not restored: " + "; ".join([*told, f"and {more:,} more"] if more > 0 else told)
+    yield from _outside_lines(restored)
     if back is not None:
         yield f"go back with: {back}"
+
+
+def _outside_lines(restored: Restored) -> Iterator[str]:
+    """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
+    told = [escape(outside_words(change)) for change in restored.outside[:MOST_OUTSIDE]]
+    if len(restored.outside) > MOST_OUTSIDE:
+        told.append(f"{len(restored.outside) - MOST_OUTSIDE:,} more packages of the machine")
+    told += [f"{escape(process)} still runs the old code" for process in restored.running[:MOST_TOLD]]
+    if len(restored.running) > MOST_TOLD:
+        told.append(f"and {len(restored.running) - MOST_TOLD:,} more")
+    if told:
+        yield "not restored: " + "; ".join(told)
 
 
 def _staying(number: int) -> str:
@@ -96,6 +108,7 @@ def _idle_lines(restored: Restored) -> Iterator[str]:
         yield from _left_lines(left)
     else:
         yield "nothing to restore: the environment is as it was then"
+    yield from _outside_lines(restored)
 
 
 def _tracked_line(now: int, before: int) -> str:

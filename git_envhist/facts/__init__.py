@@ -22,7 +22,9 @@ PROBES: dict[str, TreeProbe | MachineProbe] = {
         reads=(b"METADATA", b"PKG-INFO", b"INSTALLER", b"direct_url.json", b"pyvenv.cfg", b"*.egg-info"),
         sees=(b"REQUESTED", b"*.egg-link"),
     ),
+    "npm": TreeProbe("node", PACKAGES, 1, reads=(b"package.json",), sees=(b"*.zip",)),
     "system": MachineProbe("system", PACKAGES, 1),
+    "env": TreeProbe("variables", VARIABLES, 1, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
 }
 
 

@@ -16,6 +16,7 @@ from git_envhist.model import Fact
 PROBE = "system"
 SOURCES = {
     "dpkg": ("var/lib/dpkg/status", "var/lib/apt/extended_states"),
+    "apk": ("lib/apk/db/installed", "usr/lib/apk/db/installed", "etc/apk/world"),
 }
 """By manager, the files that its list is made of."""
 

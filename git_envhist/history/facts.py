@@ -72,7 +72,7 @@ def fact_rows(changes: Iterable[FactChange], order: Sequence[str]) -> tuple[Fact
         places.setdefault((change.probe, place_of(change)), []).append(change)
     ranks = {probe: number for number, probe in enumerate(order)}
     ordered = sorted(places, key=lambda row: (ranks.get(row[0], len(ranks)), row))
-    return tuple(FactRow(probe, place, tuple(_best_first(places[probe, place]))) for probe, place in ordered)
+    return tuple(FactRow(probe, place, tuple(best_first(places[probe, place]))) for probe, place in ordered)
 
 
 def place_of(change: FactChange) -> str:
@@ -144,7 +144,7 @@ def _count_files(changed: ChangeCount, beside_packages: bool, first: bool) -> st
 
 
 def _probe_part(probe: str, changes: list[FactChange]) -> str:
-    best, *others = _best_first(changes)
+    best, *others = best_first(changes)
     marks = [mark_of(change) for change in others]
     counts = " ".join(f"{mark}{marks.count(mark)}" for mark in "+~−" if mark in marks)
     return f"{probe} {mark_of(best)}{fact_words(best)} {counts}".rstrip()
@@ -156,6 +156,6 @@ def _variables_part(row: FactRow) -> str:
     return f"{row.place}: {', '.join(names[:MOST_KEYS])}{more}"
 
 
-def _best_first(changes: Iterable[FactChange]) -> list[FactChange]:
+def best_first(changes: Iterable[FactChange]) -> list[FactChange]:
     """What was asked for before what came along; what came, then what is another, then what went; by name."""
-    return sorted(changes, key=lambda one: (one.auto, "+~−".index(mark_of(one)), one.key.count("/"), one.key))
+    return sorted(changes, key=lambda one: (one.auto, "+~−".index(mark_of(one)), place_of(one).count("/"), one.key))

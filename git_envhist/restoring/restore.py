@@ -41,6 +41,7 @@ from git_envhist.restoring.head import Move, catch_up, plan_move, remembered
 from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
+from git_envhist.restoring.outside import outside_of
 from git_envhist.restoring.planning import Planner, closed_paths, forbidden_places
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.room import refuse_without_room
@@ -95,6 +96,7 @@ class Restoring:
                 # What differs is nothing that a restore would touch: one is in that state, and means the one before.
                 planned = self._plan(held, target := self.judge(choose(target.content)), wish)
             refuse_names(planned.plan, held.taken.survey.bases)
+            planned = replace(planned, outside=outside_of(held, target, wish))
             if wish.planned is not None:
                 wish.planned(planned)
             if wish.dry_run or not (_does_anything(planned) or wish.stopped):

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.facts import dpkg, machine_leaf, machine_probes, python, system, tree_leaf, tree_probes
+from git_envhist.facts import (
+    apk,
+    dpkg,
+    machine_leaf,
+    machine_probes,
+    node,
+    python,
+    system,
+    tree_leaf,
+    tree_probes,
+    variables,
+)
 from git_envhist.facts.probe import File, TreeProbe
 from git_envhist.model import Fact
 
@@ -114,6 +125,64 @@ def test_the_stamp_of_the_machine_is_another_one_when_the_list_is(tmp_path: Path
     assert len(set(stamps)) == 3
 
 
+def test_node_packages_stand_in_any_node_modules() -> None:
+    told = named({b"package.json": b'{"name": "other", "version": "8.11.3"}'})
+    for place, key in (
+        (b"node_modules/pg", "node_modules/pg"),
+        (b"web/node_modules/@types/node", "web/node_modules/@types/node"),
+        (b"node_modules/a/node_modules/b", "node_modules/a/node_modules/b"),
+        (b"node_modules/.pnpm/pg@8.11.3/node_modules/pg", "node_modules/pg"),
+        (
+            b"web/node_modules/.pnpm/@types+node@8.11.3/node_modules/@types/node",
+            "web/node_modules/@types/node",
+        ),
+    ):
+        assert node.wants(place)
+        assert said(node.facts_of(place, told, no_key)) == [(key, "8.11.3", False)]
+    for place in (b"", b"node_modules", b"node_modules/pg/lib", b"node_modules/@types", b"node_modules/.bin"):
+        assert not node.wants(place)
+
+
+def test_archives_of_yarn_say_name_and_version() -> None:
+    archives = named(
+        {
+            b"lodash-npm-4.17.21-6382451519-eb835a2e51.zip": b"",
+            b"@types-node-npm-20.1.0-0123456789-8.zip": b"",
+        }
+    )
+    assert said(node.facts_of(b".yarn/cache", archives, no_key)) == [
+        (".yarn/cache/lodash", "4.17.21", False),
+        (".yarn/cache/@types/node", "20.1.0", False),
+    ]
+
+
+def test_variables_are_told_by_key_and_never_by_value() -> None:
+    data = b"API_URL=http://secret\nexport TOKEN = abc\n# no=comment\nTOKEN=xyz\n"
+    sealed = {b".env.local": File(data, len(data), True, b"x" * 20)}
+    keys: list[tuple[bytes, bytes]] = []
+
+    def keyed(context: bytes, secret: bytes) -> str:
+        keys.append((context, secret))
+        return f"{len(keys):016x}"
+
+    assert said(variables.facts_of(b"web", sealed, keyed)) == [
+        ("web/.env.local/API_URL", "0000000000000001", False),
+        ("web/.env.local/TOKEN", "0000000000000002", False),
+    ]
+    assert keys == [(b"web/.env.local\0API_URL", b"http://secret"), (b"web/.env.local\0TOKEN", b"xyz")]
+    assert "secret" not in repr(said(variables.facts_of(b"web", sealed, no_key)))
+    assert said(variables.facts_of(b"", named({b".env.example": b"A=1"}), keyed)) == []
+
+
+def test_apk_tells_what_is_installed_and_what_was_asked_for() -> None:
+    text = "C:Q1abc=\nP:musl\nV:1.2.4-r2\nA:x86_64\nF:lib\nR:x\n\nC:Q1\nP:nginx\nV:1.24.0-r7\n"
+    world = apk.parse_world("alpine-base\nnginx=1.24.0-r7\n")
+    assert said(apk.parse_installed(text, world)) == [
+        ("musl", "1.2.4-r2", True),
+        ("nginx", "1.24.0-r7", False),
+    ]
+
+
 def _some_names(probe: TreeProbe) -> st.SearchStrategy[bytes]:
     patterns = [*probe.reads, *probe.sees]
     return st.sampled_from(patterns).flatmap(
@@ -132,6 +201,7 @@ PLACES = [
     b"",
     b"x.egg/EGG-INFO",
     b"node_modules/a",
+    b".yarn/cache",
     b"a/\xff",
 ]
 TEXTS = st.one_of(
@@ -170,6 +240,7 @@ def test_no_garbage_raises_anything(probe: TreeProbe) -> None:
 def test_no_list_of_the_machine_raises_anything(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     list(dpkg.parse_status(text, dpkg.parse_states(text)))
+    list(apk.parse_installed(text, apk.parse_world(text)))
 
 
 def test_every_probe_has_a_leaf() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from git_envhist import facts
 from git_envhist.api import EnvHistory
 from git_envhist.capturing import factasking
 from git_envhist.facts.probe import MachineProbe, TreeProbe
+from git_envhist.history.outside import command_for
+from git_envhist.model import FactChange
 from tests.support.repository import Repo
 
 # Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
@@ -103,7 +106,8 @@ def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
     put(repo, "flask", "3.0.1")
     put(repo, "click", "8.1.7")
     repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "1"))
-    capture(repo, "first")
+    history = EnvHistory.open(str(repo.path), workers="fork")
+    history.capture("first")
     steps = (
         lambda: put(repo, "jinja2", "3.1.6"),
         lambda: repo.write("vendor/x-1.dist-info/METADATA", metadata("x", "2")),
@@ -113,10 +117,10 @@ def test_facts_follow_every_change_as_if_read_anew(repo: Repo) -> None:
     )
     for step in steps:
         step()
-        capture(repo, "a step")
+        history.capture("a step")
         told = text_of(repo, "pip")
         subprocess.run(["rm", "-r", ".git/envhist/cache"], cwd=repo.path, check=True)
-        capture(repo, "without a cache")
+        history.capture("without a cache")
         assert text_of(repo, "pip") == told
     assert told == "envhist-facts 1 pip 1\nmoved/x 2 at=moved/x-1.dist-info"
 
@@ -179,6 +183,93 @@ def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
     capture(repo, "second")
     assert (
         "           system                   ~ base 1.0 → 2.0\n" in repo.run("envlog", "show", check=True).out
+    )
+
+
+def test_npm_packages_are_told_by_place_with_versions(repo: Repo) -> None:
+    npm = shutil.which("npm", path=MACHINE.get("PATH"))
+    if npm is None:
+        pytest.skip("npm is not installed")
+    repo.write("package.json", '{"name": "work", "version": "1.0.0", "private": true}\n')
+    capture(repo, "before")
+    words = [npm, "install", "--no-audit", "--no-fund", "semver", "@types/node"]
+    cache = {"npm_config_cache": str(repo.path / "../cache")}
+    done = subprocess.run(words, cwd=repo.path, env={**MACHINE, **cache}, capture_output=True)
+    if done.returncode != 0:
+        pytest.skip(f"npm cannot install it here: {done.stderr.decode()[-300:]}")
+    capture(repo, "after")
+    packages = json.loads(repo.read("node_modules/.package-lock.json"))["packages"]
+    installed = {path: told["version"] for path, told in packages.items()}
+    told = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
+    assert {one["key"]: one["after"] for one in told} == installed
+    shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
+    assert shown.startswith("npm       node_modules   + @types/node ")
+    assert f"+ semver {installed['node_modules/semver']}" in shown
+    assert stories(repo)[0].startswith("npm +@types/node ")
+
+
+def test_variables_are_told_without_their_values(repo: Repo) -> None:
+    repo.write(".env.local", "API_URL=http://a\nOLD=1\n", mode=0o600)
+    first = capture(repo, "before")
+    repo.write(".env.local", "API_URL=http://b\nOLD=1\nDEBUG=1\n", mode=0o600)
+    second = capture(repo, "after")
+    assert stories(repo)[0] == "~1 file · .env.local: DEBUG, API_URL"
+    told = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
+    assert [(one["key"], one["before"], one["after"]) for one in told] == [
+        (".env.local/API_URL", "***", "***"),
+        (".env.local/DEBUG", None, "***"),
+    ]
+    shown = repo.git("diff", first, second, "--", ".envhist/facts")
+    assert [
+        line[:24]
+        for line in shown.splitlines()
+        if line[0] in "+-" and ".env" in line and "/facts/" not in line
+    ] == [
+        "-.env.local/API_URL " + text_at(repo, first, "API_URL")[:4],
+        "+.env.local/API_URL " + text_at(repo, second, "API_URL")[:4],
+        "+.env.local/DEBUG " + text_at(repo, second, "DEBUG")[:6],
+    ]
+    assert "http" not in shown
+    assert text_at(repo, first, "OLD") == text_at(repo, second, "OLD")
+
+
+def text_at(repo: Repo, commit: str, key: str) -> str:
+    lines = repo.git("show", f"{commit}:.envhist/facts/env").splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(f".env.local/{key} "))
+
+
+def test_what_a_restore_cannot_bring_back_is_told_with_its_command(repo: Repo, machine: Path) -> None:
+    install(machine, "base 1.0-1", "gone 2.0-1")
+    capture(repo, "before", "--name=before")
+    install(machine, "base 1.1-1", "postgresql-15 15.18-0+deb12u1")
+    repo.write("app.py", "changed\n")
+    told = (
+        "not restored: system base (sudo apt-get install base=1.0-1); system gone (sudo apt-get install gone=2.0-1); "
+        "system postgresql-15 (sudo apt-get remove postgresql-15)\n"
+    )
+    planned = json.loads(repo.run("envrestore", "-n", "--json", "before", check=True).out)
+    assert [one["command"] for one in planned["outside"]][-1] == "sudo apt-get remove postgresql-15"
+    done = repo.run("envrestore", "before", check=True)
+    assert sorted(told[14:-1].split("; ")) == sorted(
+        line_of(done.out + done.err, "not restored: ").split("; ")
+    )
+    again = repo.run("envrestore", "before", check=True)
+    assert "not restored: system " in again.out + again.err
+    part = repo.run("envrestore", "before", "--", "app.py", check=True)
+    assert "not restored" not in part.out + part.err
+
+
+def line_of(text: str, start: str) -> str:
+    return next(line.removeprefix(start) for line in text.splitlines() if line.startswith(start))
+
+
+def test_what_a_stranger_wrote_becomes_no_command() -> None:
+    strange = FactChange("system", "x; rm -rf ~", "1", None, by="dpkg")
+    assert command_for(strange) == ""
+    assert command_for(FactChange("system", "x", None, "$(reboot)", by="dpkg")) == ""
+    assert (
+        command_for(FactChange("system", "x", None, "1:2.0~rc1-1+b1", by="dpkg"))
+        == "sudo apt-get install x=1:2.0~rc1-1+b1"
     )
 
 
