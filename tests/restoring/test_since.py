@@ -42,7 +42,7 @@ def is_recorded_truly(history: EnvHistory, target: Snapshot) -> None:
 def _without_links(listed: bytes) -> dict[bytes, bytes]:
     lines = [line.partition(b"\t") for line in listed.split(b"\0")[:-1]]
     # Who has a name in common is numbered by inode, and what a shard says by these numbers.
-    return {path: head for head, _, path in lines if not path.startswith(b".envhist/manifest/")}
+    return {path: b"" if path.startswith(b".envhist/manifest/") else head for head, _, path in lines}
 
 
 @given(CHANGES)
@@ -68,6 +68,7 @@ def test_directories_that_come_and_go(repo: Repo) -> None:
     repo.write("goes/deep/er/a", b"1")
     repo.write("turns", b"1")
     first = capture(history)
+    repo.write("stays/a", b"2")
     shutil.rmtree(repo.path / "goes")
     os.unlink(repo.path / "turns")
     repo.write("turns/into/one", b"2")
