@@ -1,4 +1,4 @@
-"""What differs of the machine between now and a moment: no restore changes it."""
+"""What a restore leaves beside it: the machine as it is now, and git's own view of the files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from git_envhist.facts import PACKAGES, PROBES, machine_probes
 from git_envhist.history.outside import order_outside
 from git_envhist.model import FactChange, Snapshot
 from git_envhist.restoring.wish import Wish
+
+NOT_GITS = ("?", "!")
+
+
+def differing(held: Held) -> frozenset[bytes] | None:
+    """The tracked files that differ from HEAD; None where git could not tell."""
+    changed = held.view.changed
+    return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)
 
 
 def outside_of(held: Held, target: Snapshot, wish: Wish) -> tuple[FactChange, ...]:

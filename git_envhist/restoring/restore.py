@@ -41,7 +41,7 @@ from git_envhist.restoring.head import Move, catch_up, plan_move, remembered
 from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
-from git_envhist.restoring.outside import outside_of
+from git_envhist.restoring.outside import differing, outside_of
 from git_envhist.restoring.planning import Planner, closed_paths, forbidden_places
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.room import refuse_without_room
@@ -55,7 +55,6 @@ from git_envhist.values import replace
 UNLIMITED = 1 << 62
 PART, HEAD = "part", "head"
 NOT_RECORDED = "the restore is done, but could not be recorded"
-NOT_GITS = ("?", "!")
 Choose = Callable[[str], Snapshot]
 """The content of what is here now -> the moment to go to."""
 Judge = Callable[[Snapshot], Snapshot]
@@ -107,7 +106,7 @@ class Restoring:
                 wish.saved(safety)
             place, known = self._place(held.taken.survey), Seen(held.taken.records)
             since = since_then(held, safety.id, planned.plan)
-            differed = _differing(held)
+            differed = differing(held)
         running = tuple(map(str, still_running(Touched.by(planned.plan, place.bases))))
         links = wish.foreign and wish.force and wish.links
         notes = (way or Way(TARGET, target.id, safety.id, links)).notes
@@ -271,7 +270,7 @@ class Restoring:
         words = os.fsencode(f"{what} {source[:7]}" if source else what)
         request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
         with capturing.hold(request, since) as held:
-            return held.publish(request).snapshot, _differing(held)
+            return held.publish(request).snapshot, differing(held)
 
     def _place(self, extent: Survey) -> Place:
         repository = self.capturing.repository
@@ -294,9 +293,3 @@ class Restoring:
 
 def _does_anything(planned: Restored) -> bool:
     return bool(planned.plan.steps or planned.plan.directories)
-
-
-def _differing(held: Held) -> frozenset[bytes] | None:
-    """The tracked files that differ from HEAD; None where git could not tell."""
-    changed = held.view.changed
-    return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)
