@@ -29,6 +29,7 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -l after -x -d 'taken then or later'
     complete -c $program -n '__git_envlog_using list' -l until -x -d 'taken then or before'
     complete -c $program -n '__git_envlog_using list' -l before -x -d 'taken then or before'
+    complete -c $program -n '__git_envlog_using list' -s S -x -d 'whose story contains it'
     complete -c $program -n '__git_envlog_using list' -l grep -x -d 'whose intent, name or note matches'
     complete -c $program -n '__git_envlog_using list' -l regexp-ignore-case -s i -d '--grep regardless of case'
     complete -c $program -n '__git_envlog_using list' -l verdict -x -a 'pass fail error none' -d 'with that outcome'

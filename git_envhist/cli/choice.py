@@ -26,6 +26,8 @@ class Choice:
     ignore_case: bool = False
     verdicts: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
+    told: str | None = None
+    """What a story is to contain."""
 
     @property
     def restricts(self) -> bool:

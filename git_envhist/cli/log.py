@@ -43,6 +43,7 @@ class Listing:
 @option("-n", "--max-count", "limit", metavar="<n>", number=True, help="at most so many; also -<n>")
 @option("--since", "--after", metavar="<time>", help="taken then or later")
 @option("--until", "--before", metavar="<time>", help="taken then or before")
+@option("-S", "told", metavar="<text>", help="whose story contains it: packages, variables, counts")
 @option("--grep", metavar="<pattern>", multiple=True, help="whose intent, name or note matches; repeatable")
 @option("-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep regardless of case")
 @option(
@@ -98,6 +99,7 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
         options["ignore_case"],
         options["verdicts"],
         options["triggers"],
+        options["told"],
     )
     return Wanted(
         revisions, options["every"], _pathspecs(session), choice, options["limit"], options["reverse"]

@@ -174,6 +174,25 @@ def test_a_package_of_the_machine_is_a_change_though_no_file_is(repo: Repo, mach
     assert "+postgresql-15 15.18-0+deb12u1 by=dpkg" in repo.git("diff", first, second, "--", ".envhist/facts")
 
 
+def test_a_list_finds_when_something_came(repo: Repo, machine: Path) -> None:
+    install(machine, "base 1.0-1")
+    capture(repo, "first")
+    install(machine, "base 1.0-1", "libpq5 15.18-1", "postgresql-15 15.18-1")
+    capture(repo, "the server")
+    repo.write("other", "x")
+    capture(repo, "a file")
+    install(machine, "base 1.0-1")
+    capture(repo, "gone again")
+
+    def found(text: str) -> list[str]:
+        return repo.run("envlog", "-S", text, "--format=%s", check=True).out.splitlines()
+
+    assert found("postgresql") == ["gone again", "the server"]
+    assert found("libpq5 15.18") == ["gone again", "the server"]
+    assert found("+1 file") == ["a file"]
+    assert found("nowhere") == []
+
+
 def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
     install(machine, "base 1.0-1")
     capture(repo, "first")

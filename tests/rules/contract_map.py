@@ -485,6 +485,11 @@ LIST = (
         ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
     ),
     Line(
+        "envlog -S",
+        "whose story contains the text",
+        ("facts/test_story.py::test_a_list_finds_when_something_came",),
+    ),
+    Line(
         "envlog --grep",
         "whose intent, name or note matches",
         ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
