@@ -174,6 +174,56 @@ def test_a_package_of_the_machine_is_a_change_though_no_file_is(repo: Repo, mach
     assert "+postgresql-15 15.18-0+deb12u1 by=dpkg" in repo.git("diff", first, second, "--", ".envhist/facts")
 
 
+def dpkg(root: Path, *words: str) -> None:
+    """dpkg itself, on a root of its own."""
+    done = subprocess.run(
+        ["dpkg", "--force-not-root", "--force-bad-path", f"--root={root}", f"--log={root}/log", *words],
+        capture_output=True,
+        env={**MACHINE, "LC_ALL": "C"},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def build_package(place: Path, version: str) -> str:
+    """A package as a distribution makes it."""
+    (place / "DEBIAN").mkdir(parents=True)
+    (place / "DEBIAN/control").write_text(
+        f"Package: small-server\nVersion: {version}\nArchitecture: all\nMaintainer: A. User <user@example.com>\n"
+        "Description: a server\n Version: 9 is no field here\n"
+    )
+    (place / "usr/share/small").mkdir(parents=True)
+    (place / "usr/share/small/file").write_text(version)
+    subprocess.run(["dpkg-deb", "--build", place, f"{place}.deb"], check=True, capture_output=True)
+    return f"{place}.deb"
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg here")
+def test_what_dpkg_installs_upgrades_and_removes_is_told(repo: Repo, machine: Path, tmp_path: Path) -> None:
+    for name in ("updates", "info", "triggers"):
+        (machine / "var/lib/dpkg" / name).mkdir()
+    (machine / "var/lib/dpkg/status").write_text("")
+    capture(repo, "before")
+    dpkg(machine, "-i", build_package(tmp_path / "old", "2:1.5-1"))
+    capture(repo, "installed")
+    dpkg(machine, "-i", build_package(tmp_path / "new", "2:1.6-1"))
+    capture(repo, "upgraded")
+    dpkg(machine, "-r", "small-server")
+    capture(repo, "removed")
+    assert stories(repo) == [
+        "system −small-server 1.6",
+        "system ~small-server 1.5 → 1.6",
+        "system +small-server 1.5",
+        "1 file",
+    ]
+    assert (
+        repo.run("envdiff", "@~2", "now", check=True).out == "system                   − small-server 1.5\n"
+    )
+    done = repo.run("envrestore", "@~2", check=True)
+    assert (
+        "not restored: system small-server (sudo apt-get install small-server=2:1.5-1)" in done.out + done.err
+    )
+
+
 def test_a_list_finds_when_something_came(repo: Repo, machine: Path) -> None:
     install(machine, "base 1.0-1")
     capture(repo, "first")
