@@ -14,7 +14,7 @@ from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
 from git_envhist.lookup import CodeCommits, Others, path_below, read_timeline
-from git_envhist.model import Captured, Comparison, EnvPath, Forked, Record, Snapshot
+from git_envhist.model import Bisected, Captured, Checked, Comparison, EnvPath, Forked, Record, Snapshot
 from git_envhist.opening import Opened, open_repository
 from git_envhist.settings import config_home, read_settings
 from git_envhist.store.durable import told_by_the_system
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from git_envhist.store.files import FileReader
     from git_envhist.store.keys import KeyRing
     from git_envhist.verifying.verbs import Checks
-    from git_envhist.verifying.watching import Watching
 
 
 class EnvHistory:
@@ -127,14 +126,7 @@ class EnvHistory:
         """This moment, or the one that GIT_COMMITTER_DATE sets."""
         return moment(self.repository.git, self._environ)
 
-    def capture(
-        self,
-        intent: bytes | str | None = None,
-        *,
-        verify: str | None = None,
-        watching: Watching | None = None,
-        **asked: Unpack[Asked],
-    ) -> Captured:
+    def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured:
         """Take a snapshot of the whole environment; then check it, where that is asked for or configured."""
         from git_envhist.capturing.request import make_request  # loaded late: keeps envlog fast
 
@@ -142,11 +134,17 @@ class EnvHistory:
         with told_by_the_system(self.repository.git_dir):
             captured = self._capturing.capture(request)
         self.forget_world()
-        if watching is not None and watching.captured is not None:
-            watching.captured(captured)
-        if verify is None and self.settings.verify is None:
-            return captured
-        return self.checks.after_capture(captured, verify, request, watching)
+        request.captured(captured)
+        wanted = asked.get("verify") or self.settings.verify
+        return self.checks.after_capture(captured, request, asked) if wanted else captured
+
+    def verify(self, revision: str | Snapshot = "now", command: str | None = None) -> Checked:
+        """Run a check on what is here now, or on an older moment in a throw-away environment of it."""
+        return self.checks.run(revision, command)
+
+    def bisect(self, good: str | None = None, bad: str | None = None, command: str | None = None) -> Bisected:
+        """The first moment where a check fails; from `good` to `@`, where they are not said."""
+        return self.checks.bisect(good, bad, command)
 
     def diff(
         self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()

@@ -46,6 +46,8 @@ class System(NamedTuple):
     """Names that differ in case are two (where they are one, file systems show it)."""
     forms: bool = True
     """Names that differ in their Unicode form are two (likewise)."""
+    namespaces: bool = True
+    """A process may have mounts that nobody else sees (which only trying shows)."""
     names: bool = True
     """No name is reserved, as some are on Windows (likewise)."""
 

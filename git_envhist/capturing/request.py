@@ -7,9 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Actor, IntentSource, Progress, RestorePart, Trigger
+from git_envhist.model import Actor, Captured, IntentSource, Progress, RestorePart, Trigger
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.values import dataclass
+from git_envhist.verifying.watching import Watching
+
+
+def say_nothing(_captured: Captured) -> None:
+    """Nobody waits to hear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Request:
     forked_from: str | None = None
     progress: Callable[[Progress], None] | None = None
     waiting: Callable[[], None] | None = None
+    captured: Callable[[Captured], None] = say_nothing
+    """Told what came of it, before anything is checked."""
     dumps: Dumps = NONE
     """What services gave; nobody asks them while a lock is held."""
 
@@ -51,6 +58,11 @@ class Asked(TypedDict, total=False):
     force: bool
     progress: Callable[[Progress], None] | None
     waiting: Callable[[], None] | None
+    captured: Callable[[Captured], None]
+    verify: str | None
+    """The command that then says whether the environment works."""
+    watching: Watching
+    """What is told while it runs."""
 
 
 def make_request(intent: bytes | str | None, asked: Asked) -> Request:
@@ -69,6 +81,7 @@ def make_request(intent: bytes | str | None, asked: Asked) -> Request:
         force=whole.get("force", False),
         progress=whole.get("progress"),
         waiting=whole.get("waiting"),
+        captured=whole.get("captured", say_nothing),
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
@@ -18,9 +18,7 @@ from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, EnvPath, Missing, Trigger
 from git_envhist.values import replace
-
-if TYPE_CHECKING:
-    from git_envhist.verifying.watching import Watching
+from git_envhist.verifying.watching import UNWATCHED, Watching
 
 MOST_LINES = 20
 """So many paths of a kind are told; the card has them all."""
@@ -142,7 +140,8 @@ def _capture(session: Session, intent: bytes | None, options: dict[str, Any], te
             return session.history.capture(
                 intent,
                 verify=options["verify"],
-                watching=_watching(session, options, tell),
+                watching=_watching(session, options),
+                captured=tell,
                 name=options["name"],
                 if_changed=options["if_changed"],
                 strict=options["strict"],
@@ -160,14 +159,12 @@ def _capture(session: Session, intent: bytes | None, options: dict[str, Any], te
             raise
 
 
-def _watching(session: Session, options: dict[str, Any], tell: Callable[[Captured], None]) -> Watching:
-    from git_envhist.verifying.watching import Watching  # loaded late: most captures check nothing
-
+def _watching(session: Session, options: dict[str, Any]) -> Watching:
     if options["verify"] is None and session.history.settings.verify is None:
-        return Watching(tell)
-    from git_envhist.cli.checking import watching  # loaded late: likewise
+        return UNWATCHED
+    from git_envhist.cli.checking import watching  # loaded late: most captures check nothing
 
-    return watching(session)._replace(captured=tell)
+    return watching(session)
 
 
 def _tell_that_we_wait() -> None:

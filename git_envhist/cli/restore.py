@@ -31,10 +31,23 @@ from git_envhist.values import replace
 NOT_EXACT = 5
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-CHOOSING = ("only", "keep_new", "keep_code", "head", "services")
+CHOOSING = ("only", "keep_new", "keep_code", "head", "services", "verify")
 EXCLUDING = {
-    "to": ("keep_new", "keep_code", "head", "services", "attachments", "undo", "redo", "go_on", "take_back"),
+    "to": (
+        "keep_new",
+        "keep_code",
+        "head",
+        "services",
+        "verify",
+        "attachments",
+        "undo",
+        "redo",
+        "go_on",
+        "take_back",
+    ),
     "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
+    "undo": ("verify",),
+    "redo": ("verify",),
     "go_on": (*CHOOSING, "dry_run", "force"),
     "take_back": (*CHOOSING, "dry_run", "force"),
 }
@@ -50,6 +63,7 @@ EXCLUDING = {
 @option("--only", metavar="<class>,…", multiple=True, help="only these: " + ", ".join(CLASSES))
 @option("--head", is_flag=True, help="also move HEAD to the code commit of that moment")
 @option("--services", is_flag=True, help="with the state of the services that are configured")
+@option("--verify", is_flag=True, help="then run the check that the moment was judged by")
 @option(
     "--attachments",
     metavar="<directory>",
@@ -78,9 +92,26 @@ def restore(session: Session, revision: str | None, **options: Any) -> int:
         return _give_back(session, snapshot, options["attachments"])
     if options["to"] is not None:
         return _write_elsewhere(session, snapshot, options)
+    # Whether there is a check at all is known before anything is changed.
+    check = session.history.checks.recorded(snapshot) if options["verify"] else None
     with _stoppable(session), shown_progress() as progress:
         restored = session.history.going.to(snapshot, _wish(session, options, progress))
-    return _tell(session, restored, options)
+    if check is None or options["dry_run"]:
+        return _tell(session, restored, options)
+    return _tell_and_check(session, restored, options, check)
+
+
+def _tell_and_check(session: Session, restored: Restored, options: dict[str, Any], command: str) -> int:
+    from git_envhist.cli.jsonform import verdict_json  # loaded late: few restores are checked
+    from git_envhist.cli.restorecheck import check, tell_check  # loaded late: likewise
+
+    if session.json:
+        checked = check(session, restored, command)
+        status = _tell(session, restored, options, verify=verdict_json(checked.verdict))
+    else:
+        status = _tell(session, restored, options)
+        checked = check(session, restored, command)
+    return tell_check(session, checked, restored, status)
 
 
 def step(session: Session, mode: str, revision: str | None, options: dict[str, Any]) -> int:
@@ -178,7 +209,9 @@ def _say_plan(session: Session, planned: Restored) -> None:
             session.line(line)
 
 
-def _tell(session: Session, restored: Restored, options: dict[str, Any], back: str = WAY_BACK) -> int:
+def _tell(
+    session: Session, restored: Restored, options: dict[str, Any], back: str = WAY_BACK, **more: object
+) -> int:
     for warning in restored.warnings:
         warn(warning)
     for problem in problems(restored):
@@ -188,7 +221,7 @@ def _tell(session: Session, restored: Restored, options: dict[str, Any], back: s
     if session.json:
         from git_envhist.cli.jsonrestore import restored_json  # loaded late: only --json needs it
 
-        session.print_json(restored_json(restored, back, dry_run=options["dry_run"]))
+        session.print_json({**restored_json(restored, back, dry_run=options["dry_run"]), **more})
     elif options["dry_run"]:
         there = None if options.get("to") else back
         for line in dry_run_lines(restored, _words(session, restored.target), there):

@@ -15,13 +15,17 @@ class Subcommand(NamedTuple):
 SUBCOMMANDS = {
     "capture": Subcommand("git_envhist.cli.capture:capture", "take a snapshot of the environment"),
     "show": Subcommand("git_envhist.cli.show:show", "one snapshot in full, or a file as it was"),
+    "verify": Subcommand("git_envhist.cli.verify:verify", "run a check, now or on an older moment"),
+    "bisect": Subcommand("git_envhist.cli.verify:bisect", "find the first moment where a check fails"),
     "name": Subcommand("git_envhist.cli.name:name", "name a moment, or take its name away"),
     "note": Subcommand("git_envhist.cli.note:note", "add to the story of a moment"),
     "undo": Subcommand("git_envhist.cli.undo:undo", "take back a restore, or go to the state before"),
     "redo": Subcommand("git_envhist.cli.undo:redo", "go forth again after an undo"),
     "fork": Subcommand("git_envhist.cli.fork:fork", "an environment of its own that begins at a moment"),
     "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
-    "push": Subcommand("git_envhist.cli.push:push_command", "send the history to a remote, with its notes and names"),
+    "push": Subcommand(
+        "git_envhist.cli.push:push_command", "send the history to a remote, with its notes and names"
+    ),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
@@ -32,7 +36,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("verify", "run", "bisect", "task", "resume", "effect", "fetch"),
+    *("run", "task", "resume", "effect", "fetch"),
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
     *("status", "browse", "mcp"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import own_verdict
@@ -37,11 +37,8 @@ def check_to_run(given: str | None, settings: Settings, snapshot: Snapshot | Non
 
 def recorded_check(snapshot: Snapshot, typed: Typed) -> str | None:
     """The check that a moment was judged by, as it was typed; None where that was not here."""
-    verdict = own_verdict(snapshot)
+    verdict = own_verdict(snapshot) or snapshot.verdict
     # Words in a note are somebody's, signed or not: only what was typed or configured here is ever run again.
-    return typed(verdict.command) if verdict is not None else None
-
-
-def last_check(newest_first: Sequence[Snapshot], typed: Typed) -> str | None:
-    """The check that was run last of all."""
-    return next((found for one in newest_first if (found := recorded_check(one, typed)) is not None), None)
+    if verdict is None or verdict.claimed_by is not None:
+        return None
+    return typed(verdict.command)

@@ -6,24 +6,29 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Captured, Checked, Snapshot, Trigger
+from git_envhist.model import Bisected, Captured, Checked, Snapshot, Trigger
 from git_envhist.values import replace
 from git_envhist.verifying.commands import check_of_capture, check_to_run, recorded_check
 from git_envhist.verifying.live import check_live
-from git_envhist.verifying.recording import Scribe
+from git_envhist.verifying.recording import Scribe, mask
 from git_envhist.verifying.turns import is_inside, somebody_checks
 from git_envhist.verifying.watching import UNWATCHED, Watching
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
-    from git_envhist.capturing.request import Request
+    from git_envhist.capturing.request import Asked, Request
     from git_envhist.model import Restored
+    from git_envhist.restoring.verbs import Going
 
 
 class History(Protocol):
     """What the verbs need of a history."""
 
+    @property
+    def going(self) -> Going: ...
     def resolve(self, text: str) -> Snapshot: ...
+    def judge(self, snapshot: Snapshot) -> Snapshot: ...
+    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
     def forget_world(self) -> None: ...
 
 
@@ -39,20 +44,20 @@ class Checks:
     def _environ(self) -> Mapping[str, str]:
         return self._capturing.environ
 
-    def after_capture(
-        self, captured: Captured, given: str | None, request: Request, watching: Watching | None
-    ) -> Captured:
+    def after_capture(self, captured: Captured, request: Request, asked: Asked) -> Captured:
         """Check what was captured just now, where that is wanted; whatever goes wrong, the snapshot stands."""
+        given, watching = asked.get("verify"), asked.get("watching", UNWATCHED)
         trigger = request.trigger
         command = check_of_capture(given, self._capturing.settings, trigger)
-        if command is None or request.dry_run:
+        is_known = captured.snapshot is None and given is None
+        if command is None or request.dry_run or is_known:
             return captured
         snapshot = captured.snapshot or self._history.resolve("@")
         why_not = self._why_not(trigger)
         if why_not is not None:
             return replace(captured, warnings=(*captured.warnings, why_not))
         try:
-            checked = check_live(self._capturing, self.scribe, snapshot, command, watching or UNWATCHED)
+            checked = check_live(self._capturing, self.scribe, snapshot, command, watching)
         except (EnvhistError, OSError) as error:
             warning = f"the check did not run, the snapshot is whole: {error}"
             return replace(captured, warnings=(*captured.warnings, warning))
@@ -68,6 +73,41 @@ class Checks:
         checked = self._live(snapshot, command, watching)
         return replace(checked, warnings=(*captured.warnings, *checked.warnings))
 
+    def run(
+        self, revision: str | Snapshot = "now", command: str | None = None, watching: Watching = UNWATCHED
+    ) -> Checked:
+        """Check what is here now, or an older moment in a throw-away environment of it."""
+        if revision == "now":
+            return self.now(command, watching)
+        snapshot = self._moment(revision)
+        return self._older(snapshot, self._command(command, snapshot), watching)
+
+    def bisect(
+        self,
+        good: str | Snapshot | None,
+        bad: str | Snapshot | None,
+        command: str | None = None,
+        watching: Watching = UNWATCHED,
+    ) -> Bisected:
+        """The first moment between two where the check fails; from `good` to `@`, where they are not said."""
+        from git_envhist.verifying.bisect import (  # loaded late: nothing else needs it
+            Ends,
+            bisect,
+            line_between,
+        )
+
+        first, last = self._moment(good or "good"), self._moment(bad or "@")
+        typed = command or recorded_check(first, self.scribe.ledger.typed) or self._command(None, None)
+        line = [self._history.judge(one) for one in self._history.log(timeline=last.timeline)]
+        ends = Ends(first, last, good is not None, bad is not None)
+        return bisect(
+            line_between(line, first, last),
+            ends,
+            mask(typed),
+            lambda one: self._older(one, typed, watching),
+            watching,
+        )
+
     def recorded(self, snapshot: Snapshot) -> str:
         """The check that a moment was judged by, else the configured one."""
         known = recorded_check(snapshot, self.scribe.ledger.typed)
@@ -77,9 +117,24 @@ class Checks:
         """Check what a restore brought."""
         return self._live(restored.moment or restored.target, command, watching)
 
+    def _moment(self, revision: str | Snapshot) -> Snapshot:
+        found = self._history.resolve(revision) if isinstance(revision, str) else revision
+        return self._history.judge(found)
+
     def _live(self, snapshot: Snapshot, command: str, watching: Watching) -> Checked:
         try:
             return check_live(self._capturing, self.scribe, snapshot, command, watching)
+        finally:
+            self._history.forget_world()
+
+    def _older(self, snapshot: Snapshot, command: str, watching: Watching) -> Checked:
+        from git_envhist.verifying.older import (
+            check_older,  # loaded late: a check of what is here needs no other
+        )
+
+        going, scribe = self._history.going, self.scribe
+        try:
+            return check_older(self._capturing, scribe, going, snapshot, command, watching)
         finally:
             self._history.forget_world()
 

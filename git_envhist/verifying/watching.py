@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from git_envhist.model import Captured, Checked, Snapshot
+    from git_envhist.model import Checked, Snapshot
 
 
 class Watching(NamedTuple):
     """What whoever waits for a check is told."""
 
-    captured: Callable[[Captured], None] | None = None
-    """What a capture did, before it is checked."""
     running: Callable[[str], None] | None = None
     """The command, before it runs."""
     through: Callable[[bytes], None] | None = None

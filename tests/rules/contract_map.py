@@ -1244,6 +1244,70 @@ CHECKS = (
         (CAPTURE_VERIFY + "test_a_check_may_take_so_long",),
     ),
     Line(
+        "envlog verify",
+        "now, or in a throw-away environment of an older moment, never by what is alive; 0, 1 or 125",
+        (
+            "verifying/test_older.py::test_the_answer_is_the_status",
+            "verifying/test_older.py::test_what_is_here_is_captured_where_it_is_new_and_checked",
+            "verifying/test_older.py::test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched",
+            "verifying/test_older.py::test_it_is_seen_at_its_own_place_by_every_path",
+            "verifying/test_older.py::test_an_ordinary_user_has_that_too",
+            "verifying/test_older.py::test_without_mounts_what_names_the_place_is_rewritten",
+            "verifying/test_older.py::test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass",
+            "verifying/test_older.py::test_a_virtual_environment_runs_what_was_in_it_then",
+            "verifying/test_older.py::test_what_was_stopped_leaves_nothing_behind_for_long",
+        ),
+    ),
+    Line(
+        "envlog bisect",
+        "the first moment where the check fails, in the fewest tries, and what that step changed; 125 skips",
+        (
+            "verifying/test_bisect.py::test_a_package_is_found_among_sixty_moments_in_seven_tries",
+            "verifying/test_bisect.py::test_a_row_in_a_database_is_found_with_the_check_that_good_passed",
+            "verifying/test_bisect.py::test_125_skips_and_what_cannot_be_told_apart_is_told",
+        ),
+    ),
+    Line(
+        "envlog bisect --good",
+        "a moment where it passes; the newest such by default",
+        ("verifying/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+    ),
+    Line(
+        "envlog bisect --bad",
+        "a later one where it fails; the newest by default",
+        ("verifying/test_bisect.py::test_where_there_is_nothing_to_find_it_is_said_why",),
+    ),
+    Line(
+        "envrestore --verify",
+        "runs the recorded check afterwards and offers to undo when it fails",
+        (
+            "verifying/test_restore_verify.py::test_the_recorded_check_runs_on_what_was_restored",
+            "verifying/test_restore_verify.py::test_where_it_fails_the_way_back_is_told",
+            "verifying/test_restore_verify.py::test_on_a_terminal_one_is_asked",
+            "verifying/test_restore_verify.py::test_without_a_check_nothing_is_restored",
+        ),
+    ),
+    Line(
+        "verdicts of others, and known ones",
+        "an unsigned one is a claim; the same tree captured again shows it as known; no note brings a command",
+        (
+            "verifying/test_claims.py::test_what_a_note_says_without_our_key_counts_for_nothing",
+            "verifying/test_claims.py::test_a_verdict_counts_for_its_own_snapshot_alone",
+            "verifying/test_claims.py::test_a_command_in_a_note_is_never_run",
+            "verifying/test_claims.py::test_the_same_environment_captured_again_is_known_and_from_when",
+        ),
+    ),
+    Line(
+        "python verify",
+        "a check now, or of a moment",
+        ("verifying/test_python.py::test_a_program_checks_now_then_and_in_between",),
+    ),
+    Line(
+        "python bisect",
+        "the first moment where a check fails",
+        ("verifying/test_python.py::test_a_program_checks_now_then_and_in_between",),
+    ),
+    Line(
         "verdict of a check",
         "by the exit status alone: pass, fail, error; what it changed; its output sealed",
         (

@@ -1,0 +1,231 @@
+"""An older moment is checked in a throw-away environment of it: at its own place, or not by what is alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_json import validate
+from tests.support.oracle import listing
+from tests.support.privileges import as_ordinary_user
+from tests.support.repository import Repo, Result
+
+NO_MOUNTS = {"GIT_ENVHIST_WITHOUT": "namespaces"}
+MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def check(repo: Repo, *words: str, **more: object) -> Result:
+    return repo.run("envlog", "verify", *words, **more)  # type: ignore[arg-type]
+
+
+def told(repo: Repo, *words: str, **more: object) -> dict[str, object]:
+    value = json.loads(check(repo, "--json", *words, **more).out)
+    validate("checked", value)
+    assert isinstance(value, dict)
+    return value
+
+
+def mounts_can_be_had(repo: Repo) -> bool:
+    """Whether a check sees an older moment at its place."""
+    return told(repo, "@", "--", "true")["ran_at"] == str(repo.path)
+
+
+@pytest.fixture
+def aged(repo: Repo) -> Repo:
+    """Two moments, `old` and `new`, and something else alive: an ignored file tells them apart."""
+    repo.write(".gitignore", "state\n")
+    repo.commit("ignores")
+    repo.write("state", "old\n")
+    repo.run("envlog", "capture", "old", "--name", "old-one", check=True)
+    repo.write("state", "new\n")
+    repo.write("tool/bin/show", f"#!/bin/sh\ncat {repo.path}/state\n", mode=0o755)
+    repo.run("envlog", "capture", "new", "--name", "new-one", check=True)
+    repo.write("state", "alive\n")
+    return repo
+
+
+@pytest.mark.parametrize(
+    ("command", "status"), [("true", 0), ("false", 1), ("exit 125", 125), ("no-such", 125)]
+)
+def test_the_answer_is_the_status(aged: Repo, command: str, status: int) -> None:
+    assert check(aged, "--", command).status == status
+    assert check(aged, "old-one", "--", command).status == status
+
+
+def test_what_is_here_is_captured_where_it_is_new_and_checked(aged: Repo) -> None:
+    assert check(aged, "now", "--", "cat", "state").err == "alive\n"
+    assert aged.run("envlog", "--format=%s").out.count("\n") == 3
+    assert check(aged, "--", "grep", "-q", "alive", "state").out.startswith("✓ grep -q alive state (")
+    assert aged.run("envlog", "--format=%s").out.count("\n") == 3
+    newest = json.loads(aged.run("envlog", "show", "--json").out)
+    assert [verdict["command"] for verdict in newest["verdicts"]] == ["cat state", "grep -q alive state"]
+
+
+def test_an_older_moment_is_seen_as_it_was_and_what_is_alive_is_not_touched(aged: Repo) -> None:
+    before = listing(aged.path)
+    done = check(aged, "old-one", "--", "cat state; echo changed > state; touch more")
+    assert (done.status, done.err) == (0, "old\n")
+    assert listing(aged.path) == before
+    assert "✓" in aged.run("envlog", "--grep=^old$").out
+    assert not os.listdir(aged.path / ".git/envhist/aside")
+
+
+def test_it_is_seen_at_its_own_place_by_every_path(aged: Repo) -> None:
+    if not mounts_can_be_had(aged):
+        pytest.skip("no mounts of one's own here")
+    done = check(
+        aged,
+        "new-one",
+        "--",
+        f"pwd; cat {aged.path}/state; tool/bin/show; git status --short; git log --format=%s",
+    )
+    assert done.err.splitlines() == [str(aged.path), "new", "new", "?? tool/", "ignores", "first commit"]
+    # git has an index and a HEAD of its own there.
+    check(aged, "new-one", "--", "git add -A && git commit -qm elsewhere")
+    assert aged.git("log", "-1", "--format=%s") == "ignores"
+    assert aged.git("diff", "--cached", "--name-only") == ""
+
+
+def test_an_ordinary_user_has_that_too(aged: Repo) -> None:
+    if not mounts_can_be_had(aged):
+        pytest.skip("no mounts of one's own here")
+    user = as_ordinary_user()
+    done = check(aged, "new-one", "--", "tool/bin/show", prefix=user)
+    assert (done.status, done.err) == (0, "new\n")
+
+
+def test_without_mounts_what_names_the_place_is_rewritten(aged: Repo) -> None:
+    found = told(aged, "new-one", "--", "tool/bin/show; pwd", env=NO_MOUNTS)
+    verdict = found["verify"]
+    assert isinstance(verdict, dict)
+    assert (verdict["status"], verdict["output_tail"].splitlines()[0]) == ("pass", "new")
+    assert found["ran_at"] != str(aged.path)
+    assert not os.path.exists(str(found["ran_at"]))
+
+
+def test_what_still_leads_to_what_is_alive_is_an_error_and_never_a_pass(aged: Repo) -> None:
+    aged.write("tool/program", b"\x7fELF\0" + os.fsencode(aged.path) + b"/lib\0")
+    aged.run("envlog", "capture", "binary", "--name", "binary-one", check=True)
+    found = told(aged, "binary-one", "--", "true", env=NO_MOUNTS)
+    assert (found["ran_at"], found["verify"]["status"]) == (None, "error")  # type: ignore[index]
+    done = check(aged, "binary-one", "--", "true", env=NO_MOUNTS)
+    assert done.status == 125
+    assert "it would run what is alive, which is named in 'tool/program'" in done.out
+
+
+@pytest.fixture(scope="module")
+def with_venv(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """A project whose package stands in a virtual environment, with a console script and `activate` as pip has them."""
+    from tests.support.repository import make_repo
+
+    repo = make_repo(tmp_path_factory.mktemp("venv") / "repo")
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", ".venv"],
+        cwd=repo.path,
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        pytest.skip("this Python makes no virtual environments")
+    site = next((repo.path / ".venv/lib").glob("python3*")) / "site-packages"
+    version = site / "greeter.py"
+    script = f"#!{repo.path}/.venv/bin/python\nimport greeter, sys\nprint(greeter.VERSION, sys.prefix)\n"
+    repo.write(".venv/bin/greet", script, mode=0o755)
+    for number in (1, 2):
+        version.write_text(f"VERSION = {number}\n" + "#" * number)
+        repo.run("envlog", "capture", f"version {number}", "--name", f"version-{number}", check=True)
+    version.write_text("VERSION = 3  # alive\n")
+    return repo
+
+
+@pytest.mark.parametrize("env", [{}, NO_MOUNTS], ids=["mounted", "relocated"])
+def test_a_virtual_environment_runs_what_was_in_it_then(with_venv: Repo, env: dict[str, str]) -> None:
+    commands = {
+        "its script": ".venv/bin/greet",
+        "activated": ". .venv/bin/activate && greet && python -c 'import greeter; print(greeter.VERSION)'",
+        "by its whole path": "$PWD/.venv/bin/python -c 'import greeter; print(greeter.VERSION)'",
+    }
+    for revision in ("version-1", "version-2"):
+        for how, command in commands.items():
+            done = check(with_venv, revision, "--", command, env=env)
+            versions = {line.split()[0] for line in done.err.splitlines()}
+            assert versions <= {revision[-1]}, f"{how}: {done.err}"
+            # Where it cannot be judged it is not judged; it never passes by what is alive.
+            assert done.status in ((0,) if versions else (125,)), done.out
+
+
+def test_a_further_root_cannot_be_judged(repo: Repo, tmp_path: Path) -> None:
+    (tmp_path / "beside").mkdir()
+    repo.git("config", "envhist.root.beside", str(tmp_path / "beside"))
+    (tmp_path / "beside/file").write_text("x")
+    repo.run("envlog", "capture", "x", check=True)
+    done = check(repo, "@", "--", "true")
+    assert done.status == 125
+    assert "further root 'beside://'" in done.out
+
+
+def test_a_failure_where_something_is_missing_is_an_error(repo: Repo) -> None:
+    user = as_ordinary_user()
+    repo.write("closed", "x", mode=0)
+    repo.run("envlog", "capture", "partial", check=True, prefix=user)
+    (repo.path / "closed").chmod(0o644)
+    assert check(repo, "@", "--", "cat closed", prefix=user).status == 125
+    assert check(repo, "@", "--", "true", prefix=user).status == 0
+
+
+def test_what_nobody_here_signed_is_not_run(aged: Repo) -> None:
+    tip = aged.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/envhist/heads").split()
+    body = aged.git("cat-file", "commit", tip[0]).replace("\n\nnew", "\n\nforged", 1)
+    forged = aged.git("hash-object", "-t", "commit", "-w", "--stdin", input=body + "\n")
+    aged.git("update-ref", tip[1], forged)
+    done = check(aged, "@", "--", "touch /tmp/never-run-by-a-test")
+    assert done.status == 3
+    assert "no key that is here signed" in done.err
+    assert not os.path.exists("/tmp/never-run-by-a-test")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_what_was_stopped_leaves_nothing_behind_for_long(aged: Repo, number: int) -> None:
+    words = ["git-envlog", "verify", "old-one", "--", "echo begun; sleep 1000"]
+    with subprocess.Popen(words, cwd=aged.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline() == b"begun\n"
+        running.send_signal(number)
+        running.stderr.close()
+        running.wait()
+    check(aged, "old-one", "--", "true")
+    places = [aged.path / ".git/envhist/aside", Path(os.environ["XDG_CACHE_HOME"]) / "git-envhist/aside"]
+    assert [os.listdir(place) for place in places if place.exists()] in ([[]], [[], []])
+    mounted = Path("/proc/self/mounts")
+    assert not mounted.exists() or str(aged.path) not in mounted.read_text()
+
+
+def test_a_directory_without_git_is_checked_too(tmp_path: Path, repo: Repo) -> None:
+    plain = Repo(tmp_path / "plain", repo.env)
+    plain.path.mkdir()
+    plain.run("envlog", "init", check=True)
+    for text in ("one", "two"):
+        plain.write("file", text)
+        plain.run("envlog", "capture", text, check=True)
+    done = check(plain, "@~1", "--", "cat file")
+    assert (done.status, done.err) == (0, "one")
+    assert check(plain, "@~1", "--", "cat file", env=NO_MOUNTS).err == "one"
+
+
+def test_the_command_comes_from_the_configuration_or_was_typed_here(aged: Repo) -> None:
+    assert check(aged, "old-one").status == 129
+    check(aged, "old-one", "--", "echo typed here")
+    assert check(aged, "old-one").err == "typed here\n"
+    aged.git("config", "envhist.verify", "echo configured")
+    assert check(aged, "old-one").err == "configured\n"
+    aged.git("config", "--unset", "envhist.verify")
+    os.unlink(aged.path / ".git/envhist/checks")
+    done = check(aged, "old-one")
+    assert done.status == 129
+    assert "which check is to be run?" in done.err
