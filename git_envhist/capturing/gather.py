@@ -18,7 +18,7 @@ from git_envhist.capture.lines import HereLine, fork_line, spawn_line
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
 from git_envhist.capturing.survey import Survey
-from git_envhist.capturing.worker import CaptureWorker
+from git_envhist.capturing.worker import CaptureWorker, Names
 from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
 from git_envhist.store.packs import StagedPack
 from git_envhist.system import core_count
@@ -232,18 +232,21 @@ class Gatherer:
             for _, frame in self._pool.ask_each("settle", results):
                 self._note_directory(frame)
 
-    def _defer(self, defer_from: int, *, largest_first: bool) -> list[tuple[bytes, bytes]]:
+    def _defer(self, defer_from: int, *, largest_first: bool) -> list[Names]:
         deferred = [frame[1:] for _, frame in self._pool.ask_each("defer", defer_from)]
         deferred.sort(key=lambda file: cast(int, file[2]), reverse=largest_first)
-        return cast(list[tuple[bytes, bytes]], [(directory, name) for directory, name, _ in deferred])
+        files: dict[object, Names] = {}
+        for directory, name, _, *identity in cast(list[tuple[bytes, bytes, int, int, int]], deferred):
+            files.setdefault(tuple(identity), []).append((directory, name))
+        return list(files.values())
 
-    def _read_all(self, files: list[tuple[bytes, bytes]]) -> list[tuple[object, ...]]:
+    def _read_all(self, files: list[Names]) -> list[tuple[object, ...]]:
         """Have everything read that is not deferred, and the given files by whoever is free; what became of these."""
         results: list[tuple[object, ...]] = []
         self._pool.shared.offer(len(files))
         for _, frame in self._pool.ask_each("read", files):
             if frame[0] == "large":
-                results.append((*files[cast(int, frame[1])], *frame[2:]))
+                results.append(frame[1:])
             else:
                 self._note_directory(frame)
         return results
@@ -259,15 +262,14 @@ class Gatherer:
                 return size
         return UNLIMITED
 
-    def _read_large(self, files: list[tuple[bytes, bytes]], *, one_by_one: bool) -> list[tuple[object, ...]]:
+    def _read_large(self, files: list[Names], *, one_by_one: bool) -> list[tuple[object, ...]]:
         # Side by side, a file that will turn out not to fit would push out one that costs nothing.
         takers = 1 if one_by_one else self._workers
         self._pool.shared.offer(len(files))
         arguments: list[tuple[object, ...]] = [
             (files if number < takers else None,) for number in range(self._workers)
         ]
-        answers = self._pool.ask_all("large", arguments)
-        return [(*files[cast(int, index)], *seen) for _, (_, index, *seen) in answers]
+        return [frame[1:] for _, frame in self._pool.ask_all("large", arguments)]
 
     def _note_directory(self, frame: tuple[object, ...]) -> None:
         _, path, encoded, missing, pieces = cast(tuple[str, bytes, bytes, list[Any], list[bytes]], frame)

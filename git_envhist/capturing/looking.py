@@ -17,7 +17,7 @@ from git_envhist.capture.descent import is_realm_top, join, realm_of
 from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import unreadable
-from git_envhist.capture.records import MODE, SIZE, Record, cut, decode
+from git_envhist.capture.records import INODE, MODE, SIZE, Record, cut, decode
 from git_envhist.capture.scan import LeftOut, Limits, Scanner, spread, walk
 from git_envhist.capture.servers import tell_servers
 from git_envhist.capture.statcache import Shard, StatCache
@@ -120,13 +120,14 @@ class Looker:
             yield ("listing", path, len(sizes), sum(sizes), visit.missing)
 
     def do_defer(self, defer_from: int) -> Iterator[Frame]:
-        """("deferred", directory, name, size) for each file of at least that size, which whoever is free takes then."""
+        """("deferred", directory, name, size, device, number) for each file of at least that size: whoever is free takes
+        it then."""
         self._defer_from = defer_from
         for path, visit in self._visits.items():
             for leaf in visit.unread:
                 if self._is_large(leaf):
                     self._deferring.add(path)
-                    yield ("deferred", path, leaf.name, leaf.row[SIZE])
+                    yield ("deferred", path, leaf.name, leaf.row[SIZE], visit.own.st_dev, leaf.row[INODE])
 
     def _without_deferred(self, visit: Visit) -> tuple[list[Leaf], list[Leaf]]:
         """Of what is to be read in a directory the files to be read now, and those that are deferred."""

@@ -27,6 +27,8 @@ from git_envhist.store.packs import PackWriter
 from git_envhist.store.staging import open_published
 
 CHECK_PARENT_EVERY = 64
+Names = list[tuple[bytes, bytes]]
+"""The names of one file, each with its directory."""
 
 
 class CaptureWorker(Looker):
@@ -53,7 +55,7 @@ class CaptureWorker(Looker):
 
     # What the parent asks for, beside what `Looker` answers.
 
-    def do_read(self, files: list[tuple[bytes, bytes]]) -> Iterator[Frame]:
+    def do_read(self, files: list[Names]) -> Iterator[Frame]:
         """Take all that is not deferred: ("directory", …) for each one that is complete then. Whoever is done with its
         own goes on with `files`, as `do_large` does: nobody waits for the others."""
         for number, path in enumerate(list(self._visits)):
@@ -64,11 +66,14 @@ class CaptureWorker(Looker):
         if files:
             yield from self.do_large(files)
 
-    def do_large(self, files: list[tuple[bytes, bytes]] | None) -> Iterator[Frame]:
-        """Take deferred files, whoever found them: ("large", index, taken or not, what was seen)."""
+    def do_large(self, files: list[Names] | None) -> Iterator[Frame]:
+        """Take deferred files, whoever found them: ("large", directory, name, what was seen).
+
+        All names of a file are one worker's: each would store it anew.
+        """
         while files is not None and (ticket := self._shared.take()) is not None:
-            directory, name = files[ticket]
-            yield ("large", ticket, *self._take_alone(directory, name))
+            for directory, name in files[ticket]:
+                yield ("large", directory, name, *self._take_alone(directory, name))
 
     def do_settle(self, results: list[tuple[Any, ...]]) -> Iterator[Frame]:
         """Finish the directories whose deferred files have been taken."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 
 import pytest
 
 from git_envhist.capture import content
 from git_envhist.capture.reading import Vanished, open_seen
 from git_envhist.model import WhyMissing
-from tests.capture.taking import take
+from tests.capture.taking import HOWS, take
 from tests.end_to_end.captures import assert_holds
 from tests.support.repository import Repo
 
@@ -79,4 +80,25 @@ def test_more_large_files_than_can_be_shared_out_at_a_time_are_all_taken(
 
     assert taken.missing == ()
     assert taken.snapshot is not None
+    assert_holds(repo, taken.snapshot.commit)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_large_file_with_several_names_is_stored_once_however_many_workers_there_are(
+    repo: Repo, how: str
+) -> None:
+    repo.git("config", "envhist.workers", "4")
+    size = 3 << 20
+    for number in range(4):
+        (repo.path / f"d{number}").mkdir()
+    (repo.path / "d0/large").write_bytes(random.Random(3).randbytes(size))
+    for number in range(1, 4):
+        os.link(repo.path / "d0/large", repo.path / f"d{number}/other")
+
+    taken = take(repo, how)
+
+    assert taken.missing == ()
+    assert taken.snapshot is not None
+    packs = (repo.path / ".git/objects/pack").glob("*.pack")
+    assert size < sum(pack.stat().st_size for pack in packs) < size + (1 << 18)
     assert_holds(repo, taken.snapshot.commit)
