@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import SnapshotNotFound
-from git_envhist.history.timeline import Timeline, World, by_name, next_word_on
-from git_envhist.lookup import CodeCommits, Others, path_below, read_timeline
+from git_envhist.history.timeline import World, by_name, next_word_on
+from git_envhist.lookup import judge_verdicts, list_timelines, path_below, read_timeline, world_of
 from git_envhist.model import Bisected, Captured, Checked, Comparison, EnvPath, Forked, Record, Snapshot
 from git_envhist.opening import Opened, open_repository
 from git_envhist.settings import config_home, read_settings
 from git_envhist.store.durable import told_by_the_system
+from git_envhist.store.fetched import is_fetched, seeing_fetched, without_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.records import name_record, remark_record
-from git_envhist.store.repository import HEADS
+from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -49,7 +50,7 @@ class EnvHistory:
         workers: str = "spawn",
         directory: str = ".",
     ) -> None:
-        self.repository = opened.repository
+        self.repository = seeing_fetched(opened.repository)
         self.settings = read_settings(opened.repository.read_config())
         self.directory = directory
         self._environ = dict(environ)
@@ -93,12 +94,11 @@ class EnvHistory:
         """The snapshots of a timeline, newest first."""
         name = timeline or self.timeline
         found = read_timeline(self.repository, name, limit, self._tell) if name else []
-        return [self._judge_verdicts(one) if one.verdicts else one for one in found]
+        return judge_verdicts(found, lambda: self.keys)
 
     def timelines(self) -> tuple[str, ...]:
-        """The names of all timelines in this repository, this working tree's own first."""
-        names = sorted(ref.removeprefix(HEADS) for ref in self.repository.list_refs(HEADS))
-        return tuple(sorted(names, key=lambda name: name != self.timeline))
+        """The names of all timelines that are known here, this working tree's own first."""
+        return list_timelines(self.repository, self.timeline)
 
     def resolve(self, text: str) -> Snapshot:
         """The snapshot that some words mean."""
@@ -115,11 +115,7 @@ class EnvHistory:
     @cached_property
     def world(self) -> World:
         """All that a revision can speak of."""
-        own = self.timeline or ""
-        others = Others(
-            lambda: [name for name in self.timelines() if name != own], lambda name: self.log(timeline=name)
-        )
-        return World(Timeline.of(own, self.log()), others, CodeCommits(self.repository.git), os.path.lexists)
+        return world_of(self.timeline or "", self.timelines, self.log, self.repository.git)
 
     @cached_property
     def now(self) -> datetime:
@@ -201,7 +197,7 @@ class EnvHistory:
 
     def read_file(self, revision: str | Snapshot, path: EnvPath) -> bytes:
         """The bytes of a file as they were at a moment."""
-        with closing(self.reader(self._snapshot(revision))) as reader:
+        with closing(self.reader(self.bring(self._snapshot(revision), path))) as reader:
             return b"".join(reader.read(path))
 
     def reader(self, snapshot: Snapshot) -> FileReader:
@@ -224,7 +220,8 @@ class EnvHistory:
     def _capturing(self) -> Capturing:
         from git_envhist.capturing.capture import Capturing  # loaded late: keeps envlog fast
 
-        return Capturing(self.repository, self.settings, self.keys, self._workers, self._environ)
+        own = without_fetched(self.repository)
+        return Capturing(own, self.settings, self.keys, self._workers, self._environ)
 
     def restore(
         self, revision: str | Snapshot, *, dry_run: bool = False, wish: Wish | None = None
@@ -239,7 +236,9 @@ class EnvHistory:
         from git_envhist.forking.fork import Forking, fork  # loaded late: keeps envlog fast
 
         source = self.judge(self._snapshot(revision))
-        made, opened = fork(self._capturing, self.open_sealed, source, directory, wish or Forking())
+        self.bring(source, EnvPath(b""))
+        seeing = replace(self._capturing, repository=self.repository)
+        made, opened = fork(seeing, self.open_sealed, source, directory, wish or Forking())
         history = EnvHistory(opened, self._environ, workers=self._workers, directory=made.root)
         history.forked = made
         return history
@@ -257,7 +256,7 @@ class EnvHistory:
         """Back, forth, and what goes with it."""
         from git_envhist.restoring.verbs import Going  # loaded late: keeps envlog fast
 
-        return Going(self, self._capturing)
+        return Going(self, replace(self._capturing, repository=self.repository))
 
     @cached_property
     def checks(self) -> Checks:
@@ -266,14 +265,17 @@ class EnvHistory:
 
         return Checks(self, self._capturing)
 
+    def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot:
+        """The snapshot; where it was fetched, its lists are here then, and these paths (the top: all of it)."""
+        if is_fetched(snapshot.timeline):
+            from git_envhist.sharing.bringing import bring  # loaded late: most snapshots are ours
+
+            bring(self.repository, self._environ, snapshot, paths)
+        return snapshot
+
     def forget_world(self) -> None:
         """To whoever keeps a history open, words mean what is there now."""
         self.__dict__.pop("world", None)
-
-    def _judge_verdicts(self, snapshot: Snapshot) -> Snapshot:
-        from git_envhist.store.signatures import with_judged_verdicts  # loaded late: keeps a capture fast
-
-        return with_judged_verdicts(snapshot, self.keys.get)
 
     def _tell(self, sentence: str) -> None:
         self.warnings.append(sentence)
@@ -282,7 +284,7 @@ class EnvHistory:
         return self.resolve(revision) if isinstance(revision, str) else revision
 
     def _tree(self, moment_of: Snapshot | str | None) -> str | None:
-        return None if moment_of is None else self._snapshot(moment_of).tree
+        return None if moment_of is None else self.bring(self._snapshot(moment_of)).tree
 
     def _annotate(self, snapshot: Snapshot, *records: Record) -> None:
         from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast

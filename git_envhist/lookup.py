@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from git_envhist.errors import GitFailed, UsageError
-from git_envhist.history.timeline import Timeline
+from git_envhist.history.timeline import Timeline, World
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.chain import Tell, read_chain
+from git_envhist.store.fetched import Fetched, is_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.repository import HEADS, Repository
+
+if TYPE_CHECKING:
+    from git_envhist.store.keys import KeyRing
 
 
 def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
     """The snapshots of a timeline, newest first; none where there is no such timeline."""
+    if is_fetched(name):
+        return list(Fetched.of(repository).read(name, limit, tell))
     ref = HEADS + name
     try:
         return list(read_chain(repository.git, ref, limit=limit, tell=tell))
@@ -24,6 +31,33 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
         if repository.resolve_ref(ref) is None:
             return []
         raise
+
+
+def list_timelines(repository: Repository, own: str | None) -> tuple[str, ...]:
+    """The names of all timelines, this working tree's own first and those that were fetched last."""
+    names = sorted(ref.removeprefix(HEADS) for ref in repository.list_refs(HEADS))
+    fetched = Fetched.of(repository).timelines()
+    return (*sorted(names, key=lambda name: name != own), *fetched)
+
+
+def judge_verdicts(found: Sequence[Snapshot], keys: Callable[[], KeyRing]) -> list[Snapshot]:
+    """The snapshots; of each verdict that no key here signed it is said whose claim it is."""
+    if not any(one.verdicts for one in found):
+        return list(found)
+    from git_envhist.store.signatures import with_judged_verdicts  # loaded late: keeps a capture fast
+
+    return [with_judged_verdicts(one, keys().get) if one.verdicts else one for one in found]
+
+
+def world_of(
+    own: str,
+    list_names: Callable[[], Sequence[str]],
+    log: Callable[[int | None, str | None], Sequence[Snapshot]],
+    git: Git,
+) -> World:
+    """All that a revision can speak of."""
+    others = Others(lambda: [name for name in list_names() if name != own], lambda name: log(None, name))
+    return World(Timeline.of(own, log(None, own or None)), others, CodeCommits(git), os.path.lexists)
 
 
 def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:

@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show verify bisect name note undo redo fork init push key help
+    set -l subcommands capture show verify bisect name note undo redo fork init push fetch key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -26,6 +26,7 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a fork -d 'an environment of its own that begins at a moment'
     complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
     complete -c $program -n '__git_envlog_using list' -f -a push -d 'send the history to a remote'
+    complete -c $program -n '__git_envlog_using list' -f -a fetch -d 'bring what others share beside our own'
     complete -c $program -n '__git_envlog_using list' -f -a key -d 'show, export or import the keys that seal secret files'
     complete -c $program -n '__git_envlog_using list' -f -a help -d 'the short help of a subcommand'
     complete -c $program -n '__git_envlog_using list' -l max-count -s n -x -d 'at most so many'
@@ -55,6 +56,8 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using list' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using list' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using fetch' -l full -d 'with all contents'
+    complete -c $program -n '__git_envlog_using fetch' -f -a '(git remote)' -d 'remote'
     complete -c $program -n '__git_envlog_using push' -l dry-run -s n -d 'say what would leave, and send nothing'
     complete -c $program -n '__git_envlog_using push' -l delete -x -d 'take a timeline away there'
     complete -c $program -n '__git_envlog_using push' -l yes -d 'what is listed may leave'

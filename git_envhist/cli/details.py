@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from git_envhist.cli.jsonform import Details
+from git_envhist.cli.ondemand import bring_sides, the_one_before, with_lists
 from git_envhist.history.facts import without_secrets
 from git_envhist.model import Change, FactChange, Missing, Snapshot
 from git_envhist.store.layout import GIT_CHANGED, MISSING, RESERVED, UNSTABLE
@@ -73,6 +74,7 @@ def changes_of(
     """Every path in which a snapshot differs from the one before it."""
     from git_envhist.store.compare import compare  # loaded late: keeps envlog fast
 
+    snapshot = with_lists(history, snapshot)
     return compare(history.repository.git, snapshot.parent, snapshot.commit, pathspecs=pathspecs)
 
 
@@ -84,6 +86,7 @@ def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[byt
     git = history.repository.git
     before = snapshot.parent or empty_tree(git, snapshot.commit)
     changes = changes_of(history, snapshot, pathspecs)
+    bring_sides(history, the_one_before(snapshot), snapshot, changes, "patch")
     return Source(git, before, snapshot.commit, changes, history.open_sealed)
 
 

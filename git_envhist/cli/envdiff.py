@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import anchored_paths, diff_manner
 from git_envhist.cli.diffview import FORMS, Source, diff_texts
+from git_envhist.cli.ondemand import bring_sides, bring_wholly
 from git_envhist.cli.options import argument, option
 from git_envhist.errors import UsageError
 from git_envhist.history.ranges import resolve_range
@@ -138,9 +139,12 @@ def _read_classes(lists: Sequence[str]) -> frozenset[str]:
 @contextmanager
 def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) -> Iterator[Source]:
     history, paths = session.history, anchored_paths(session)
+    if wanted.renames is not None:
+        bring_wholly(history, before, after)
     with history.sides(before, after) as (git, old, new):
         brief = _is_brief(session, wanted)
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
+        bring_sides(history, before, after, changes, wanted.form)
         chosen = _choose(changes, wanted, story=not session.json and wanted.form == "story")
         facts = _facts(git, old, new, paths, wanted) if session.json or wanted.form == "story" else ()
         before_tree = old or empty_tree(git, new)

@@ -72,8 +72,12 @@ def _reached(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
     if wanted.every:
         if wanted.revisions:
             raise UsageError("--all and a range exclude each other")
-        everything = (snapshot for line in history.world.timelines() for snapshot in line.snapshots)
-        return sorted(everything, key=lambda snapshot: snapshot.at, reverse=True)
+        # What was fetched may be ours: it is told once, by our own copy.
+        everything: dict[str, Snapshot] = {}
+        for line in history.world.timelines():
+            for snapshot in line.snapshots:
+                everything.setdefault(snapshot.id, snapshot)
+        return sorted(everything.values(), key=lambda snapshot: snapshot.at, reverse=True)
     if not wanted.revisions:
         return list(history.world.own.snapshots)
     return _range(history, wanted.revisions)

@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "push": Subcommand(
         "git_envhist.cli.push:push_command", "send the history to a remote, with its notes and names"
     ),
+    "fetch": Subcommand("git_envhist.cli.fetch:fetch_command", "bring what others share beside our own"),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
@@ -36,7 +37,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("run", "task", "resume", "effect", "fetch"),
+    *("run", "task", "resume", "effect"),
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
     *("status", "browse", "mcp"),
 }

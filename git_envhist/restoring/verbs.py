@@ -9,7 +9,7 @@ from git_envhist.capture.seal import unseal
 from git_envhist.errors import EnvhistError
 from git_envhist.history.cursor import Walk, read_walk
 from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.model import EnvPath, Restored, RestorePart, Snapshot
+from git_envhist.model import TOP, EnvPath, Restored, RestorePart, Snapshot
 from git_envhist.restoring.attachments import read_attachments, write_attachments
 from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.restore import Choose, Restoring
@@ -43,6 +43,7 @@ class History(Protocol):
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
     def resolve(self, text: str) -> Snapshot: ...
     def judge(self, snapshot: Snapshot) -> Snapshot: ...
+    def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
 
 
@@ -58,6 +59,7 @@ class Going:
         """To a moment."""
         from git_envhist.forking.adopting import names_another_place  # loaded late: undo needs none of it
 
+        self._history.bring(snapshot, TOP)
         restored = self._go(wish, RestorePart.TO, lambda _: snapshot)
         warning = names_another_place(self._capturing, restored)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
@@ -78,6 +80,7 @@ class Going:
     def write_to(self, snapshot: Snapshot, directory: str, wish: Wish = NO_WISH) -> Restored:
         """A moment, written into a directory of its own; nothing here is touched."""
         with self._told():
+            self._history.bring(snapshot, TOP)
             return self._restoring.write_to(snapshot, directory, wish)
 
     def finish(self) -> Carried:
@@ -92,6 +95,7 @@ class Going:
 
     def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write what was attached to a moment into a directory."""
+        self._history.bring(snapshot, TOP)
         with CatFile(self._history.repository.git) as reader:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 

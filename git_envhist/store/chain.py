@@ -37,17 +37,18 @@ def read_chain(
     tip: str,
     *,
     limit: int | None = None,
-    notes: bool = True,
+    notes: bool | str = True,
     paths: Sequence[bytes] = (),
     tell: Tell | None = None,
 ) -> Iterator[Snapshot]:
     """The snapshots from `tip` back, newest first; `paths` keeps those that changed a path git's pathspecs match.
 
+    `notes`: those of every writer, or the one ref of them.
     `tell` is given a sentence for whatever could not be read; a tip that is not there at all is `GitFailed`.
     """
     flaws = _Flaws(tell or _say_nothing)
     log = _Log(git, tip, limit, tuple(paths))
-    commits = _with_notes(log, flaws) if notes else log.read()
+    commits = _with_notes(log, flaws, NOTES_GLOB if notes is True else notes) if notes else log.read()
     try:
         for fields in _as_far_as_it_goes(log, commits, flaws):
             try:
@@ -139,16 +140,16 @@ def _say_nothing(_sentence: str) -> None:
     pass
 
 
-def _with_notes(log: _Log, flaws: _Flaws) -> Iterator[Fields]:
+def _with_notes(log: _Log, flaws: _Flaws, writers: str) -> Iterator[Fields]:
     """The log with the notes of every writer; one whose notes are damaged is left out, and takes nothing along."""
     read = 0
     try:
-        for fields in log.read((NOTES_GLOB,)):
+        for fields in log.read((writers,)):
             yield fields
             read += 1
     except GitFailed:
         refs = (
-            log.git.run("for-each-ref", "--format=%(refname)", NOTES_GLOB)
+            log.git.run("for-each-ref", "--format=%(refname)", writers)
             .decode("utf-8", "surrogateescape")
             .split()
         )

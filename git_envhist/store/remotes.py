@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.store.git import COMMAND as SEALED
@@ -78,6 +78,32 @@ def find_remote(repository: Repository, word: str | None, directory: str) -> Rem
         raise NoRemote(f"no remote is called '{chosen}'", hint="'git remote -v' lists those that have a name")
     url = _absolute(chosen, base)
     return Remote(name_for(url), url, url)
+
+
+def find_fetched_remote(repository: Repository, fetched: Git, name: str) -> Remote:
+    """The remote that something was fetched from; the repository of what was fetched remembers those without a name."""
+    config = repository.read_config()
+    if last(config, f"remote.{name}.url") is not None:
+        return _configured(repository, config, name)
+    done = fetched.try_run("config", "--get", f"remote.{name}.url")
+    url = os.fsdecode(done.out).removesuffix("\n")
+    if not url:
+        raise NoRemote(
+            f"no remote is called '{name}' any more", hint="git remote add, and then git envlog fetch"
+        )
+    return Remote(name, url, url)
+
+
+def own_config(repository: Repository) -> Config:
+    """What the configuration of this one repository says, and no other's."""
+    done = repository.git.try_run("config", "--list", "--show-scope", "-z")
+    words = os.fsdecode(done.out).split("\0") if done.status == 0 else []
+    found = []
+    for scope, item in zip(words[::2], words[1::2], strict=False):
+        key, newline, value = item.partition("\n")
+        if scope in ("local", "worktree"):
+            found.append((key, value if newline else None))
+    return tuple(found)
 
 
 def without_password(url: str) -> str:
@@ -163,6 +189,7 @@ class Transport:
             "fetch.prune=false",
             "fetch.recurseSubmodules=false",
             "fetch.writeCommitGraph=false",
+            "fetch.fsckObjects=true",
         ]
         return [*pairs, f"http.proxy={self.remote.proxy}"] if self.remote.proxy is not None else pairs
 
@@ -186,12 +213,19 @@ class Transport:
         environment = {**self._environment, **further}
         return self._run([*words, "--end-of-options", self.remote.push_url, *refspecs], environment)
 
-    def fetch(self, wanted: list[str], *options: str) -> Completed:
-        """Fetch refspecs, or objects by their hashes."""
-        words = [*self._fetching("fetch"), "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap="]
+    def fetch_objects(self, oids: list[str]) -> Completed:
+        """Fetch objects by their hashes, and nothing that belongs to them."""
+        # Who tells that a commit is here is taken to have its contents too.
+        telling_nothing = ["-c", "fetch.negotiationAlgorithm=noop"]
+        return self.fetch(oids, "--filter=blob:none", before=telling_nothing)
+
+    def fetch(self, wanted: list[str], *options: str, before: Sequence[str] = ()) -> Completed:
+        """Fetch what some refspecs name."""
+        # By its name in a repository of ours: git takes no path for the name of one that gives objects on demand.
+        words = [*before, *self._fetching("fetch"), "--quiet", "--no-tags", "--no-write-fetch-head"]
         words += ["--no-recurse-submodules", "--no-auto-maintenance", *options, "--stdin"]
         text = "".join(f"{one}\n" for one in wanted)
-        return self._run([*words, "--end-of-options", self.remote.url], self._environment, os.fsencode(text))
+        return self._run([*words, "--end-of-options", self.remote.name], self._environment, os.fsencode(text))
 
     def _fetching(self, command: str) -> list[str]:
         program = self.remote.upload_pack

@@ -718,6 +718,32 @@ LIST = (
         ),
     ),
     Line(
+        "envlog fetch",
+        "timelines of a remote beside ours, lazily; hostile ones change nothing here",
+        (
+            "sharing/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
+            "sharing/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",
+            "sharing/test_fetch.py::test_a_server_without_partial_clone_gives_all_of_it",
+            "sharing/test_fetch.py::test_the_users_repository_stays_what_it_is",
+            "sharing/test_fetch.py::test_what_a_remote_rewrites_or_puts_there_leaves_ours_alone",
+            "sharing/test_fetch.py::test_hostile_objects_are_refused_with_the_whole_pack",
+            "sharing/test_fetch.py::test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on",
+        ),
+    ),
+    Line(
+        "envlog fetch --full",
+        "with all contents",
+        ("sharing/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
+    ),
+    Line(
+        "revision origin/<timeline>",
+        "on a fetched timeline; a claim until its key is here",
+        (
+            "sharing/test_fetch.py::test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours",
+            "sharing/test_fetch.py::test_a_fetched_moment_is_compared_with_what_is_here_now",
+        ),
+    ),
+    Line(
         "envlog key --use",
         "seals new files with an imported key",
         ("cli/test_key.py::test_an_imported_key_seals_new_files_where_that_is_asked",),
@@ -1133,6 +1159,11 @@ PYTHON = (
         "python remove_name",
         "takes a name away",
         ("end_to_end/test_python.py::test_a_name_is_taken_away_again",),
+    ),
+    Line(
+        "python bring",
+        "of what was fetched: its contents here",
+        ("sharing/test_fetch.py::test_a_fetch_is_lazy_and_brings_what_is_asked_for",),
     ),
     Line(
         "python resolve",

@@ -1,0 +1,43 @@
+"""`git envlog fetch`: brings what others share beside our own."""
+
+from __future__ import annotations
+
+import os
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.jsonform import SCHEMA
+from git_envhist.cli.options import argument, option
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count
+from git_envhist.sharing.fetch import Arrival, fetch
+
+
+@command("fetch", "git envlog fetch [--full] [<remote>]")
+@argument("remote")
+@option("--full", is_flag=True, help="with all contents, not only when they are wanted")
+def fetch_command(session: Session, remote: str | None, full: bool) -> None:
+    """Brings the timelines of a remote, with notes and names, beside ours: then 'origin/<timeline>' is a revision."""
+    session.no_paths()
+    history = session.history
+    done = fetch(history.repository, os.environ, history.directory, remote, full=full)
+    if done.refused:
+        warn(f"{count(done.refused, 'ref')} of '{done.remote.name}' left out: not spelled as a timeline is")
+    if session.json:
+        session.print_json(
+            {
+                "schema": SCHEMA,
+                "remote": escape_invalid(done.remote.name),
+                "url": escape_invalid(done.remote.shown),
+                "timelines": [
+                    {"timeline": name, "status": arrival.value} for name, arrival in done.timelines
+                ],
+                "refused": done.refused,
+                "full": done.full,
+            }
+        )
+        return
+    how = "" if done.full else "; contents come when they are wanted"
+    session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
+    for name, arrival in done.timelines:
+        session.line(f"  {escape(name)}  {'up to date' if arrival is Arrival.SAME else arrival.value}")

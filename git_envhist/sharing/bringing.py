@@ -1,0 +1,120 @@
+"""Contents on demand: of a fetched snapshot what is not here yet is asked of where it came from, all in one go.
+
+Commits, trees, notes and lists came with the fetch. The manifest and the files themselves come when somebody wants to
+compare them or have them back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from git_envhist.errors import Damaged
+from git_envhist.model import TOP, EnvPath, Snapshot
+from git_envhist.store.fetched import Fetched, split_name
+from git_envhist.store.layout import MANIFEST, RESERVED, stored_places
+from git_envhist.store.locks import locked
+from git_envhist.store.manifest import shard_path
+from git_envhist.store.names import stored_name
+from git_envhist.store.objects import CatFile
+from git_envhist.store.pointers import pieces_path, read_pointer
+from git_envhist.store.remotes import Transport, find_fetched_remote, own_config, why_it_failed
+from git_envhist.store.repository import Repository
+from git_envhist.store.trees import DIRECTORY, decode_tree
+
+POINTER = b"envhist-pieces 1\n"
+NOT_LISTS = (b"pieces", b"dotgit", b"roots", b"attachments", b"staged")
+AT_ONCE = 50_000
+LOCK = "fetch.lock"
+
+
+def bring(
+    repository: Repository, environ: Mapping[str, str], snapshot: Snapshot, paths: Sequence[EnvPath] = ()
+) -> None:
+    """Have what is wanted of a fetched snapshot here: its lists, some paths of it, or (the top) all of it."""
+    fetched = Fetched.of(repository)
+    if TOP in paths:
+        bring_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]))
+        return
+    lists = lists_of(fetched, snapshot.tree)
+    blobs = [place for path in paths for place in _places(fetched, snapshot.tree, path)]
+    bring_objects(repository, environ, snapshot, fetched.missing(lists.trees, [*lists.blobs, *blobs]))
+    pieces = [tree for path in paths for tree in _pieces(fetched, snapshot.tree, path)]
+    bring_objects(repository, environ, snapshot, fetched.missing(pieces))
+
+
+def bring_contents(
+    repository: Repository, environ: Mapping[str, str], snapshot: Snapshot, blobs: Sequence[str]
+) -> None:
+    """Have some blobs of a fetched snapshot here."""
+    bring_objects(repository, environ, snapshot, Fetched.of(repository).missing(blobs=blobs))
+
+
+def bring_objects(
+    repository: Repository, environ: Mapping[str, str], snapshot: Snapshot, missing: Sequence[str]
+) -> None:
+    """Ask for objects where a snapshot came from."""
+    if not missing:
+        return
+    fetched = Fetched.of(repository)
+    remote = find_fetched_remote(repository, fetched.git, split_name(snapshot.timeline)[0])
+    with locked(os.path.join(fetched.path, LOCK)):
+        fetched.know(remote.name, remote.url)
+        ask_for(Transport(fetched.git, remote, environ, own_config(repository)), missing)
+
+
+def ask_for(transport: Transport, missing: Sequence[str]) -> None:
+    """Fetch objects, in turns that a server can take."""
+    for start in range(0, len(missing), AT_ONCE):
+        done = transport.fetch_objects(list(missing[start : start + AT_ONCE]))
+        if done.status != 0:
+            raise why_it_failed(transport.remote, done)
+
+
+class Lists(NamedTuple):
+    """What a snapshot says beside the files."""
+
+    trees: list[str]
+    blobs: list[str]
+
+
+def lists_of(fetched: Fetched, tree: str, *, manifest: bool = True) -> Lists:
+    """What is missing, facts, and the manifest."""
+    with CatFile(fetched.git) as reader:
+        found = reader.read(f"{tree}:{os.fsdecode(RESERVED)}")
+    lists = Lists([], [])
+    if found is not None and found.kind == "tree":
+        for name, mode, oid in decode_tree(found.data, len(tree) // 2):
+            if name not in NOT_LISTS and (manifest or name != MANIFEST):
+                (lists.trees if mode == DIRECTORY else lists.blobs).append(oid.hex())
+    return lists
+
+
+def _places(fetched: Fetched, tree: str, path: EnvPath) -> Iterator[str]:
+    """The blob of a path, and the shard that tells of it, as far as a tree names them."""
+    wanted = []
+    for directory, name in stored_places(path):
+        outer, inner = shard_path(directory)
+        wanted.append(b"/".join((RESERVED, MANIFEST, outer.encode(), inner.encode())))
+        above = directory + b"/" if directory else b""
+        wanted += [above + stored_name(name, top=not directory, link=link) for link in (False, True)]
+    for place in dict.fromkeys(wanted):
+        done = fetched.git.try_run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", tree.encode() + b":" + place
+        )
+        if done.status == 0:
+            yield done.out.decode("ascii").strip()
+
+
+def _pieces(fetched: Fetched, tree: str, path: EnvPath) -> Iterator[str]:
+    """The tree of pieces that a path points to."""
+    with CatFile(fetched.git) as reader:
+        for oid in list(_places(fetched, tree, path)):
+            found = reader.read(oid)
+            if found is not None and found.data.startswith(POINTER):
+                try:
+                    outer, inner = pieces_path(read_pointer(found.data).tree)
+                except Damaged:
+                    continue
+                yield outer + inner

@@ -1,0 +1,157 @@
+"""A fetch: what others share comes in beside ours, never over it, and its contents only when they are wanted.
+
+The names of the other side's refs are read first, and only those that are spelled as ours are asked for, one by one,
+into places that say where they came from. A fetch that was broken off leaves whole timelines; the next goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from git_envhist.errors import GitFailed
+from git_envhist.sharing.bringing import LOCK, ask_for, lists_of
+from git_envhist.store.fetched import NOTES, REMOTES, Fetched
+from git_envhist.store.locks import locked
+from git_envhist.store.remoterefs import HEADS, There, read_there
+from git_envhist.store.remotes import (
+    OUR_REFS,
+    Remote,
+    RemoteFailed,
+    Transport,
+    find_remote,
+    own_config,
+    why_it_failed,
+)
+from git_envhist.store.repository import Repository
+from git_envhist.values import dataclass
+
+LAZY = ("--filter=blob:none",)
+WHOLE = ("--no-filter",)
+AT_ONCE = 1000
+
+
+class Arrival(Enum):
+    """What became of a timeline here."""
+
+    NEW = "new"
+    UPDATED = "updated"
+    REWRITTEN = "rewritten"
+    SAME = "up-to-date"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What a fetch brought."""
+
+    remote: Remote
+    timelines: tuple[tuple[str, Arrival], ...]
+    """Under their names here."""
+    refused: int
+    """So many refs there were not spelled as any of ours."""
+    full: bool
+    """Whether all contents are here."""
+
+
+def fetch(
+    repository: Repository,
+    environ: Mapping[str, str],
+    directory: str,
+    word: str | None,
+    *,
+    full: bool = False,
+) -> Fetch:
+    """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold."""
+    remote = find_remote(repository, word, directory)
+    fetched = Fetched.of(repository)
+    fetched.ensure()
+    with locked(os.path.join(fetched.path, LOCK)):
+        fetched.know(remote.name, remote.url)
+        return _Fetch(fetched, Transport(fetched.git, remote, environ, own_config(repository)), full).run()
+
+
+class _Fetch:
+    def __init__(self, fetched: Fetched, transport: Transport, full: bool) -> None:
+        self._fetched = fetched
+        self._transport = transport
+        self._remote = transport.remote
+        self._full = full
+        self._heads = f"{REMOTES}{self._remote.name}/"
+        self._notes = f"{NOTES}{self._remote.name}/"
+
+    def run(self) -> Fetch:
+        there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
+        before = self._here(self._heads), self._here(self._notes)
+        # Notes come whole, and before what they are about.
+        self._take(there.notes, before[1], NOTES, self._notes, WHOLE)
+        self._take(there.heads, before[0], HEADS, self._heads, WHOLE if self._full else LAZY)
+        self._forget(there, *before)
+        after = self._here(self._heads)
+        fresh = [oid for name, oid in after.items() if before[0].get(name) != oid]
+        full = self._contents(fresh, [oid for oid in before[0].values() if oid not in fresh], after)
+        told = tuple(
+            (f"{self._remote.name}/{name}", self._arrival(before[0].get(name), after.get(name)))
+            for name in sorted({*before[0], *after})
+        )
+        return Fetch(self._remote, told, there.refused, full)
+
+    def _here(self, place: str) -> dict[str, str]:
+        return {ref.removeprefix(place): oid for ref, oid in self._fetched.refs(place).items()}
+
+    def _take(
+        self,
+        there: Mapping[str, str],
+        here: Mapping[str, str],
+        source: str,
+        goal: str,
+        options: Sequence[str],
+    ) -> None:
+        wanted = [
+            f"+{source}{name}:{goal}{name}" for name, oid in sorted(there.items()) if here.get(name) != oid
+        ]
+        for start in range(0, len(wanted), AT_ONCE):
+            done = self._transport.fetch(wanted[start : start + AT_ONCE], *options)
+            if done.status != 0:
+                raise why_it_failed(self._remote, done)
+
+    def _forget(self, there: There, heads: Mapping[str, str], notes: Mapping[str, str]) -> None:
+        gone = [self._heads + name for name in heads if name not in there.heads]
+        gone += [self._notes + name for name in notes if name not in there.notes]
+        if gone:
+            text = "".join(f"delete {ref}\n" for ref in gone)
+            self._fetched.git.run("update-ref", "--no-deref", "--stdin", stdin=text.encode("ascii"))
+
+    def _contents(self, fresh: Sequence[str], known: Sequence[str], after: Mapping[str, str]) -> bool:
+        """Fetch the lists of what is new, or with `--full` all there is; whether nothing is missing then."""
+        if self._full:
+            ask_for(self._transport, self._fetched.missing(list(after.values())))
+            return True
+        lists = [lists_of(self._fetched, tree, manifest=False) for tree in self._trees(fresh, known)]
+        trees, blobs = [t for one in lists for t in one.trees], [b for one in lists for b in one.blobs]
+        try:
+            ask_for(self._transport, self._fetched.missing(trees, blobs))
+        except RemoteFailed:
+            # It leaves contents out, and does not give them on demand either (an old protocol, another setting).
+            self._take(dict.fromkeys(after, ""), {}, HEADS, self._heads, ("--refetch", *WHOLE))
+        return not self._fetched.missing(fresh[:1])
+
+    def _trees(self, fresh: Sequence[str], known: Sequence[str]) -> list[str]:
+        if not fresh:
+            return []
+        asked = "".join([*(f"{oid}\n" for oid in fresh), *(f"^{oid}\n" for oid in known)])
+        told = self._fetched.git.try_run(
+            "log", "--format=%T", "--no-notes", "--stdin", stdin=asked.encode("ascii")
+        )
+        if told.status != 0:
+            raise GitFailed(told.complaint)
+        return list(dict.fromkeys(told.out.decode("ascii").split()))
+
+    def _arrival(self, before: str | None, after: str | None) -> Arrival:
+        if before is None or after is None:
+            return Arrival.GONE if after is None else Arrival.NEW
+        if before == after:
+            return Arrival.SAME
+        grown = self._fetched.git.try_run("merge-base", "--is-ancestor", before, after).status == 0
+        return Arrival.UPDATED if grown else Arrival.REWRITTEN

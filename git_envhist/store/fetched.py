@@ -1,0 +1,122 @@
+"""What was fetched from remotes: a bare repository of its own, `<common git dir>/envhist/fetched.git`.
+
+Nothing that came from elsewhere enters the user's repository, and a fetch of contents on demand does not make that one
+a partial clone. Timelines stand there below `refs/envhist/remotes/<remote>/`, their notes below
+`refs/notes/envhist/<remote>/`. Here a fetched timeline is called `<remote>/<timeline>`, with two slashes or more; a
+name of ours has one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from git_envhist.model import Snapshot
+from git_envhist.store.chain import Tell, read_chain
+from git_envhist.store.durable import cannot_write
+from git_envhist.store.git import Git
+from git_envhist.store.locks import state_directory
+from git_envhist.store.repository import Repository
+from git_envhist.values import replace
+
+REMOTES = "refs/envhist/remotes/"
+NOTES = "refs/notes/envhist/"
+
+
+def is_fetched(timeline: str) -> bool:
+    """Whether a timeline's name is that of one that was fetched."""
+    return timeline.count("/") > 1
+
+
+def split_name(timeline: str) -> tuple[str, str]:
+    """(remote, timeline there)."""
+    remote, host, directory = timeline.rsplit("/", 2)
+    return remote, f"{host}/{directory}"
+
+
+class Fetched:
+    """The repository of what was fetched."""
+
+    def __init__(self, common_state: str, object_format: str) -> None:
+        self.path = os.path.join(common_state, "fetched.git")
+        self.objects_dir = os.path.join(self.path, "objects")
+        self._state = common_state
+        self._format = object_format
+        self.git = Git(self.path, None)
+
+    @classmethod
+    def of(cls, repository: Repository) -> Fetched:
+        return cls(repository.common_state, repository.object_format)
+
+    @property
+    def is_there(self) -> bool:
+        return os.path.isdir(self.objects_dir)
+
+    def ensure(self) -> None:
+        """Make it where it is not there yet."""
+        state_directory(self._state)
+        if not self.is_there or not os.path.isfile(os.path.join(self.path, "HEAD")):
+            words = ("init", "--quiet", "--bare", "--template=", f"--object-format={self._format}")
+            self.git.run(*words, self.path)
+            try:
+                # What an address says may be a secret.
+                os.chmod(self.path, 0o700)
+            except OSError as error:
+                raise cannot_write(error, self.path) from error
+
+    def know(self, remote: str, url: str) -> None:
+        """Where a remote is, and that it gives contents on demand; said in this repository's own configuration."""
+        told = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+        for key, value in told.items():
+            name = f"remote.{remote}.{key}"
+            if os.fsdecode(self.git.try_run("config", "--local", "--get", name).out) != value + "\n":
+                self.git.run("config", "--local", "--replace-all", name, value)
+
+    def refs(self, prefix: str) -> dict[str, str]:
+        """ref -> hash."""
+        told = self.git.run("for-each-ref", "--format=%(objectname) %(refname)", prefix)
+        return {
+            name: oid for oid, _, name in (line.partition(" ") for line in os.fsdecode(told).splitlines())
+        }
+
+    def timelines(self) -> list[str]:
+        """The names of the timelines that were fetched."""
+        return sorted(ref.removeprefix(REMOTES) for ref in self.refs(REMOTES)) if self.is_there else []
+
+    def read(self, timeline: str, limit: int | None, tell: Tell) -> Iterator[Snapshot]:
+        """The snapshots of one, newest first, under the name that it has here."""
+        chain = read_chain(self.git, REMOTES + timeline, limit=limit, notes=NOTES + timeline, tell=tell)
+        return (replace(snapshot, timeline=timeline) for snapshot in chain)
+
+    def missing(self, trees: Iterable[str] = (), blobs: Iterable[str] = ()) -> list[str]:
+        """What is not here yet: of some blobs, and of all that some trees (or commits) lead to."""
+        wanted = sorted(set(blobs))
+        told = self._walk(trees, "--missing=print")
+        found = {line[1:].decode("ascii") for line in told if line.startswith(b"?")}
+        # git refuses to start at a blob that is missing: those that it does not name are.
+        here = self._walk(wanted, "--missing=allow-any", "--ignore-missing", "--no-walk")
+        found.update(set(wanted).difference(line.partition(b" ")[0].decode("ascii") for line in here))
+        return sorted(found)
+
+    def _walk(self, names: Iterable[str], *options: str) -> list[bytes]:
+        asked = "".join(f"{name}\n" for name in names).encode("ascii")
+        return (
+            self.git.run("rev-list", "--objects", *options, "--stdin", stdin=asked).splitlines()
+            if asked
+            else []
+        )
+
+
+def seeing_fetched(repository: Repository) -> Repository:
+    """The repository, whose git sees what was fetched too: for whoever reads."""
+    fetched = Fetched.of(repository)
+    if not fetched.is_there:
+        return repository
+    return replace(repository, git=repository.git.with_objects(fetched.objects_dir))
+
+
+def without_fetched(repository: Repository) -> Repository:
+    """The repository alone: for whoever writes, and relies on nothing of others."""
+    if not repository.git.alternates:
+        return repository
+    return replace(repository, git=Git(repository.git_dir, repository.git.work_tree))

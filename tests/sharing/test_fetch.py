@@ -1,0 +1,267 @@
+"""What others share comes in beside ours: read, compared and restored like ours, and nothing here is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_json import validate
+from tests.end_to_end.captures import capture, everything_of_git
+from tests.sharing.conftest import refs, timeline
+from tests.support.oracle import git_fsck, rsync_differences
+from tests.support.repository import Repo
+
+BIG = 400_000
+BREAKS = """\
+import os, subprocess, sys
+child = subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE)
+left = 1500
+while left and (chunk := os.read(child.stdout.fileno(), left)):
+    left -= os.write(1, chunk)
+child.kill()
+"""
+
+
+@pytest.fixture
+def shared(repo: Repo, bare: Repo, colleague: Repo) -> str:
+    """Two moments of `repo`, pushed; the name that they have at the colleague's."""
+    repo.write(".env", "A=1\nB=2\n")
+    repo.write("data.bin", os.urandom(BIG))
+    repo.write("deep/caf\u00e9/.gitattributes", "* text\n")
+    (repo.path / "empty").mkdir()
+    (repo.path / "link").symlink_to("data.bin")
+    capture(repo, "one", "--name", "start")
+    repo.write("b", "2")
+    repo.write(".env", "A=2\nB=2\n")
+    capture(repo, "two")
+    repo.run("envlog", "note", "-m", "it went well", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    return f"origin/{timeline(repo)}"
+
+
+def size_of(colleague: Repo) -> int:
+    place = colleague.path / ".git" / "envhist" / "fetched.git"
+    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+
+
+def take_in_key(repo: Repo, colleague: Repo) -> None:
+    key = repo.run("envlog", "key", "export", check=True).out
+    colleague.run("envlog", "key", "import", "-", input=key, check=True)
+
+
+@pytest.mark.parametrize("transport", ["path", "file", "ssh", "http"])
+def test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted(
+    repo: Repo,
+    bare: Repo,
+    colleague: Repo,
+    shared: str,
+    address: Callable[[str], str],
+    transport: str,
+    tmp_path: Path,
+) -> None:
+    url = address(transport)
+    colleague.env.update(os.environ)
+    colleague.env["XDG_CONFIG_HOME"] = str(tmp_path / "their-home" / "config")
+    colleague.git("remote", "set-url", "origin", url)
+    colleague.run("envlog", "fetch", check=True)
+    listed = colleague.run("envlog", "--format=%s %(name)", shared, check=True).out.splitlines()
+    assert listed == ["two ", "one start"]
+    assert "it went well" in colleague.run("envlog", "show", shared, check=True).out
+    take_in_key(repo, colleague)
+    colleague.run("envrestore", "--to", str(tmp_path / "out"), shared, check=True)
+    assert rsync_differences(repo.path, tmp_path / "out") == ()
+
+
+def test_a_fetch_is_lazy_and_brings_what_is_asked_for(repo: Repo, colleague: Repo, shared: str) -> None:
+    told = json.loads(colleague.run("envlog", "fetch", "--json", check=True).out)
+    validate("fetched", told)
+    assert told["timelines"] == [{"timeline": shared, "status": "new"}]
+    assert told["full"] is False
+    assert size_of(colleague) < BIG // 4
+    assert (
+        colleague.run("envdiff", "--name-status", f"{shared}~1", shared, check=True).out == "M\t.env\nA\tb\n"
+    )
+    assert colleague.run("envlog", "show", f"{shared}~1", "--", "app.py", check=True).stdout == repo.read(
+        "app.py"
+    )
+    assert "+2" in colleague.run("envdiff", "-p", f"{shared}~1", shared, "--", "b", check=True).out
+    assert size_of(colleague) < BIG // 4
+    assert colleague.run("envlog", "show", shared, "--", "data.bin", check=True).stdout == repo.read(
+        "data.bin"
+    )
+    assert size_of(colleague) > BIG
+
+
+def test_with_full_nothing_is_asked_for_later(repo: Repo, bare: Repo, colleague: Repo, shared: str) -> None:
+    colleague.run("envlog", "fetch", "--full", check=True)
+    bare.path.rename(bare.path.with_name("gone"))
+    assert colleague.run("envlog", "show", shared, "--", "data.bin", check=True).stdout == repo.read(
+        "data.bin"
+    )
+
+
+def test_a_server_without_partial_clone_gives_all_of_it(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
+        bare.git("config", key, "false")
+    colleague.git("remote", "set-url", "origin", f"file://{bare.path}")
+    assert json.loads(colleague.run("envlog", "fetch", "--json", check=True).out)["full"] is True
+    bare.path.rename(bare.path.with_name("gone"))
+    assert colleague.run("envlog", "show", shared, "--", "data.bin", check=True).stdout == repo.read(
+        "data.bin"
+    )
+
+
+def test_the_users_repository_stays_what_it_is(repo: Repo, bare: Repo, colleague: Repo, shared: str) -> None:
+    before, own = everything_of_git(colleague), refs(colleague)
+    objects = colleague.git("count-objects", "-v")
+    colleague.run("envlog", "fetch", check=True)
+    colleague.run("envlog", "show", shared, "--", "data.bin", check=True)
+    assert everything_of_git(colleague) == before
+    assert refs(colleague) == own
+    assert colleague.git("count-objects", "-v") == objects
+    assert "promisor" not in colleague.git("config", "--list")
+    repo.commit("more")
+    repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    colleague.git("fetch", "-q", "--prune")
+    assert git_fsck(colleague.path) == ""
+    assert colleague.run("envlog", shared, check=True).out
+    colleague.git("merge", "-q", "--ff-only", "origin/main")
+    colleague.commit("theirs")
+    colleague.git("push", "-q", "--all")
+    assert len(refs(bare, "refs/envhist/heads")) == 1
+
+
+def test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours(
+    repo: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    assert "claimed by Test User" in colleague.run("envlog", "--all", check=True).out
+    assert colleague.run("envrestore", shared).status == 3
+    take_in_key(repo, colleague)
+    listed = colleague.run("envlog", "--all", check=True).out
+    assert "claimed" not in listed
+    assert f"[{shared}]" in listed
+    told = colleague.run("envdiff", f"{shared}~1", shared, check=True).out
+    assert "A" in told
+
+
+def test_a_fetched_moment_is_compared_with_what_is_here_now(colleague: Repo, shared: str) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    told = colleague.run("envdiff", "--name-only", f"{shared}..now", check=True).out.splitlines()
+    assert {"b", "data.bin", ".env"} <= set(told)
+    assert "app.py" not in told
+
+
+def test_the_next_fetch_follows_what_grew_was_rewritten_and_went(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    def fetched() -> str:
+        (one,) = json.loads(colleague.run("envlog", "fetch", "--json", check=True).out)["timelines"]
+        return str(one["status"])
+
+    assert fetched() == "new"
+    assert fetched() == "up-to-date"
+    repo.write("c")
+    capture(repo, "three")
+    repo.run("envlog", "push", check=True)
+    assert fetched() == "updated"
+    ref = f"refs/envhist/heads/{timeline(repo)}"
+    bare.git(
+        "update-ref",
+        ref,
+        bare.git("commit-tree", f"{ref}^{{tree}}", "-m", bare.git("log", "-1", "--format=%B", ref)),
+    )
+    assert fetched() == "rewritten"
+    bare.git("update-ref", "-d", ref)
+    assert fetched() == "gone"
+    assert colleague.run("envlog", shared).status == 4
+
+
+def test_what_a_remote_rewrites_or_puts_there_leaves_ours_alone(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    capture(colleague, "mine")
+    ours = refs(colleague)
+    tip = refs(bare, "refs/envhist/heads")[f"refs/envhist/heads/{timeline(repo)}"]
+    for odd in (timeline(colleague), "x", "a/b/c", "a/b\u202e", "..a/b".replace("..", "%2e"), "a/-b"):
+        bare.git("update-ref", f"refs/envhist/heads/{odd}", tip, check=False)
+    packed = bare.path / "packed-refs"
+    bare.git("pack-refs", "--all")
+    with packed.open("ab") as file:
+        for odd in (b"a/\x1b[2Jb", b"../../../heads/main", b"--upload-pack=x/b"):
+            file.write(tip.encode() + b" refs/envhist/heads/" + odd + b"\n")
+    done = colleague.run("envlog", "fetch")
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert refs(colleague) == ours
+    assert {name for name in refs_of_fetched(colleague) if "remotes" in name} <= {
+        f"refs/envhist/remotes/{shared}",
+        f"refs/envhist/remotes/origin/{timeline(colleague)}",
+    }
+
+
+def refs_of_fetched(colleague: Repo) -> dict[str, str]:
+    git_dir = colleague.path / ".git" / "envhist" / "fetched.git"
+    lines = colleague.git(
+        f"--git-dir={git_dir}", "for-each-ref", "--format=%(refname) %(objectname)"
+    ).splitlines()
+    return dict(line.split(" ") for line in lines)
+
+
+def test_hostile_objects_are_refused_with_the_whole_pack(repo: Repo, bare: Repo, colleague: Repo) -> None:
+    for key in ("receive.fsckObjects", "transfer.fsckObjects"):
+        bare.git("config", key, "false")
+    blob = bare.git("hash-object", "-w", "--stdin", input="x")
+    tree = bare.run_git("hash-object", "-t", "tree", "-w", "--literally", "--stdin",
+                        input=b"100644 .git\0" + bytes.fromhex(blob)).out.strip()  # fmt: skip
+    bare.git("update-ref", "refs/envhist/heads/evil/host-000000", bare.git("commit-tree", tree, "-m", "x"))
+    done = colleague.run("envlog", "fetch")
+    assert done.status == 128
+    assert "hasDotgit" in done.err or ".git" in done.err
+    assert refs_of_fetched(colleague) == {}
+
+
+def test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    for number in range(60):
+        repo.write(f"{number}/{os.urandom(20).hex()}")
+    capture(repo, "three")
+    repo.run("envlog", "push", check=True)
+    before = colleague.run("envlog", shared, check=True).out
+    # The line breaks in the middle of the pack.
+    slow = colleague.path.parent / "upload-pack"
+    slow.write_text(f"#!{sys.executable}\n{BREAKS}")
+    slow.chmod(0o755)
+    colleague.git("config", "remote.origin.uploadpack", str(slow))
+    assert colleague.run("envlog", "fetch").status == 128
+    assert colleague.run("envlog", shared, check=True).out == before
+    colleague.git("config", "--unset", "remote.origin.uploadpack")
+    colleague.run("envlog", "fetch", check=True)
+    assert len(colleague.run("envlog", "--oneline", shared, check=True).out.splitlines()) == 3
+
+
+def test_what_is_not_to_be_had_any_more_is_said(bare: Repo, colleague: Repo, shared: str) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    bare.path.rename(bare.path.with_name("gone"))
+    done = colleague.run("envlog", "show", shared, "--", "data.bin")
+    assert done.status == 128
+    assert "'origin'" in done.err
+    assert colleague.run("envlog", shared).status == 0, "the list needs nobody"
+
+
+def test_an_address_without_a_name_is_fetched_too(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "fetch", f"file://{bare.path}", check=True)
+    (ref,) = [ref for ref in refs_of_fetched(colleague) if "remotes" in ref]
+    name = ref.removeprefix("refs/envhist/remotes/")
+    assert name.startswith("remote-")
+    assert colleague.run("envlog", "show", name, "--", "b", check=True).stdout == b"2"
