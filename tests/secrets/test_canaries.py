@@ -62,6 +62,16 @@ def pushed(*words: str) -> Carry:
     return carry
 
 
+def shared(captured: Captured, place: Path) -> bytes:
+    """By `git envlog push`, and what a colleague fetches of it."""
+    remote = make_repo(place / "remote.git", bare=True)
+    captured.repo.run("envlog", "push", "--yes", str(remote.path), check=True)
+    colleague = make_repo(place / "theirs")
+    colleague.run("envlog", "fetch", "--full", str(remote.path), check=True)
+    fetched = colleague.path / ".git" / "envhist" / "fetched.git"
+    return everything_in(remote.path, captured.repo) + everything_in(fetched, colleague)
+
+
 def cloned(*words: str) -> Carry:
     def carry(captured: Captured, place: Path) -> bytes:
         captured.repo.git("clone", "-q", *words, str(place / "clone"))
@@ -129,6 +139,7 @@ CARRIERS: dict[str, Carry] = {
     "push --tags": pushed("--tags"),
     "push --mirror": pushed("--mirror"),
     "push of every ref": pushed("--force", "refs/*:refs/*"),
+    "envlog push and fetch": shared,
     "clone .": cloned("."),
     "clone --mirror": cloned("--mirror", "."),
     "clone --no-local --mirror": cloned("--no-local", "--mirror", "."),
@@ -142,6 +153,7 @@ CARRIERS: dict[str, Carry] = {
 CARRY_SNAPSHOTS = {
     "push --mirror",
     "push of every ref",
+    "envlog push and fetch",
     "clone --mirror",
     "bundle",
     "fast-export",
