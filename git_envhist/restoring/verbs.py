@@ -59,7 +59,8 @@ class Going:
         """To a moment."""
         from git_envhist.forking.adopting import names_another_place  # loaded late: undo needs none of it
 
-        self._history.bring(snapshot, TOP)
+        if wish.foreign or self._history.judge(snapshot).trusted:
+            self._history.bring(snapshot, TOP)
         restored = self._go(wish, RestorePart.TO, lambda _: snapshot)
         warning = names_another_place(self._capturing, restored)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
