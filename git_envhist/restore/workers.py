@@ -120,7 +120,7 @@ def _stream_among(
         # The end of the work is when nobody has this any more.
         os.close(giving)
         tool, done = begin(), 0
-        for piece in _receive(taking, pieces):
+        for piece in _receive(parent, taking, pieces):
             do(tool, piece)
             done += 1
         return done, end(tool)
@@ -159,9 +159,10 @@ def _stream_among(
     return [ended for _, ended in said]
 
 
-def _receive(taking: int, pieces: int) -> Iterator[Any]:
-    # Written whole and read whole, as so little is: nobody gets a part of another's.
-    while place := os.read(taking, PLACE.size):
+def _receive(parent: int, taking: int, pieces: int) -> Iterator[Any]:
+    # Written whole and read whole, as so little is: nobody gets a part of another's. What was sent before the parent
+    # was killed waits for nobody.
+    while (place := os.read(taking, PLACE.size)) and os.getppid() == parent:
         at, length = PLACE.unpack(place)
         yield pickle.loads(os.pread(pieces, length, at))
 
