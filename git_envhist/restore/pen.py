@@ -49,7 +49,8 @@ class Pen:
 
     def _file(self, directory: int, name: bytes, entry: Entry) -> None:
         hands = self._hands
-        descriptor = hands.create(directory, name, entry.mode & 0o777)
+        # Attributes want a file that its owner may write to; the others have their mode at once.
+        descriptor = hands.create(directory, name, 0o600 if entry.xattrs else entry.mode & 0o777)
         try:
             size = self._fill(descriptor, entry)
             hands.futime(descriptor, entry.mtime_ns)
