@@ -19,6 +19,7 @@ from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone
 from git_envhist.restore.dress import Dresser
 from git_envhist.restore.fresh import Fresh, Source, write_all
 from git_envhist.restore.hands import Hands
+from git_envhist.restore.looks import is_same_thing, look, seen
 from git_envhist.restore.make import Contents
 from git_envhist.restore.pen import dress_directory
 from git_envhist.restore.plan import PRIVATE
@@ -56,7 +57,7 @@ def fill(
     hands = hands or Hands()
     top = os.open(directory, DIRECTORY)
     try:
-        with _private(hands, top) as private:
+        with alone_in(top, hands) as private:
             fresh = write_all(source, private, hands, open_contents, how)
             kept = _put_in_place(fresh, private, top, hands)
         losses = (*fresh.losses, *dress_directory(top, EnvPath(b""), fresh.own, Dresser(hands)))
@@ -73,31 +74,45 @@ def is_taken(directory: str) -> bool:
 
 
 @contextmanager
-def _private(hands: Hands, top: int) -> Iterator[int]:
+def alone_in(top: int, hands: Hands) -> Iterator[int]:
     """The private directory, empty and nobody else's; it is gone afterwards, with all that is still in it."""
     process = os.getpid()
     private = _open_alone(hands, top)
     try:
         yield private
     finally:
-        os.close(private)
-        # A worker that is stopped is a copy of this process: it has nothing to clear up.
-        if os.getpid() == process:
-            remove_tree(hands, top, PRIVATE)
+        try:
+            # A worker that is stopped is a copy of this process: it has nothing to clear up.
+            if os.getpid() == process:
+                # Before its lock is let go: what stands there afterwards is somebody else's.
+                remove_tree(hands, top, PRIVATE)
+        finally:
+            os.close(private)
 
 
 def _open_alone(hands: Hands, top: int) -> int:
-    private = open_private(hands, top, PRIVATE)
-    try:
-        if _is_locked(private):
-            raise Refused("another restore is at work there", hint="name another directory, or wait for it")
-        # Of one that was killed.
-        for name in map(os.fsencode, os.listdir(private)):
-            remove_tree(hands, private, name)
-    except BaseException:
+    while True:
+        private = open_private(hands, top, PRIVATE)
+        try:
+            if _is_locked(private):
+                raise Refused(
+                    "another restore is at work there", hint="name another directory, or wait for it"
+                )
+            if _stands_in(top, private):
+                # Of one that was killed.
+                for name in map(os.fsencode, os.listdir(private)):
+                    remove_tree(hands, private, name)
+                return private
+        except BaseException:
+            os.close(private)
+            raise
+        # Whoever had the lock until now has taken the directory away.
         os.close(private)
-        raise
-    return private
+
+
+def _stands_in(top: int, private: int) -> bool:
+    there = look(top, PRIVATE)
+    return there is not None and is_same_thing(there, seen(os.fstat(private)))
 
 
 def _is_locked(private: int) -> bool:

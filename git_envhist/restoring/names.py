@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, Plan, PlanAction, shown_path
+from git_envhist.restore.anew import alone_in
 from git_envhist.restore.hands import Hands
 from git_envhist.restore.looks import look
-from git_envhist.restore.plan import PRIVATE
-from git_envhist.restore.slots import open_private
 from git_envhist.store.quoting import show
 from git_envhist.system import DIRECTORY, SYSTEM
 
@@ -169,17 +168,12 @@ def _folds_anew(base: bytes, name: bytes, other: bytes) -> bool:
     hands = Hands()
     top = os.open(base, DIRECTORY)
     try:
-        private = open_private(hands, top, PRIVATE)
-        try:
+        # What a kill left there is thrown away, and nobody who is at work there is disturbed.
+        with alone_in(top, hands) as private:
             os.close(hands.create(private, name))
-            folds = look(private, other) is not None
-            hands.unlink(private, name)
-        finally:
-            os.close(private)
-        hands.rmdir(top, PRIVATE)
+            return look(private, other) is not None
     finally:
         os.close(top)
-    return folds
 
 
 def _reserves(base: bytes) -> bool:

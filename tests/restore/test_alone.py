@@ -1,0 +1,148 @@
+"""What a restore leaves behind that was killed, and what two of them in one directory do to each other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from git_envhist.restore.anew import alone_in, fill
+from git_envhist.restore.hands import Hands
+from git_envhist.restore.plan import PRIVATE
+from git_envhist.restoring.sources import FromSnapshot
+from git_envhist.system import DIRECTORY, core_count
+from tests.restore.engine import Engine
+from tests.support.privileges import permissions_bind
+from tests.support.repository import Repo, make_repo
+
+OURS = os.fsdecode(PRIVATE)
+
+
+def test_what_a_killed_one_left_is_thrown_away_by_the_next(repo: Repo, tmp_path: Path) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    left = tmp_path / "there" / OURS / "half"
+    left.mkdir(parents=True)
+    left.parent.chmod(0o700)
+    (left / "file").write_text("half")
+    repo.run("envrestore", "@", "--to", str(tmp_path / "there"), check=True)
+    assert sorted(os.listdir(tmp_path / "there")) == ["app.py"]
+
+
+def test_one_that_is_at_work_there_is_not_disturbed(repo: Repo, tmp_path: Path) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    there = tmp_path / "there"
+    (there / OURS).mkdir(parents=True, mode=0o700)
+    held = os.open(there / OURS, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        refused = repo.run("envrestore", "@", "--to", str(there))
+        assert (refused.status, "another restore is at work there" in refused.err) == (3, True)
+        assert os.path.samestat(os.fstat(held), os.stat(there / OURS))
+    finally:
+        os.close(held)
+
+
+class Leaving(Hands):
+    """Whoever was at work there comes to an end, and clears up, between our opening it and our lock."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self.met = 0
+
+    def fchmod(self, descriptor: int, mode: int) -> None:
+        super().fchmod(descriptor, mode)
+        if not self.met:
+            (self._top / OURS).rmdir()
+        self.met += 1
+
+
+def test_a_directory_that_its_owner_took_away_meanwhile_is_made_anew(tmp_path: Path) -> None:
+    hands = Leaving(tmp_path)
+    top = os.open(tmp_path, DIRECTORY)
+    with alone_in(top, hands) as private:
+        assert os.path.samestat(os.fstat(private), os.stat(tmp_path / OURS))
+    os.close(top)
+    assert (hands.met, os.listdir(tmp_path)) == (2, [])
+
+
+class Watched(Hands):
+    """Notes whether anybody else could have had the lock when something was removed."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self.free: list[bool] = []
+
+    def rmdir(self, directory: int, name: bytes) -> None:
+        if name == PRIVATE:
+            other = os.open(self._top / OURS, DIRECTORY)
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.free.append(True)
+            except BlockingIOError:
+                self.free.append(False)
+            finally:
+                os.close(other)
+        super().rmdir(directory, name)
+
+
+def test_it_is_cleared_up_while_nobody_else_can_begin_there(tmp_path: Path) -> None:
+    hands = Watched(tmp_path)
+    top = os.open(tmp_path, DIRECTORY)
+    with alone_in(top, hands):
+        (tmp_path / OURS / "file").write_text("half")
+    os.close(top)
+    assert (hands.free, os.listdir(tmp_path)) == ([False], [])
+
+
+LEADER = """
+import os, signal, sys, time
+from git_envhist.restore.workers import share_stream
+
+def do(parent, piece):
+    sys.stdin.buffer.raw.read(1)  # until all was sent
+    os.kill(parent, signal.SIGKILL)
+    while os.getppid() == parent:
+        time.sleep(0.001)
+    os.write(1, b"%d\\n" % piece)
+
+def pieces():
+    yield from range(200)
+    os.close(giving)
+    time.sleep(3600)
+
+parent = os.getpid()
+waiting, giving = os.pipe()
+os.dup2(waiting, 0)
+share_stream(pieces(), lambda: (os.close(giving), parent)[1], do, lambda tool: None, how="fork")
+"""
+
+
+@pytest.mark.skipif(core_count() < 2, reason="nothing is shared on one core")
+def test_workers_whose_parent_was_killed_begin_nothing_more(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", LEADER], capture_output=True, check=False)
+    # Its output is at its end when the last of them has ended.
+    assert 0 < len(done.stdout.splitlines()) <= core_count()
+
+
+@pytest.mark.parametrize("how", ["fork", "here"])
+def test_attributes_of_a_file_that_nobody_may_write_to_come_too(tmp_path: Path, how: str) -> None:
+    make_repo(tmp_path / "repo", commit=False)
+    path = tmp_path / "repo" / "closed"
+    path.write_text("x")
+    try:
+        os.setxattr(path, "user.kept", b"1")
+    except OSError:
+        pytest.skip("no attributes here")
+    path.chmod(0o444)
+    engine = Engine(tmp_path / "repo")
+    moment = engine.capture()
+    (tmp_path / "there").mkdir()
+    source = FromSnapshot(engine.contents(), moment.tree)
+    with permissions_bind():
+        filled = fill(os.fsencode(tmp_path / "there"), source, engine.contents, how=how)
+    assert filled.losses == ()
+    assert os.getxattr(tmp_path / "there" / "closed", "user.kept") == b"1"
