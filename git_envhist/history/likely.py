@@ -17,12 +17,24 @@ def likeliest(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot,
     person, and the rest. Of moments with equal content the one that says most stands for all.
     """
     moments = [snapshot for snapshot in newest_first if snapshot.content != content]
+    telling: dict[str, Snapshot] = {}
+    for snapshot in sorted(moments, key=_says, reverse=True):
+        telling.setdefault(_held_by(snapshot), snapshot)
     chosen: dict[str, Snapshot] = {}
     for snapshot in _by_promise(moments):
-        chosen.setdefault(snapshot.content or snapshot.id, snapshot)
+        chosen.setdefault(_held_by(snapshot), telling[_held_by(snapshot)])
         if len(chosen) == MOST:
             break
     return tuple(chosen.values())
+
+
+def _held_by(snapshot: Snapshot) -> str:
+    return snapshot.content or snapshot.id
+
+
+def _says(snapshot: Snapshot) -> tuple[bool, bool, bool]:
+    """How much of it a person would know again: a name, an outcome, words of their own."""
+    return bool(snapshot.names), _passed(snapshot), not snapshot.trigger.automatic
 
 
 def _by_promise(moments: list[Snapshot]) -> Iterator[Snapshot]:

@@ -35,3 +35,14 @@ def test_of_equal_moments_one_is_shown_and_five_are_enough() -> None:
     line = [moment(f"m{number}", str(number // 2)) for number in range(20)]
     assert intents(likeliest(line, "none of these")) == ["m0", "m2", "m4", "m6", "m8"]
     assert likeliest([], "x") == ()
+
+
+def test_of_equal_moments_the_one_with_a_name_stands_for_all() -> None:
+    line = [
+        moment("undo", "a", trigger=Trigger.RESTORE, verdicts=(PASSED,)),
+        moment("before", "b", trigger=Trigger.RESTORE),
+        moment("by hand", "b"),
+        moment("clean", "a", names=("clean",)),
+        moment("clean again", "a"),
+    ]
+    assert intents(likeliest(line, "h")) == ["clean", "by hand"]
