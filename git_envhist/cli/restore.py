@@ -21,6 +21,7 @@ from git_envhist.cli.restoreview import (
     problems,
     saved_line,
     since_restore_line,
+    way_back,
 )
 from git_envhist.errors import Interrupted, UsageError
 from git_envhist.history.classes import CLASSES
@@ -199,7 +200,7 @@ def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progres
         dry_run=options["dry_run"],
         progress=progress,
         planned=None if quiet or options["dry_run"] else lambda planned: _say_plan(session, planned),
-        saved=None if quiet else lambda safety: session.line(saved_line(safety)),
+        saved=None if quiet else lambda safety: _say_saved(session, safety),
     )
 
 
@@ -207,6 +208,13 @@ def _say_plan(session: Session, planned: Restored) -> None:
     if planned.plan.steps or planned.plan.directories:
         for line in plan_lines(planned, _words(session, planned.target)):
             session.line(line)
+    # Whatever is complained of from here on is about this plan: it stands before that.
+    session.output.flush()
+
+
+def _say_saved(session: Session, safety: Snapshot) -> None:
+    session.line(saved_line(safety))
+    session.output.flush()
 
 
 def _tell(
@@ -216,8 +224,7 @@ def _tell(
         warn(warning)
     for problem in problems(restored):
         warn(problem)
-    if options["services"] and options.get("to") is None:
-        back = _back_with_services(restored, back)
+    back = way_back(restored, back, head=options["head"], services=options["services"])
     if session.json:
         from git_envhist.cli.jsonrestore import restored_json  # loaded late: only --json needs it
 
@@ -230,13 +237,6 @@ def _tell(
         for line in done_lines(restored, None if options.get("to") else back):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
-
-
-def _back_with_services(restored: Restored, back: str) -> str:
-    """Where no file differed there is no step to take back: the moment that was saved is named."""
-    if restored.safety is None or restored.plan.steps or restored.plan.directories:
-        return f"{back} --services"
-    return f"git envrestore --services {restored.safety.id[:7]}"
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:

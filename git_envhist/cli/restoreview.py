@@ -81,6 +81,18 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
         yield f"go back with: {back}"
 
 
+def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> str:
+    """The command that takes all of it back: `back` alone knows of files."""
+    others = " --services" if services else ""
+    if head:
+        # An undo looks for a state of the files, which may have stood at several code commits: the moment that is
+        # saved knows which. Before there is one, it is said where it will stand.
+        return f"git envrestore --head{others} {restored.safety.id[:7] if restored.safety else '@~1'}"
+    if restored.safety is None or restored.plan.steps or restored.plan.directories:
+        return back + others
+    return f"git envrestore{others} {restored.safety.id[:7]}"
+
+
 def _outside_lines(restored: Restored) -> Iterator[str]:
     """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
     told = [escape(outside_words(change)) for change in restored.outside[:MOST_OUTSIDE]]

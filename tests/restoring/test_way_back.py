@@ -1,0 +1,50 @@
+"""The command that is told as the way back brings all of it back, HEAD too; and what is said stands in its order."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from tests.support.repository import Repo
+
+TOGETHER = ("sh", "-c", 'exec "$@" 2>&1', "sh")
+
+
+def capture(repo: Repo, intent: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", intent, check=True).out.strip()
+
+
+def told_command(said: str) -> list[str]:
+    return said.rstrip("\n").rpartition("back with: git ")[2].split(" ")
+
+
+def test_the_way_back_from_another_commit_leads_to_the_commit_that_was_left(repo: Repo) -> None:
+    repo.git("commit", "-q", "--allow-empty", "-m", "one")
+    first = capture(repo, "at one")
+    repo.write("app.py", b"two")
+    capture(repo, "the same files, before they are committed")
+    repo.git("commit", "-qam", "two")
+    before = repo.git("symbolic-ref", "HEAD"), repo.git("rev-parse", "HEAD")
+    planned = repo.run("envrestore", "-n", "--head", first, check=True).out
+    said = repo.run("envrestore", "--head", first, check=True).out
+    assert repo.git("rev-parse", "HEAD") != before[1]
+    assert told_command(planned) == ["envrestore", "--head", "@~1"]
+    resolved = repo.run("envlog", "show", "@~1", check=True).out.split()[1]
+    assert resolved.startswith(told_command(said)[-1])
+    repo.run(*told_command(said), check=True)
+    assert (repo.git("symbolic-ref", "HEAD"), repo.git("rev-parse", "HEAD")) == before
+    assert (repo.read("app.py"), repo.git("status", "--porcelain")) == (b"two", "")
+
+
+def test_the_plan_stands_before_what_is_said_about_it(repo: Repo) -> None:
+    with closing(sqlite3.connect(repo.path / "app.db")) as database:
+        database.execute("create table t (a)")
+        database.commit()
+        first = capture(repo, "one")
+        database.execute("begin immediate")
+        database.execute("insert into t values (1)")
+        repo.write("app.py", b"two")
+        database.commit()
+        said = repo.run("envrestore", first, prefix=TOGETHER)
+    assert said.status == 3
+    assert said.out.index("replace") < said.out.index("error: 'app.db' is open")
