@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable
 from datetime import datetime
@@ -147,7 +146,7 @@ def path_fields(path: EnvPath) -> Json:
     text = path.decode("utf-8", "surrogateescape")
     if not SURROGATE.search(text):
         return {"path": text}
-    return {"path": escape_invalid(text), "path_b64": base64.b64encode(path).decode("ascii")}
+    return {"path": escape_invalid(text), "path_b64": _base64(path)}
 
 
 def text_fields(key: str, text: str) -> Json:
@@ -155,8 +154,14 @@ def text_fields(key: str, text: str) -> Json:
     if not SURROGATE.search(text):
         return {key: text}
     raw = text.encode("utf-8", "surrogateescape")
-    return {key: escape_invalid(text), f"{key}_b64": base64.b64encode(raw).decode("ascii")}
+    return {key: escape_invalid(text), f"{key}_b64": _base64(raw)}
 
 
 def moment(at: datetime) -> str:
     return at.isoformat(timespec="seconds")
+
+
+def _base64(data: bytes) -> str:
+    import base64  # loaded late: nearly everything is text
+
+    return base64.b64encode(data).decode("ascii")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 from git_envhist.errors import Damaged
@@ -25,7 +25,7 @@ from git_envhist.store.layout import (
 )
 from git_envhist.store.manifest import read_shard, shard_path
 from git_envhist.store.quoting import quote, show
-from git_envhist.store.trees import DIRECTORY, decode_tree
+from git_envhist.store.trees import DIRECTORY, decode_by_name
 
 GIT = b".git"
 HINT = "it is not as a capture writes it: restore another snapshot, and ask 'git fsck' about this one"
@@ -77,20 +77,20 @@ class Half:
         """The stored path of the directory whose shard has this name."""
         text = self._blob(self.shards_below(outer)[inner])
         head = text[: text.find(b"\n") + 1]
-        stored = read_shard(head + b". d 0000 0 u=0 g=0\n").directory
-        if tuple(name.encode("ascii") for name in shard_path(stored)) != (outer, inner):
+        stored = _directory_of(head)
+        if _shard_names(stored) != (outer, inner):
             raise damaged("a manifest stands where that of another directory belongs:", stored)
         self._texts[stored] = text
         return stored
 
     def has(self, stored: bytes) -> bool:
         """Whether the manifest describes this directory."""
-        outer, inner = (name.encode("ascii") for name in shard_path(stored))
+        outer, inner = _shard_names(stored)
         return inner in self.shards_below(outer)
 
     def text(self, stored: bytes) -> bytes:
         if stored not in self._texts:
-            outer, inner = (name.encode("ascii") for name in shard_path(stored))
+            outer, inner = _shard_names(stored)
             self._texts[stored] = self._blob(self.shards_below(outer)[inner])
         return self._texts[stored]
 
@@ -204,7 +204,19 @@ def read_tree(objects: Objects, oid: bytes) -> Tree:
         kind, data = objects.read(bytes.fromhex(data[5 : data.find(b"\n")].decode("ascii")))
     if kind != b"tree":
         raise Damaged(f"object {oid.hex()} is no tree", hint=HINT)
-    return {name: (mode, found) for name, mode, found in decode_tree(data, len(oid))}
+    return decode_by_name(data, len(oid))
+
+
+@lru_cache(64)
+def _directory_of(head: bytes) -> bytes:
+    """The stored path of the directory that the first line of a shard names: mostly both sides have the same."""
+    return read_shard(head + b". d 0000 0 u=0 g=0\n").directory
+
+
+@lru_cache(256)
+def _shard_names(stored: bytes) -> tuple[bytes, bytes]:
+    outer, inner = shard_path(stored)
+    return outer.encode("ascii"), inner.encode("ascii")
 
 
 def _link_words(text: bytes) -> Iterable[bytes]:

@@ -8,6 +8,7 @@ paths below it are told from its own top on.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
@@ -79,6 +80,7 @@ def stored_below(realm: bytes, path: EnvPath) -> bytes:
     return b"/".join([realm, *[stored_name(name) for name in path.split(b"/") if name]])
 
 
+@lru_cache(256)
 def split_realm(stored_directory: bytes) -> tuple[bytes, EnvPath]:
     """The realm that a directory of the tree belongs to, and its true path from the top of that realm on."""
     names = stored_directory.split(b"/")

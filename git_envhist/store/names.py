@@ -84,7 +84,11 @@ def suspicious(names_joined: bytes) -> bool:
 
 
 def _shows_a_sign(lowered: bytes) -> bool:
-    return any(sign in lowered for sign in _SIGNS)
+    # Spelled out: a generator takes twice as long, and this is asked of every name.
+    for sign in _SIGNS:  # noqa: SIM110
+        if sign in lowered:
+            return True
+    return False
 
 
 def is_name(name: bytes) -> bool:

@@ -119,10 +119,8 @@ def _differing_trees(old: Half, new: Half) -> Iterator[bytes]:
             # Whoever nests trees without end would have to describe each of them.
             if entries and not side.has(stored):
                 raise damaged("no directory is described for what stands in", stored)
-        for name in mine.keys() | theirs.keys():
-            here, there = mine.get(name), theirs.get(name)
-            if here != there and any(item is not None and item[0] == DIRECTORY for item in (here, there)):
-                todo.append(stored + b"/" + name if stored else name)
+        below = {name for name, (mode, _) in mine.items() ^ theirs.items() if mode == DIRECTORY}
+        todo += [stored + b"/" + name if stored else name for name in below]
 
 
 def _realms(old: Half, new: Half) -> Iterator[bytes]:

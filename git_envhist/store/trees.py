@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from operator import itemgetter
 
 from git_envhist.errors import Damaged
 from git_envhist.model import ObjectId
@@ -26,6 +27,7 @@ TreeEntry = tuple[bytes, int, bytes]
 """(stored name, git's mode, raw id)."""
 
 _WORDS = {mode: b"%o " % mode for mode in (FILE, EXECUTABLE, LINK, DIRECTORY)}
+_MODES = {b"%o" % mode: mode for mode in (FILE, EXECUTABLE, LINK, DIRECTORY, GITLINK)}
 _IMPOSSIBLE = frozenset((b"", b".", b".."))
 
 
@@ -43,14 +45,13 @@ def encode_tree(entries: Iterable[TreeEntry]) -> bytes:
 
 def decode_tree(data: bytes, hash_length: int, *, gitlinks: bool = False) -> list[TreeEntry]:
     """The entries of a tree object, checked as git's fsck would; `gitlinks`: allowed, as in a tree of code."""
-    found: list[tuple[bytes, bytes, bytes]] = _pattern(hash_length, gitlinks).findall(data)
-    # Matches never overlap, so that their lengths add up to the whole only if nothing stood between them.
-    if sum([len(mode) + len(name) for mode, name, _ in found]) + len(found) * (2 + hash_length) != len(data):
-        raise Damaged(_what_is_wrong(data, hash_length, gitlinks))
-    entries = [(name, int(mode, 8), oid) for mode, name, oid in found]
-    _check_names(entries)
-    _check_ids(entries, bytes(hash_length))
-    return entries
+    return list(zip(*_columns(data, hash_length, gitlinks), strict=True))
+
+
+def decode_by_name(data: bytes, hash_length: int) -> dict[bytes, tuple[int, bytes]]:
+    """The same as (git's mode, raw id) by stored name."""
+    names, modes, oids = _columns(data, hash_length, False)
+    return dict(zip(names, zip(modes, oids, strict=True), strict=True))
 
 
 def object_id(kind: bytes, data: bytes, object_format: str) -> ObjectId:
@@ -72,21 +73,32 @@ def _pattern(hash_length: int, gitlinks: bool) -> re.Pattern[bytes]:
     return re.compile(rb"(" + b"|".join(modes) + rb") ([^\0/]+)\0(.{%d})" % hash_length, re.DOTALL)
 
 
-def _check_names(entries: list[TreeEntry]) -> None:
-    names = {entry[0] for entry in entries}
-    if len(names) != len(entries):
+def _columns(data: bytes, hash_length: int, gitlinks: bool) -> tuple[list[bytes], list[int], list[bytes]]:
+    """Names, modes and ids, by column: what is done with a whole one is done without a loop of ours."""
+    found: list[tuple[bytes, bytes, bytes]] = _pattern(hash_length, gitlinks).findall(data)
+    words, names, oids = (list(map(itemgetter(column), found)) for column in range(3))
+    # Matches never overlap, so that their lengths add up to the whole only if nothing stood between them.
+    if sum(map(len, words)) + sum(map(len, names)) + len(found) * (2 + hash_length) != len(data):
+        raise Damaged(_what_is_wrong(data, hash_length, gitlinks))
+    modes = list(map(_MODES.__getitem__, words))
+    _check_names(names, modes)
+    null = bytes(hash_length)
+    if null in oids:
+        raise Damaged(f"a tree holds no content for '{show(names[oids.index(null)])}'")
+    return names, modes, oids
+
+
+def _check_names(names: list[bytes], modes: list[int]) -> None:
+    known = set(names)
+    if len(known) != len(names):
         raise Damaged("a tree holds one name twice")
-    if not names.isdisjoint(_IMPOSSIBLE):
+    if not known.isdisjoint(_IMPOSSIBLE):
         raise Damaged("a tree holds a name that leads out of it")
-    keys = [_order(entry) for entry in entries]
+    keys = names
+    if DIRECTORY in modes:
+        keys = [name + b"/" if mode == DIRECTORY else name for name, mode in zip(names, modes, strict=True)]
     if keys != sorted(keys):
         raise Damaged("the entries of a tree are not in order")
-
-
-def _check_ids(entries: list[TreeEntry], null: bytes) -> None:
-    for name, _, oid in entries:
-        if oid == null:
-            raise Damaged(f"a tree holds no content for '{show(name)}'")
 
 
 def _what_is_wrong(data: bytes, hash_length: int, gitlinks: bool) -> str:
