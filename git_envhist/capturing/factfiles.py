@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from git_envhist.capture.descent import join, shown_path
@@ -30,6 +31,11 @@ class Wake(NamedTuple):
     def numbers(self, record: Record) -> list[int]:
         """The entries of a directory that wake any; most wake none."""
         exact, starts, ends = self.exact, tuple(self.starts), tuple(self.ends)
+        # All names at once: of a directory of 20,000 it is seen in a tenth of the time that there is nothing in it.
+        joined = b"\0%b\0" % b"\0".join(record.names)
+        signs = (b"\0%b\0" % name for name in exact), (b"\0" + start for start in starts)
+        if not any(sign in joined for sign in chain(*signs, (end + b"\0" for end in ends))):
+            return []
         return [
             number
             for number, name in enumerate(record.names)

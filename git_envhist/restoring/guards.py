@@ -38,7 +38,10 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
 
 def refuse_open_databases(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
     """A database that another process has open would go on being written to where nobody sees it."""
-    victims = {_real(bases, step): step for step in plan.steps if step.before is not None}
+    tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
+    victims = {
+        os.path.join(tops[step.realm], step.path): step for step in plan.steps if step.before is not None
+    }
     for place, process in holders(victims).items():
         if database_of(place) is not None or _is_sqlite(place):
             raise Refused(
@@ -85,10 +88,6 @@ def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
             if (step.realm, repository) not in seen:
                 seen.add((step.realm, repository))
                 yield repository, step
-
-
-def _real(bases: Mapping[bytes, bytes], step: PlanStep) -> bytes:
-    return os.path.join(os.path.realpath(bases[step.realm]), step.path)
 
 
 def _is_sqlite(path: bytes) -> bool:
