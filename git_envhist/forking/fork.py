@@ -111,7 +111,8 @@ class _Fork:
         with own.locked(Request()):
             brought = write_into(self.snapshot, repository.root, source)
             if self.snapshot.trusted and not brought.kept:
-                seed(self.source, own, self.snapshot)
+                lost = frozenset(loss.path for loss in brought.losses)
+                seed(self.source, own, self.snapshot, lost)
             words = os.fsencode(f"forked from {self.snapshot.id[:7]}")
             request = Request(
                 words,

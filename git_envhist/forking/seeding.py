@@ -2,7 +2,8 @@
 
 A fork was read back, byte by byte, when it was written. Where the original remembers what the very moment holds, its
 records say under which ids, and the fork's own stat is put beside them. What has not the size, mode and time that it
-was written with, what has more names than one, and what is too young to be relied on is left for the capture to read.
+was written with, what could not be had there as it was, what has more names than one, and what is too young to be
+relied on is left for the capture to read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from git_envhist.capture.records import (
     COLUMNS,
@@ -30,15 +32,18 @@ from git_envhist.capture.visits import is_settled
 from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.take import cache_of
-from git_envhist.model import Snapshot
+from git_envhist.model import EnvPath, Snapshot
 from git_envhist.values import replace
 
 NOTHING = (0,) * WIDTH
 DOT_GIT = b".git"
 
 
-def seed(source: Capturing, own: Capturing, snapshot: Snapshot) -> None:
-    """Give a fork that was just written what the original remembers of the moment; nothing where it does not."""
+def seed(source: Capturing, own: Capturing, snapshot: Snapshot, lost: frozenset[EnvPath]) -> None:
+    """Give a fork that was just written what the original remembers of the moment; nothing where it does not.
+
+    `lost`: the paths of which something could not be had there: an owner, an attribute.
+    """
     theirs, mine = cache_of(source.repository), cache_of(own.repository)
     head = theirs.read_head()
     if head is None or head.base != snapshot.id:
@@ -49,7 +54,7 @@ def seed(source: Capturing, own: Capturing, snapshot: Snapshot) -> None:
     started = time.time_ns()
     # Whatever cannot be read is read by the capture.
     with suppress(OSError, ValueError):
-        shards = [_looked_at(theirs, shard, here.bases[b""], started) for shard in head.shards]
+        shards = [_looked_at(theirs, shard, _Look(here.bases[b""], started, lost)) for shard in head.shards]
         mine.write(
             CacheHead(here.naming, head.keeping, head.base, (), head.pieces, head.elsewhere, head.files),
             shards,
@@ -63,23 +68,33 @@ def _same_extent(there: Survey, here: Survey) -> bool:
     return all(getattr(there, name) == getattr(here, name) for name in ("ignore", "exclude", "fingerprint"))
 
 
-def _looked_at(cache: StatCache, shard: Shard, root: bytes, started: int) -> tuple[bytes, bytes]:
+class _Look(NamedTuple):
+    """What a record is held against."""
+
+    root: bytes
+    started: int
+    lost: frozenset[EnvPath]
+
+
+def _looked_at(cache: StatCache, shard: Shard, look: _Look) -> tuple[bytes, bytes]:
     data = cache.read_shard(shard)
     if data is None:
         raise ValueError("a shard of the records is gone")
-    return shard.first, b"".join(_look(decode(encoded), root, started).encode() for _, encoded in cut(data))
+    return shard.first, b"".join(_seen(decode(encoded), look).encode() for _, encoded in cut(data))
 
 
-def _look(record: Record, root: bytes, started: int) -> Record:
+def _seen(record: Record, look: _Look) -> Record:
     """A record of the original's with what stands in the fork."""
-    place = os.path.join(root, record.path) if record.path else root
-    columns = pack_columns(_rows(record, place + b"/", started))
+    place = os.path.join(look.root, record.path) if record.path else look.root
+    columns = pack_columns(_rows(record, place + b"/", look))
     try:
         own = os.lstat(place)
     except FileNotFoundError:
         return replace(record, ctime_ns=0, columns=columns)
-    same = (own.st_mode, own.st_uid, own.st_gid) == (record.mode, record.uid, record.gid)
-    settled = same and is_settled(own.st_ctime_ns, own.st_mtime_ns, started)
+    # What came into it since has moved its time; nothing else would tell of a name that no record knows.
+    same = own.st_mtime_ns == record.mtime_ns and EnvPath(record.path) not in look.lost
+    same = same and (own.st_mode, own.st_uid, own.st_gid) == (record.mode, record.uid, record.gid)
+    settled = same and is_settled(own.st_ctime_ns, own.st_mtime_ns, look.started)
     return replace(
         record,
         ctime_ns=own.st_ctime_ns if settled else 0,
@@ -90,8 +105,9 @@ def _look(record: Record, root: bytes, started: int) -> Record:
     )
 
 
-def _rows(record: Record, above: bytes, started: int) -> Iterator[tuple[int, ...]]:
+def _rows(record: Record, above: bytes, look: _Look) -> Iterator[tuple[int, ...]]:
     cells = record.cells
+    inside = record.path + b"/" if record.path else b""
     for number, name in enumerate(record.names):
         try:
             seen = os.lstat(above + name)
@@ -100,8 +116,9 @@ def _rows(record: Record, above: bytes, started: int) -> Iterator[tuple[int, ...
             continue
         row, at = COLUMNS(seen), number * WIDTH
         as_written = all(row[cell] == cells[at + cell] for cell in (MTIME, SIZE, MODE))
+        as_written = as_written and EnvPath(inside + name) not in look.lost
         # The number that its names share tells of the inode: the fork's is another.
         alone = seen.st_nlink == 1 or not stat.S_ISREG(seen.st_mode)
-        if not (as_written and alone and is_settled(row[CTIME], row[MTIME], started)):
+        if not (as_written and alone and is_settled(row[CTIME], row[MTIME], look.started)):
             row = (0, *row[1:])
         yield row

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
+import pytest
+
 from git_envhist.api import EnvHistory
+from git_envhist.capture.visits import is_settled
 from git_envhist.forking.seeding import seed
-from tests.forking.test_fork import fork, rich
+from git_envhist.model import EnvPath
+from tests.forking.test_fork import beside, fork, rich
+from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
 __all__ = ["rich"]
@@ -27,11 +33,20 @@ def would_read(repo: Repo) -> int:
     return int(json.loads(repo.run("envlog", "capture", "--dry-run", "--json", check=True).out)["files"])
 
 
-def seed_again(source: Repo, made: Repo) -> None:
+def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset()) -> None:
     """As if it had been written just now."""
     shutil.rmtree(cache(made))
+    _wait_until_settled(made)
     theirs, mine = (EnvHistory.open(str(one.path)) for one in (source, made))
-    seed(theirs._capturing, mine._capturing, theirs.log()[0])
+    seed(theirs._capturing, mine._capturing, theirs.log()[0], lost)
+
+
+def _wait_until_settled(made: Repo) -> None:
+    """Until none of it is too young for a record of it to be relied on."""
+    found = [made.path, *made.path.rglob("*")]
+    youngest = max(os.lstat(path).st_ctime_ns for path in found)
+    while not is_settled(youngest, youngest, time.time_ns()):
+        time.sleep(0.001)
 
 
 def test_the_first_moment_of_a_fork_is_what_a_look_at_everything_finds(rich: Repo) -> None:
@@ -70,5 +85,34 @@ def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
     rich.run("envlog", "capture", "later", check=True)
     shutil.rmtree(cache(made))
     theirs, mine = (EnvHistory.open(str(one.path)) for one in (rich, made))
-    seed(theirs._capturing, mine._capturing, theirs.log()[-1])
+    seed(theirs._capturing, mine._capturing, theirs.log()[-1], frozenset())
     assert not cache(made).exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to somebody else")
+@pytest.mark.parametrize("name", ["theirs/file", "theirs"])
+def test_what_could_not_be_given_to_its_owner_is_not_said_to_be_theirs(repo: Repo, name: str) -> None:
+    repo.write("theirs/file", "x")
+    os.chown(repo.path / name, os.getuid(), 54321)
+    repo.run("envlog", "capture", "start", check=True)
+    words = (*as_ordinary_user(), "git-envlog", "fork", "--json", "../made")
+    told = json.loads(repo.execute(*words, check=False).out)
+    lost = frozenset(EnvPath(os.fsencode(item["path"])) for item in told["losses"])
+    made = beside(repo, "made")
+    seed_again(repo, made, lost)
+    made.write("app.py", "print('another')\n")
+    made.run("envlog", "capture", "with its records", check=True)
+    first = tree(made)
+    shutil.rmtree(cache(made))
+    made.run("envlog", "capture", "read anew", check=True)
+    assert lost
+    assert tree(made) == first
+
+
+def test_a_file_that_came_while_it_was_written_is_not_overlooked(rich: Repo) -> None:
+    made = fork(rich, "made")
+    made.write("node_modules/new", "1")
+    seed_again(rich, made)
+    made.write("app.py", "print('another')\n")
+    made.run("envlog", "capture", "with its records", check=True)
+    assert "node_modules/new" in made.git("ls-tree", "-r", "--name-only", tree(made).strip())
