@@ -53,9 +53,19 @@ class Bringing:
             )
         source = self._source(target, part)
         states = self._states(source)
+        self._refuse_unsaved(states)
         if wish.dry_run:
             return replace(planned, services=tuple(self._promised(states)))
         return self._bring(replace(wish, stopped=self._names), part, target, source, states)
+
+    def _refuse_unsaved(self, states: dict[str, bytes]) -> None:
+        """What a service holds now is gone once it is given another state: somebody must say how it is saved."""
+        for service in self._services:
+            if service.name in states and service.restore is not None and service.dump is None:
+                raise Refused(
+                    f"the state of service '{service.name}' cannot be saved before it is replaced: nothing says how",
+                    hint=f"git config envhist.service.{service.name}.dump '<command>', or leave --services out",
+                )
 
     def _bring(
         self, wish: Wish, part: RestorePart, target: Snapshot, source: Snapshot, states: dict[str, bytes]

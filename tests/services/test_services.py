@@ -133,6 +133,19 @@ def test_a_dump_that_fails_costs_a_warning_and_never_the_snapshot(
     assert why in refused.err
 
 
+@pytest.mark.parametrize("words", [(), ("-n",)])
+def test_what_nobody_says_how_to_save_is_not_replaced(served: Served, words: tuple[str, ...]) -> None:
+    repo = served.repo
+    first = served.capture("one", b"1")
+    repo.git("config", "--unset", "envhist.service.kv.dump")
+    repo.write("app.py", b"two")
+    served.state.write_bytes(b"2")
+    refused = repo.run("envrestore", "--services", *words, first)
+    assert (refused.status, served.steps) == (3, [])
+    assert (repo.read("app.py"), served.state.read_bytes()) == (b"two", b"2")
+    assert "git config envhist.service.kv.dump" in refused.err
+
+
 def _tip(repo: Repo) -> str:
     return repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
 
