@@ -57,6 +57,8 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
             yield from (f"    {_row(row)}" for row in rows)
     yield from _left_lines(told_apart(restored.plan.left_alone))
     yield from (f"service {escape(line)}" for line in restored.services)
+    if restored.head is not None:
+        yield f"then: {escape(restored.head)}"
     yield from _outside_lines(restored)
     if back is None:
         yield "nothing was written"
@@ -110,7 +112,7 @@ def _staying(number: int) -> str:
 
 
 def _is_idle(restored: Restored) -> bool:
-    return not (restored.plan.steps or restored.plan.directories or restored.services)
+    return not (restored.plan.steps or restored.plan.directories or restored.services or restored.head)
 
 
 def _idle_lines(restored: Restored) -> Iterator[str]:

@@ -87,6 +87,19 @@ def carry_out(repository: Repository, move: Move) -> None:
         git.run("update-ref", "--no-deref", "-m", REASON, "HEAD", move.commit)
 
 
+def is_there(repository: Repository, snapshot: Snapshot) -> bool:
+    """Whether HEAD stands where a move would bring it."""
+    if snapshot.head is None:
+        return False
+    git = repository.git
+    head = git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
+    if head != snapshot.head:
+        return False
+    branch = git.try_run("symbolic-ref", "--quiet", "HEAD").out.decode(errors="surrogateescape").strip()
+    wanted = snapshot.branch if _can_be_on(repository, snapshot.branch, head) else None
+    return (branch or None) == wanted
+
+
 def _refuse_under_way(git_dir: str) -> None:
     for name, what in UNDER_WAY.items():
         if os.path.lexists(os.path.join(git_dir, name)):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from git_envhist.capturing.capture import Capturing, restore_directory
 from git_envhist.capturing.holding import Held
@@ -36,6 +37,7 @@ from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way
 from git_envhist.restoring.foreign import Findings
+from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
 from git_envhist.restoring.head import Move, catch_up, plan_move, remembered
 from git_envhist.restoring.head import carry_out as move_head
@@ -91,15 +93,17 @@ class Restoring:
         with capturing.hold(request) as held:
             target = self.judge(choose(held.content))
             planned = self._plan(held, target, wish)
-            if part is RestorePart.UNDO and not _does_anything(planned) and target.content != held.content:
+            if part is RestorePart.UNDO and not changes_files(planned) and target.content != held.content:
                 # What differs is nothing that a restore would touch: one is in that state, and means the one before.
                 planned = self._plan(held, target := self.judge(choose(target.content)), wish)
             refuse_names(planned.plan, held.taken.survey.bases)
             planned = replace(planned, outside=outside_of(held, target, wish))
             if wish.planned is not None:
                 wish.planned(planned)
-            if wish.dry_run or not (_does_anything(planned) or wish.stopped):
+            if is_idle(planned, wish, capturing.repository):
                 return planned
+            if wish.dry_run:
+                return foreseen(planned, wish, held, partial(self._guard, held, planned, wish))
             move = self._guard(held, planned, wish)
             safety = self._save(held, target, planned.plan)
             if wish.saved is not None:
@@ -289,7 +293,3 @@ class Restoring:
     def _contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> Contents:
         repository = self.capturing.repository
         return Contents(git, repository.pack_dir, repository.object_format, self.unseal, made=made)
-
-
-def _does_anything(planned: Restored) -> bool:
-    return bool(planned.plan.steps or planned.plan.directories)

@@ -48,3 +48,30 @@ def test_the_plan_stands_before_what_is_said_about_it(repo: Repo) -> None:
         said = repo.run("envrestore", first, prefix=TOGETHER)
     assert said.status == 3
     assert said.out.index("replace") < said.out.index("error: 'app.db' is open")
+
+
+def test_head_moves_where_no_file_differs(repo: Repo) -> None:
+    repo.git("commit", "-q", "--allow-empty", "-m", "one")
+    first, one = capture(repo, "at one"), repo.git("rev-parse", "HEAD")
+    repo.git("commit", "-q", "--allow-empty", "-m", "two")
+    two = repo.git("rev-parse", "HEAD")
+    planned = repo.run("envrestore", "-n", "--head", first, check=True).out
+    assert f"then: HEAD is at {one[:7]}, on no branch\n" in planned
+    assert repo.git("rev-parse", "HEAD") == two
+    said = repo.run("envrestore", "--head", first, check=True).out
+    assert repo.git("rev-parse", "HEAD") == one
+    assert "nothing to restore" in repo.run("envrestore", "--head", first, check=True).out
+    repo.run(*told_command(said), check=True)
+    assert repo.git("rev-parse", "HEAD") == two
+    assert repo.git("symbolic-ref", "HEAD").startswith("refs/heads/")
+
+
+def test_a_dry_run_says_what_would_be_refused(repo: Repo) -> None:
+    first = capture(repo, "one")
+    repo.write("app.py", b"two")
+    repo.git("add", "app.py")
+    planned = repo.run("envrestore", "-n", "--head", first)
+    assert (planned.status, "replace" in planned.out) == (0, True)
+    assert "warning: as it is now, this would be refused: 1 staged changes would be lost" in planned.err
+    assert repo.run("envrestore", "--head", first).status == 3
+    assert "refused" not in repo.run("envrestore", "-n", "--head", "--force", first, check=True).err

@@ -1,0 +1,37 @@
+"""What a plan would come to: whether there is anything to do, what else would change, and what would be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from git_envhist.capturing.holding import Held
+from git_envhist.errors import Refused
+from git_envhist.model import Restored
+from git_envhist.restoring.head import is_there, plan_move
+from git_envhist.restoring.wish import Wish
+from git_envhist.store.repository import Repository
+from git_envhist.values import replace
+
+
+def changes_files(planned: Restored) -> bool:
+    """Whether anything in the environment would differ."""
+    return bool(planned.plan.steps or planned.plan.directories)
+
+
+def is_idle(planned: Restored, wish: Wish, repository: Repository) -> bool:
+    """Whether there is nothing to do, for the files or beside them."""
+    if changes_files(planned) or wish.stopped:
+        return False
+    return not wish.head or is_there(repository, planned.target)
+
+
+def foreseen(planned: Restored, wish: Wish, held: Held, guard: Callable[[], object]) -> Restored:
+    """A plan that is only shown, with where HEAD would go; what stands in its way is said, and refuses nothing yet."""
+    try:
+        guard()
+        repository = held.context.repository
+        move = plan_move(repository, planned.target, held.view, force=wish.force) if wish.head else None
+    except Refused as refused:
+        warning = f"as it is now, this would be refused: {refused.message}"
+        return replace(planned, warnings=(*planned.warnings, warning))
+    return replace(planned, head=str(move)) if move is not None else planned
