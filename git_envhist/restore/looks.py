@@ -67,7 +67,9 @@ def is_same_thing(one: Seen | None, other: Seen | None) -> bool:
     """Whether it is the same file, whatever became of it."""
     if one is None or other is None:
         return False
-    return (one.device, one.inode, one.kind) == (other.device, other.inode, other.kind)
+    # The cheapest first, and no kind is looked up: this is asked five times for each path.
+    same = one.inode == other.inode and one.device == other.device
+    return same and stat.S_IFMT(one.mode) == stat.S_IFMT(other.mode)
 
 
 def is_untouched(known: Seen, now: Seen | None, *, strictly: bool = False) -> bool:

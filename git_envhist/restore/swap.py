@@ -61,6 +61,9 @@ class Swap:
     def side(self) -> Side:
         """Where this step stands; what was broken off between renames is put in order first."""
         self._settle()
+        return self._side()
+
+    def _side(self) -> Side:
         new, victim = self._staged.new, self._staged.victim
         inside = self._slots.look(self._staged.slot)
         if new is None:
@@ -74,9 +77,12 @@ class Swap:
         return Side.AFTER
 
     def forward(self, *, strictly: bool = False) -> None:
-        """Let the new thing stand at the path; `Stays` where what stands there is not what the plan knows."""
+        """Let the new thing stand at the path; `Stays` where what stands there is not what the plan knows.
+
+        `strictly`: nothing was begun before, so that nothing was broken off.
+        """
         victim, new = self._staged.victim, self._staged.new
-        if self.side() is Side.BEFORE:
+        if (self._side() if strictly else self.side()) is Side.BEFORE:
             with self._door.parent(self._staged.step.realm, self._staged.step.path) as (directory, name):
                 self._check(victim, look(directory, name), strictly)
                 if victim is not None and victim.is_directory:
