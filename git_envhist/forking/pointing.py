@@ -30,6 +30,7 @@ GITDIR = b"gitdir: "
 NO_GIT = (
     "the git directory of this submodule is the original's: without this file git takes it for one not set up"
 )
+SHARED_GIT = "it leads to a git directory that is another's: what git does here, it does there"
 IS_CODE = "HEAD tracks it"
 IS_BUILT = "it was built there: build it again"
 TEMPORARY = b".git-envhist-link"
@@ -57,8 +58,10 @@ def points_back(places: Iterable[Place], root: str, moved: Moved) -> Iterator[Po
             if is_link:
                 if moved.is_named_in(_read_link(top, path)):
                     yield PointsBack(path, LINK)
-            elif path.endswith(b"/.git") and _leads_nowhere(root, path, _read(top, path)):
-                yield PointsBack(path, NO_GIT)
+            elif path.endswith(b"/.git"):
+                why = _why_not_its_own(root, path, _read(top, path))
+                if why is not None:
+                    yield PointsBack(path, why)
             elif _may_name_places(path):
                 data = _read(top, path)
                 if moved.is_named_in(data if is_text(data) else _first_line(data)):
@@ -118,12 +121,19 @@ def _may_name_places(path: EnvPath) -> bool:
     return above.rpartition(b"/")[2] in PROGRAM_DIRECTORIES
 
 
-def _leads_nowhere(root: str, path: EnvPath, data: bytes) -> bool:
-    """Whether this is the file of a submodule, which says by a relative path where its git directory is."""
+def _why_not_its_own(root: str, path: EnvPath, data: bytes) -> str | None:
+    """Why the file of a submodule, which says by a path where its git directory is, leads to none of its own.
+
+    From a linked worktree to another one beside it such a path leads to the very same git directory, whose working tree
+    is the original's: what is cleaned here is gone there.
+    """
     if not data.startswith(GITDIR):
-        return False
-    above = os.path.join(os.fsencode(root), os.path.dirname(path))
-    return not os.path.exists(os.path.join(above, data[len(GITDIR) :].rstrip(b"\r\n")))
+        return None
+    top = os.path.realpath(os.fsencode(root))
+    leads_to = os.path.join(top, os.path.dirname(path), data[len(GITDIR) :].rstrip(b"\r\n"))
+    if not os.path.exists(leads_to):
+        return NO_GIT
+    return None if os.path.realpath(leads_to).startswith(top + b"/") else SHARED_GIT
 
 
 def _why_not(one: PointsBack, code: frozenset[bytes]) -> str | None:
