@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 
 from git_envhist.capturing.capture import Capturing, restore_directory
@@ -52,7 +51,7 @@ from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
-from git_envhist.values import replace
+from git_envhist.values import dataclass, replace
 
 UNLIMITED = 1 << 62
 PART, HEAD = "part", "head"

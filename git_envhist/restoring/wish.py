@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from git_envhist.model import Progress, Restored, Snapshot
 from git_envhist.services.states import NONE, Dumps
+from git_envhist.values import dataclass
 
 STOPPED = "stopped"
 """The word of a journal for the services that do not run while it is not at its end."""
