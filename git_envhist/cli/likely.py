@@ -16,6 +16,8 @@ from git_envhist.history.likely import likeliest
 def likely_lines(session: Session) -> Iterator[str]:
     """At most five moments, the likeliest first; nothing is changed."""
     history = session.history
+    if history.going.broken_off:
+        yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"
     moments = likeliest(history.world.own.snapshots, "")
     if not moments:
         complain(f"hint: {NOTHING_CAPTURED}")

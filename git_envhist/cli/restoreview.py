@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from git_envhist.cli.paths import quoted
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, seconds
 from git_envhist.history.outside import outside_words
@@ -150,6 +151,9 @@ def saved_line(safety: Snapshot) -> str:
 def moment_words(snapshot: Snapshot, verdict: str, time: str) -> str:
     """`9ac31f2 "working version" (✓ npm test, 10:27)`."""
     told = f"{verdict}, {time}" if verdict else time
+    if not snapshot.complete:
+        # What it never held comes back from nowhere, and nothing else in a plan would say so.
+        told += f", partial: {count(snapshot.missing_count, 'path')} missing"
     return f'{snapshot.id[:7]} "{escape(subject(snapshot.intent))}" ({told})'
 
 
@@ -208,7 +212,7 @@ def _rows(plan: Plan, action: PlanAction) -> tuple[Row, ...]:
 
 
 def _row(row: Row) -> str:
-    path = escape(row.path.decode("utf-8", "surrogateescape")) or "."
+    path = escape(quoted(row.path, quote_all=False)) or "."
     if row.more:
         return f"{path} and {row.more} more: {describe_marks(row.count)}"
     return path if row.change is not None else f"{path} {describe_marks(row.count)}"

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.history.cursor import Walk, read_walk
 from git_envhist.history.hints import NOTHING_CAPTURED
 from git_envhist.model import TOP, EnvPath, Restored, RestorePart, Snapshot
@@ -74,6 +74,15 @@ class Going:
         return self._go(wish, RestorePart.REDO, lambda content: self._forth(steps, content))
 
     @property
+    def broken_off(self) -> bool:
+        """Whether a restore was begun here that nobody ended."""
+        try:
+            self._capturing.refuse_broken_off()
+        except RestoreLeft:
+            return True
+        return False
+
+    @property
     def changed(self) -> Snapshot | None:
         """Once something was changed here: the moment that holds what was here."""
         return self._restoring.changed
@@ -126,8 +135,15 @@ class Going:
         return read_walk(reversed(self._history.log()))
 
     def _back(self, steps: int, content: str) -> Snapshot:
-        stop = self._walk().back(steps, content)
+        walk = self._walk()
+        stop = walk.back(steps, content)
         if stop is None:
+            far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, content)), 0)
+            if far:
+                raise NothingToUndo(
+                    f"there are not {steps:,} earlier states",
+                    hint=f"as far back as it goes: git envrestore --undo {far}",
+                )
             is_new = not self._history.log(limit=1)
             raise NothingToUndo(
                 "there is no earlier state to go back to",

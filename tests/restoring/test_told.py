@@ -1,0 +1,55 @@
+"""What a restore says before it begins: of a partial moment, of odd names, of what was broken off, of too far back."""
+
+from __future__ import annotations
+
+import os
+
+from tests.support.repository import Repo
+
+
+def capture(repo: Repo, intent: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", intent, check=True).out.strip()
+
+
+def test_a_name_with_a_newline_is_told_as_git_tells_it(repo: Repo) -> None:
+    repo.write("new\nline", b"one")
+    repo.write("new\\nline", b"one")
+    first = capture(repo, "one")
+    repo.write("new\nline", b"two")
+    assert '\n    "new\\nline"\n' in repo.run("envrestore", "-n", first, check=True).out
+    repo.write("new\nline", b"one")
+    repo.write("new\\nline", b"two")
+    assert '\n    "new\\\\nline"\n' in repo.run("envrestore", "-n", first, check=True).out
+
+
+def test_who_asks_where_to_go_is_told_of_what_was_broken_off(repo: Repo) -> None:
+    capture(repo, "one")
+    assert "broken off" not in repo.run("envrestore", check=True).out
+    (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
+    (repo.path / ".git/envhist/restore/journal").write_bytes(b"")
+    told = repo.run("envrestore", check=True).out
+    assert told.startswith("a restore was broken off here: first git envrestore --continue")
+
+
+def test_too_many_steps_back_are_told_how_many_there_are(repo: Repo) -> None:
+    for number in range(3):
+        repo.write("app.py", b"%d" % number)
+        capture(repo, str(number))
+    refused = repo.run("envlog", "undo", "99")
+    assert (refused.status, repo.read("app.py")) == (4, b"2")
+    assert refused.err == (
+        "error: there are not 99 earlier states\nhint: as far back as it goes: git envrestore --undo 2\n"
+    )
+    repo.run("envrestore", "--undo", "2", check=True)
+    assert repo.read("app.py") == b"0"
+    assert "there is no earlier state" in repo.run("envrestore", "--undo").err
+
+
+def test_a_partial_moment_is_called_so(repo: Repo) -> None:
+    repo.write("big.bin", os.urandom(500_000))
+    repo.git("config", "envhist.budget", "100k")
+    first = capture(repo, "without the large one")
+    (repo.path / "big.bin").unlink()
+    repo.write("app.py", b"2")
+    said = repo.run("envrestore", first, check=True).out
+    assert "partial: 1 path missing)" in said.splitlines()[0]
