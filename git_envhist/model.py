@@ -537,6 +537,8 @@ class Restored:
     """How many of these differed before, too."""
     head: str | None = None
     """Where HEAD went, where it was to move."""
+    relocated: tuple[EnvPath, ...] = ()
+    """What came and named another working tree, and names this one now."""
     outside: tuple[FactChange, ...] = ()
     """What of the machine is not as it was: from what is here to the moment."""
     running: tuple[str, ...] = ()

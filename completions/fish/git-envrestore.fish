@@ -12,6 +12,7 @@ for program in git git-envrestore
     complete -c $program -n __git_envrestore_using -l keep-code -d 'leave the files alone that HEAD tracks'
     complete -c $program -n __git_envrestore_using -l only -x -a 'packages env databases files' -d 'only these classes'
     complete -c $program -n __git_envrestore_using -l head -d 'also move HEAD to the code commit'
+    complete -c $program -n __git_envrestore_using -l relocate -d 'have what comes of another working tree name this one'
     complete -c $program -n __git_envrestore_using -l services -d 'with the state of the services that are configured'
     complete -c $program -n __git_envrestore_using -l verify -d 'then run the check of that moment'
     complete -c $program -n __git_envrestore_using -l attachments -r -d 'write what was attached there'

@@ -120,8 +120,8 @@ class Looker:
             yield ("listing", path, len(sizes), sum(sizes), visit.missing)
 
     def do_defer(self, defer_from: int) -> Iterator[Frame]:
-        """("deferred", directory, name, size, device, number) for each file of at least that size: whoever is free takes
-        it then."""
+        """("deferred", directory, name, size, device, number) for each file of at least that size: whoever is free
+        takes it then."""
         self._defer_from = defer_from
         for path, visit in self._visits.items():
             for leaf in visit.unread:

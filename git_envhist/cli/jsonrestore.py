@@ -27,6 +27,7 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "tracked_differing": restored.tracked_differing,
         "tracked_differed": restored.tracked_differed,
         "head": restored.head and escape_invalid(restored.head),
+        "relocated": [path_fields(path) for path in restored.relocated],
         "outside": [_outside(change) for change in restored.outside],
         "running": [escape_invalid(process) for process in restored.running],
         "services": [escape_invalid(line) for line in restored.services],

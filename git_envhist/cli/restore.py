@@ -32,23 +32,13 @@ from git_envhist.values import replace
 NOT_EXACT = 5
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-CHOOSING = ("only", "keep_new", "keep_code", "head", "services", "verify")
+HERE = ("keep_new", "keep_code", "head", "relocate", "services", "verify")
+CHOOSING = ("only", *HERE)
 EXCLUDING = {
-    "to": (
-        "keep_new",
-        "keep_code",
-        "head",
-        "services",
-        "verify",
-        "attachments",
-        "undo",
-        "redo",
-        "go_on",
-        "take_back",
-    ),
+    "to": (*HERE, "attachments", "undo", "redo", "go_on", "take_back"),
     "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
-    "undo": ("verify",),
-    "redo": ("verify",),
+    "undo": ("relocate", "verify"),
+    "redo": ("relocate", "verify"),
     "go_on": (*CHOOSING, "dry_run", "force"),
     "take_back": (*CHOOSING, "dry_run", "force"),
 }
@@ -63,6 +53,7 @@ EXCLUDING = {
 @option("--keep-code", is_flag=True, help="leave the files alone that HEAD tracks")
 @option("--only", metavar="<class>,…", multiple=True, help="only these: " + ", ".join(CLASSES))
 @option("--head", is_flag=True, help="also move HEAD to the code commit of that moment")
+@option("--relocate", is_flag=True, help="have what comes of another working tree name this one")
 @option("--services", is_flag=True, help="with the state of the services that are configured")
 @option("--verify", is_flag=True, help="then run the check that the moment was judged by")
 @option(
@@ -194,6 +185,7 @@ def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progres
         keep_new=options["keep_new"],
         keep_code=options["keep_code"],
         head=options["head"],
+        relocate=options["relocate"],
         force=options["force"],
         foreign=options["foreign"],
         services=options["services"],

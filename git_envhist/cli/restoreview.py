@@ -75,6 +75,8 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
     yield f"restored in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
     if restored.head is not None:
         yield escape(restored.head)
+    if restored.relocated:
+        yield f"relocated {count(len(restored.relocated), 'path')}"
     if restored.tracked_differing:
         yield _tracked_line(restored.tracked_differing, restored.tracked_differed or 0)
     if restored.services:

@@ -13,6 +13,7 @@ DEFAULTS: dict[str, Any] = {
     "keep_new": False,
     "keep_code": False,
     "head": False,
+    "relocate": False,
     "foreign": False,
     "services": False,
 }

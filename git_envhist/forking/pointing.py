@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from git_envhist.forking.relocation import TOO_LONG, Moved, is_text, rewrite
-from git_envhist.model import EntryKind, EnvPath, Plan, PointsBack
+from git_envhist.model import EntryKind, EnvPath, PlanStep, PointsBack
 from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.store.git import read_all
 from git_envhist.system import DIRECTORY, NOFOLLOW
@@ -68,11 +68,12 @@ def points_back(places: Iterable[Place], root: str, moved: Moved) -> Iterator[Po
                     yield PointsBack(path, TEXT)
 
 
-def brought_by(plan: Plan) -> Iterator[Place]:
-    """The files and links that a plan brought."""
-    for step in plan.steps:
-        for entry in (*([step.after] if step.after is not None else []), *step.below):
-            if entry.kind in (EntryKind.FILE, EntryKind.LINK):
+def brought_by(steps: Iterable[PlanStep]) -> Iterator[Place]:
+    """The files and links that some steps brought, or brought back."""
+    for step in steps:
+        entries = (step.after or step.before, *step.below)
+        for entry in entries if not step.realm else ():
+            if entry is not None and entry.kind in (EntryKind.FILE, EntryKind.LINK):
                 yield Place(entry.path, entry.kind is EntryKind.LINK)
 
 

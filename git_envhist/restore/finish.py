@@ -18,10 +18,18 @@ from git_envhist.restore.slots import ASIDE, Slots
 from git_envhist.restore.swap import Staged
 
 
-def finish(journal: Journal, door: Door, directory: str, *, undone: bool = False) -> tuple[LeftAlone, ...]:
+def finish(
+    journal: Journal,
+    door: Door,
+    directory: str,
+    *,
+    undone: bool = False,
+    last: Callable[[], None] = lambda: None,
+) -> tuple[LeftAlone, ...]:
     """Throw away what a restore has put away, and its journal; what had to be kept, and where.
 
-    `undone`: the restore was taken back. Can be begun again from wherever a kill left it.
+    `undone`: the restore was taken back. `last`: what is to be done while there is still a journal that says so. Can be
+    begun again from wherever a kill left it.
     """
     for slots in door.all_slots:
         door.hands.sync(slots.private)
@@ -33,6 +41,7 @@ def finish(journal: Journal, door: Door, directory: str, *, undone: bool = False
             kept.append(LeftAlone(staged.step.shown, place))
     door.clear()
     _dress_tops(journal, door, lambda own: own.before if undone else own.after)
+    last()
     remove_journal(directory)
     return tuple(kept)
 

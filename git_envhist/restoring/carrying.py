@@ -31,6 +31,12 @@ from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
 
 OVER = (Phase.DONE, Phase.UNDONE)
+Last = Callable[[Journal], None]
+"""What is to be done at the very end, while the journal still stands."""
+
+
+def nothing_else(_: Journal) -> None:
+    """A restore of files alone."""
 
 
 class NotHere(Exception):
@@ -88,6 +94,7 @@ def carry_out(
     *,
     known: Known = nothing_is_known,
     durable: bool = True,
+    last: Last = nothing_else,
 ) -> Carried:
     """Bring the environment to where the plan leads.
 
@@ -108,10 +115,10 @@ def carry_out(
         sync_directory(os.path.dirname(place.private))
         applied = apply(journal, door, fresh=True)
         early = Applied(prepared.left_alone, prepared.losses)
-        return _end(place, door, journal, early, applied)
+        return _end(place, door, journal, early, applied, last)
 
 
-def go_on(place: Place) -> Carried | None:
+def go_on(place: Place, last: Last = nothing_else) -> Carried | None:
     """Finish what was broken off; None where nothing was."""
     journal = read_journal(place.private)
     if journal is None:
@@ -119,11 +126,11 @@ def go_on(place: Place) -> Carried | None:
     with place.door() as door:
         journal = _found_again(journal, door)
         if read_phase(place.private) in OVER:
-            return _clean(place, door, journal)
-        return _end(place, door, journal, Applied(()), apply(journal, door))
+            return _clean(place, door, journal, last)
+        return _end(place, door, journal, Applied(()), apply(journal, door), last)
 
 
-def take_back(place: Place) -> Carried | None:
+def take_back(place: Place, last: Last = nothing_else) -> Carried | None:
     """Bring back what stood there before what was broken off; None where nothing was."""
     journal = read_journal(place.private)
     if journal is None:
@@ -131,9 +138,9 @@ def take_back(place: Place) -> Carried | None:
     with place.door() as door:
         journal = _found_again(journal, door)
         if read_phase(place.private) in OVER:
-            return _clean(place, door, journal)
+            return _clean(place, door, journal, last)
         applied = abort(journal, door)
-        kept = finish(journal, door, place.private, undone=True)
+        kept = finish(journal, door, place.private, undone=True, last=lambda: last(journal))
         return Carried(0, (*_kept(place, kept), *applied.left_alone), _losses(applied), True, journal.notes)
 
 
@@ -153,19 +160,19 @@ def _found_again(journal: Journal, door: Door) -> Journal:
     return here
 
 
-def _clean(place: Place, door: Door, journal: Journal) -> Carried:
+def _clean(place: Place, door: Door, journal: Journal, last: Last) -> Carried:
     undone = read_phase(place.private) is Phase.UNDONE
-    kept = finish(journal, door, place.private, undone=undone)
+    kept = finish(journal, door, place.private, undone=undone, last=lambda: last(journal))
     return Carried(0, _kept(place, kept), (), undone, journal.notes)
 
 
-def _end(place: Place, door: Door, journal: Journal, early: Applied, applied: Applied) -> Carried:
+def _end(place: Place, door: Door, journal: Journal, early: Applied, applied: Applied, last: Last) -> Carried:
     left = (*early.left_alone, *applied.left_alone)
     without = frozenset(EnvPath(item.path) for item in left)
     differences = verify(journal, door, place.open_contents, without=without, how=place.how)
     losses = (*_losses(early), *_losses(applied))
     changed = _judge(differences, {item.path for item in losses})
-    kept = finish(journal, door, place.private)
+    kept = finish(journal, door, place.private, last=lambda: last(journal))
     verified = sum(1 + len(staged.step.below) for staged in journal.staged if staged.step.after is not None)
     # What was put aside comes first: of a long list only the beginning is shown.
     everything = (*_kept(place, kept), *left, *changed)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from git_envhist.capturing.capture import Capturing
 from git_envhist.errors import Refused
-from git_envhist.restore.journal import Phase, read_journal, read_phase
-from git_envhist.restoring.carrying import Carried, NotHere, Place, go_on, set_aside, take_back
+from git_envhist.model import Snapshot
+from git_envhist.restore.journal import Journal, Phase, read_journal, read_phase
+from git_envhist.restoring.carrying import Carried, Last, NotHere, Place, go_on, set_aside, take_back
+from git_envhist.restoring.rest import Rest
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
 
@@ -32,6 +36,8 @@ class Way(NamedTuple):
     target: str
     safety: str
     links: bool = False
+    head: str = ""
+    origin: str = ""
 
     @property
     def source(self) -> str:
@@ -39,9 +45,14 @@ class Way(NamedTuple):
         return self.target if self.goal == TARGET else self.safety
 
     @property
+    def rest(self) -> Rest:
+        """What belongs to the target besides the files."""
+        return Rest(self.head, self.origin)
+
+    @property
     def notes(self) -> Notes:
         """What the journal of this way has to say."""
-        told = ((TARGET, self.target), (SAFETY, self.safety), (GOAL, self.goal))
+        told = ((TARGET, self.target), (SAFETY, self.safety), (GOAL, self.goal), *self.rest.notes)
         return (*told, (LINKS, "any")) if self.links else told
 
 
@@ -52,7 +63,7 @@ class Ended(NamedTuple):
     way: Way | None
 
 
-def end(place: Place, goal: str) -> Ended:
+def end(place: Place, goal: str, last: Last) -> Ended:
     """Follow the journal to one of its ends; `Refused` where nothing was broken off."""
     journal = read_journal(place.private)
     if journal is None:
@@ -64,18 +75,27 @@ def end(place: Place, goal: str) -> Ended:
         # How far that way was gone is told by what is here now.
         return Ended(None, way._replace(goal=goal))
     told = dict(journal.notes)
-    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""), LINKS in told)
+    way = Way(goal, told.get(TARGET, ""), told.get(SAFETY, ""), LINKS in told, *Rest.read(told))
     leads_to = told.get(GOAL, TARGET)
     at = _stands_at(read_phase(place.private), leads_to)
     try:
         if at is None or at == goal:
-            return Ended(go_on(place) if leads_to == goal else take_back(place), None)
+            return Ended(go_on(place, last) if leads_to == goal else take_back(place, last), None)
         write_way(place.private, way)
         return Ended(go_on(place), way)
     except NotHere:
         # The bytes that both ends need are in the snapshots: whatever stands here, a way leads from it.
         write_way(place.private, way)
         return Ended(set_aside(place), way)
+
+
+def settle(here: Capturing, find: Callable[[str], Snapshot], journal: Journal, goal: str) -> Iterator[str]:
+    """Bring what belongs to a restore besides the files to the same end; what could not be had."""
+    told, steps = dict(journal.notes), [staged.step for staged in journal.staged]
+    if goal == TARGET:
+        yield from Rest.read(told).catch_up(here, steps)
+    elif told.get(SAFETY):
+        yield from Rest.read(told).take_back(here, find(told[SAFETY]))
 
 
 def _stands_at(phase: Phase, leads_to: str) -> str | None:
@@ -103,7 +123,8 @@ def read_way(private: str) -> Way | None:
     try:
         with open(os.path.join(private, WAY), encoding="ascii") as file:
             told = json.load(file)
-        return Way(str(told["goal"]), str(told["target"]), str(told["safety"]), told.get("links") is True)
+        ends = (str(told["goal"]), str(told["target"]), str(told["safety"]))
+        return Way(*ends, told.get("links") is True, *Rest.read(told))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

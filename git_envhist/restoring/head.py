@@ -28,6 +28,12 @@ class Move(NamedTuple):
     commit: str
     branch: str | None
 
+    @classmethod
+    def read(cls, told: str) -> Move:
+        """What `remembered` made of one."""
+        commit, _, branch = told.partition(" ")
+        return cls(commit, branch or None)
+
     def __str__(self) -> str:
         if self.branch is not None:
             return f"HEAD is on {self.branch.removeprefix('refs/heads/')}, at {self.commit[:7]}"
@@ -58,11 +64,9 @@ def remembered(move: Move) -> str:
     return f"{move.commit} {move.branch or ''}"
 
 
-def catch_up(repository: Repository, told: str | None) -> Iterator[str]:
+def catch_up(repository: Repository, told: str) -> Iterator[str]:
     """Make a move that a journal remembers; why it was not made, where something would be lost by now."""
-    if told is None:
-        return
-    commit, _, branch = told.partition(" ")
+    commit, branch = Move.read(told)
     try:
         _refuse_under_way(repository.git_dir)
         # Half of it may have been done: then the index is that of the commit already.
@@ -71,6 +75,15 @@ def catch_up(repository: Repository, told: str | None) -> Iterator[str]:
         carry_out(repository, Move(commit, branch if _can_be_on(repository, branch, commit) else None))
     except (EnvhistError, OSError) as error:
         yield f"HEAD was not moved: {error}"
+
+
+def go_back(repository: Repository, told: str, before: Snapshot) -> Iterator[str]:
+    """Take back a move that a journal remembers, where it was made; why not, where something would be lost by now."""
+    head = repository.git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
+    branch = repository.git.try_run("symbolic-ref", "--quiet", "HEAD").out.decode(errors="replace").strip()
+    was = before.head and Move(before.head, before.branch)
+    if was and head == Move.read(told).commit and was != Move(head, branch or None):
+        yield from catch_up(repository, remembered(was))
 
 
 def _index_is(repository: Repository, commit: str) -> bool:

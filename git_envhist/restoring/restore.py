@@ -30,21 +30,21 @@ from git_envhist.model import (
     SnapshotId,
     Trigger,
 )
-from git_envhist.restoring.carrying import Carried, Place, carry_out
+from git_envhist.restore.journal import Journal
+from git_envhist.restoring.carrying import Carried, Last, Place, carry_out
 from git_envhist.restoring.damage import told_of_what_comes, told_of_what_goes
 from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
-from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way
+from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way, settle
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
-from git_envhist.restoring.head import Move, catch_up, plan_move, remembered
-from git_envhist.restoring.head import carry_out as move_head
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.outside import differing, outside_of
 from git_envhist.restoring.planning import Planner, closed_paths, forbidden_places
 from git_envhist.restoring.processes import Touched, still_running
+from git_envhist.restoring.rest import Rest, plan_rest
 from git_envhist.restoring.room import refuse_without_room
 from git_envhist.restoring.seen import Seen, read_again, since_then
 from git_envhist.restoring.trust import told, write_blobs
@@ -54,7 +54,7 @@ from git_envhist.store.git import Git
 from git_envhist.values import dataclass, replace
 
 UNLIMITED = 1 << 62
-PART, HEAD = "part", "head"
+PART = "part"
 NOT_RECORDED = "the restore is done, but could not be recorded"
 Choose = Callable[[str], Snapshot]
 """The content of what is here now -> the moment to go to."""
@@ -85,7 +85,13 @@ class Restoring:
             return self._go(capturing, wish, part, choose)
 
     def _go(
-        self, capturing: Capturing, wish: Wish, part: RestorePart, choose: Choose, way: Way | None = None
+        self,
+        capturing: Capturing,
+        wish: Wish,
+        part: RestorePart,
+        choose: Choose,
+        way: Way | None = None,
+        last: Last | None = None,
     ) -> Restored:
         started = time.monotonic()
         request = Request(progress=wish.progress, dumps=wish.dumps, dry_run=wish.dry_run)
@@ -103,7 +109,8 @@ class Restoring:
                 return planned
             if wish.dry_run:
                 return foreseen(planned, wish, held, partial(self._guard, held, planned, wish))
-            move = self._guard(held, planned, wish)
+            wished = self._guard(held, planned, wish)
+            rest = wished if way is None else way.rest
             safety = self._save(held, target, planned.plan)
             if wish.saved is not None:
                 wish.saved(safety)
@@ -112,21 +119,17 @@ class Restoring:
             differed = differing(held)
         running = tuple(map(str, still_running(Touched.by(planned.plan, place.bases))))
         links = wish.foreign and wish.force and wish.links
-        notes = (way or Way(TARGET, target.id, safety.id, links)).notes
+        notes = (way or Way(TARGET, target.id, safety.id, links, *rest)).notes
         if wish.stopped:
             notes = (*notes, (STOPPED, " ".join(wish.stopped)))
-        if move is not None:
-            notes = (*notes, (HEAD, remembered(move)))
+        relocated: list[EnvPath] = []
+        last = last or (lambda _: relocated.extend(rest.do(capturing, planned.plan.steps)))
         with told_of_what_comes(planned.plan, place.open_contents):
-            carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known)
+            carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known, last=last)
         self.changed = safety
-        if move is not None:
-            move_head(capturing.repository, move)
-        done = self._record(
-            capturing, replace(planned, safety=safety), carried, target.id, part, differed, since
-        )
-        head = str(move) if move is not None else None
-        return replace(done, seconds=time.monotonic() - started, running=running, head=head)
+        planned = replace(planned, safety=safety, head=rest.words, relocated=tuple(relocated))
+        done = self._record(capturing, planned, carried, target.id, part, differed, since)
+        return replace(done, seconds=time.monotonic() - started, running=running)
 
     def write_to(self, snapshot: Snapshot, directory: str, wish: Wish) -> Restored:
         """Write a moment into a directory of its own."""
@@ -147,7 +150,12 @@ class Restoring:
         capturing = self._unbounded()
         with capturing.locked(Request()):
             place = self._place(capturing.survey(None))
-            carried, way = end(place, goal)
+            late: list[str] = []
+
+            def last(journal: Journal) -> None:
+                late.extend(settle(capturing, self.find, journal, goal))
+
+            carried, way = end(place, goal, last)
             part = RestorePart.UNDO if goal == SAFETY else RestorePart.TO
             if way is not None:
                 done = self._go(
@@ -156,22 +164,21 @@ class Restoring:
                     part,
                     lambda _: self.find(way.source),
                     way,
+                    last,
                 )
                 kept = (*(carried.kept if carried is not None else ()), *done.kept)
                 carried = Carried(done.verified, kept, done.losses, goal == SAFETY, way.notes)
             else:
                 assert carried is not None
                 carried = carried._replace(undone=goal == SAFETY)
-                left = tuple(LeftAlone(TOP, why) for why in self._record_end(carried, goal, part))
-                carried = carried._replace(kept=(*carried.kept, *left))
+                late += self._record_end(carried, goal, part)
             forget_way(place.private)
-        return carried
+        return carried._replace(kept=(*carried.kept, *(LeftAlone(TOP, why) for why in late)))
 
     def _record_end(self, carried: Carried, goal: str, part: RestorePart) -> Iterator[str]:
-        """Make what is finished whole, and record it; what could not be had."""
+        """Record what is finished; what could not be had."""
         told = dict(carried.notes)
         if goal == TARGET:
-            yield from catch_up(self.capturing.repository, told.get(HEAD))
             part = RestorePart(told.get(PART, part.value))
         source = SnapshotId(told[goal]) if told.get(goal) else None
         try:
@@ -215,7 +222,7 @@ class Restoring:
                 repository.git, contents, target.tree, room=room, force=wish.force, links=wish.links
             )
 
-    def _guard(self, held: Held, planned: Restored, wish: Wish) -> Move | None:
+    def _guard(self, held: Held, planned: Restored, wish: Wish) -> Rest:
         bases = held.taken.survey.bases
         refuse_unsaved(planned.plan, held.taken.gathered.missing)
         refuse_locked_repositories(planned.plan, bases)
@@ -224,9 +231,7 @@ class Restoring:
             refuse_without_room(planned.plan, bases, git, contents)
         if not wish.force:
             refuse_open_databases(planned.plan, bases)
-        if not wish.head:
-            return None
-        return plan_move(held.context.repository, planned.target, held.view, force=wish.force)
+        return plan_rest(self.capturing, planned.target, held.view, wish)
 
     def _save(self, held: Held, target: Snapshot, plan: Plan) -> Snapshot:
         # Without the words of the target: who looks for these does not mean this moment.

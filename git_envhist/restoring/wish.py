@@ -22,6 +22,8 @@ class Wish:
     keep_new: bool = False
     keep_code: bool = False
     head: bool = False
+    relocate: bool = False
+    """What comes of another working tree and names its place is to name this one."""
     force: bool = False
     foreign: bool = False
     links: bool = True

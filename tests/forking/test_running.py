@@ -97,6 +97,46 @@ def test_a_relocated_virtual_environment_runs_what_is_its_own(with_venv: Repo) -
     assert text.stdout == b""
 
 
+def test_a_relocated_fork_is_adopted_and_runs_what_is_here(with_venv: Repo) -> None:
+    before = listing(with_venv.path)
+    made = fork(with_venv, "adopted", "--relocate")
+    made.write("new", b"better")
+    line = json.loads(made.run("envlog", "capture", "--json", "better", check=True).out)["snapshot"][
+        "timeline"
+    ]
+    done = with_venv.run("envrestore", "--relocate", line)
+    assert (done.status, "still names" in done.err) == (0, False), done.err
+    assert "\nrelocated " in done.out
+    venv, own = str(with_venv.path / ".venv"), str(with_venv.path)
+    assert run(with_venv.path, ".venv/bin/python", "-c", "import sys; print(sys.prefix)") == venv + "\n"
+    assert run(with_venv.path, ".venv/bin/greet") == f"{venv} {own}/lib/greeter.py\n"
+    assert venv in run(with_venv.path, ".venv/bin/pip", "--version")
+    named = subprocess.run(
+        ["grep", "-rlIF", f"{made.path}/", with_venv.path / ".venv"], capture_output=True, check=False
+    )
+    assert named.stdout == b""
+    # The moment is what stands here, and all of it goes in one step.
+    assert (
+        "no changes" in with_venv.run("envdiff", "@", "now", check=True).out
+        or not with_venv.run("envdiff").out
+    )
+    with_venv.run("envrestore", "--undo", check=True)
+    assert listing(with_venv.path) == before
+
+
+def test_a_fork_that_is_gone_cannot_be_relocated(repo: Repo) -> None:
+    repo.write("bin/tool", f"#!{repo.path}/python\n", mode=0o755)
+    repo.run("envlog", "capture", "x", check=True)
+    made = fork(repo, "made", "--relocate")
+    made.write("new", b"")
+    line = json.loads(made.run("envlog", "capture", "--json", "x", check=True).out)["snapshot"]["timeline"]
+    repo.git("worktree", "remove", "--force", str(made.path))
+    before = listing(repo.path)
+    done = repo.run("envrestore", "--relocate", line)
+    assert (done.status, "is not known" in done.err) == (3, True)
+    assert listing(repo.path) == before
+
+
 def test_a_fork_that_is_not_relocated_says_what_points_back(with_venv: Repo) -> None:
     told = json.loads(with_venv.run("envlog", "fork", "--json", "../made", check=True).out)
     found = {one["path"].rpartition("/")[2] for one in told["pointing"]}

@@ -103,6 +103,33 @@ def test_a_commit_that_is_gone_and_one_that_never_was(repo: Repo) -> None:
 
 
 @needs_strace
+@pytest.mark.parametrize("mode", ["--continue", "--abort"])
+def test_a_kill_at_the_very_end_leaves_no_head_behind(repo: Repo, mode: str) -> None:
+    first = commit(repo, "one")
+    branch = repo.git("symbolic-ref", "HEAD")
+    _, snapshot = captured(repo)
+    repo.git("checkout", "-q", "-b", "other")
+    second = commit(repo, "two")
+    repo.write("one", b"edited")
+    # Where its journal is about to go.
+    killing = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=unlink,unlinkat")
+    path = repo.path / ".git/envhist/restore" / "journal"
+    done = repo.run(
+        "envrestore",
+        "--head",
+        snapshot.id,
+        prefix=(*killing, "-P", str(path), "-e", "inject=unlink,unlinkat:signal=KILL"),
+    )
+    assert done.status != 0
+    ended = repo.run("envrestore", mode)
+    told = repo.git("rev-parse", "HEAD"), repo.git("symbolic-ref", "HEAD"), repo.read("one")
+    assert ended.status == 0, ended.err
+    assert told == (
+        (first, branch, b"one") if mode == "--continue" else (second, "refs/heads/other", b"edited")
+    )
+
+
+@needs_strace
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_restore_that_is_finished_later_moves_head_as_well(repo: Repo, *, staged: bool) -> None:
     first = commit(repo, "one")

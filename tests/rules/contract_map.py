@@ -970,7 +970,18 @@ RESTORE = (
     Line(
         "envrestore --head",
         "HEAD goes along where git would let it",
-        ("restoring/test_programs.py::test_head_moves_along_where_it_is_asked_to",),
+        (
+            "restoring/test_programs.py::test_head_moves_along_where_it_is_asked_to",
+            "restoring/test_head.py::test_a_kill_at_the_very_end_leaves_no_head_behind",
+        ),
+    ),
+    Line(
+        "envrestore --relocate",
+        "what comes of a fork and names its place names this one then",
+        (
+            "forking/test_running.py::test_a_relocated_fork_is_adopted_and_runs_what_is_here",
+            "forking/test_running.py::test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork",
+        ),
     ),
     Line(
         "envrestore --services",
