@@ -21,6 +21,7 @@ from git_envhist.store.notes import add_records
 from git_envhist.store.objects import Answer, CatFile
 from git_envhist.store.packs import OwnPacks, PackWriter, StagedPack
 from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove, RefsMoved, Repository
+from git_envhist.store.spares import bring_back
 from git_envhist.store.staging import Staging
 from git_envhist.values import dataclass
 
@@ -193,7 +194,10 @@ def _move_alone(repository: Repository, snapshot: RefMove) -> None:
         try:
             repository.move_refs([snapshot])
         except EnvhistError:
-            if repository.resolve_ref(snapshot.ref) != snapshot.new:
+            # git may have found nothing because a `gc` beside us has just taken an index of ours for garbage.
+            if bring_back(repository.common_state, repository.pack_dir):
+                repository.move_refs([snapshot])
+            elif repository.resolve_ref(snapshot.ref) != snapshot.new:
                 raise
 
 

@@ -28,6 +28,7 @@ from git_envhist.store.gitcaches import drop_caches_naming
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packs import PackWriter
+from git_envhist.store.spares import forget_second_names
 from git_envhist.store.staging import Staging, open_published
 
 FACTOR = 2
@@ -80,6 +81,7 @@ def merge_packs(
             # Who came meanwhile keeps both: the next merge takes in what stands twice.
             if not replaced or not _is_quiet(common_dir, at_work):
                 return 0
+            forget_second_names(common_state, pack_dir, map(_name, replaced))
             return _take_away(staging, replaced, lambda: goes_by_packs(common_dir, at_work()))
     finally:
         own.close()
@@ -204,7 +206,7 @@ def _take_away(staging: Staging, paths: Sequence[str], is_wanted: Callable[[], b
     of sight has written already, and what it wrote is dropped.
     """
     pack_dir = os.path.dirname(paths[0])
-    bases = [os.path.basename(path).removesuffix(".pack") for path in paths]
+    bases = [_name(path) for path in paths]
     needles = [os.fsencode(base + ".idx") for base in bases]
     drop_caches_naming(os.path.dirname(pack_dir), needles)
     aside = os.path.join(staging.path, "gone")
@@ -217,6 +219,10 @@ def _take_away(staging: Staging, paths: Sequence[str], is_wanted: Callable[[], b
         drop_caches_naming(os.path.dirname(pack_dir), needles)
     sync_directory(pack_dir)
     return 0 if wanted else len(paths)
+
+
+def _name(path: str) -> str:
+    return os.path.basename(path).removesuffix(".pack")
 
 
 def _move(source: str, target: str, bases: Sequence[str], suffixes: Sequence[str]) -> None:

@@ -45,15 +45,16 @@ def choose_place(common_state: str, pack_dir: str) -> str:
     """The place for a new staging, made where it is missing: one from which packs can be renamed."""
     os.makedirs(pack_dir, exist_ok=True)
     mode = stat.S_IMODE(os.stat(pack_dir).st_mode)
-    _make_directory(common_state, mode)
+    make_directory(common_state, mode)
     for place in places(common_state, pack_dir):
-        _make_directory(place, mode)
+        make_directory(place, mode)
         if _can_rename(place, pack_dir):
             return place
     return place  # neither: publishing will say why
 
 
-def _make_directory(path: str, mode: int) -> None:
+def make_directory(path: str, mode: int) -> None:
+    """A directory with that mode, whatever the umask; one that is there stays as it is."""
     try:
         os.mkdir(path)
     except FileExistsError:

@@ -50,14 +50,16 @@ from git_envhist.store.places import (
     take_turn,
     write_keep,
 )
+from git_envhist.store.spares import bring_back, forget_second_names, give_second_name, spare_beside
 
 
 class Staging:
     """A private objects directory of one capture, and the door from it into the repository."""
 
-    def __init__(self, path: str, repository_packs: str, lock: int, journal: int) -> None:
+    def __init__(self, path: str, common_state: str, repository_packs: str, lock: int, journal: int) -> None:
         self.path = path
         """An objects directory, for `Git.with_objects`."""
+        self._common_state = common_state
         self._target = repository_packs
         self._lock = lock
         self._journal = journal
@@ -79,7 +81,7 @@ class Staging:
                 os.close(turn)
         except OSError as error:
             raise cannot_write(error, common_state) from error
-        return cls(path, os.path.abspath(pack_dir), lock, journal)
+        return cls(path, os.path.abspath(common_state), os.path.abspath(pack_dir), lock, journal)
 
     @property
     def pack_dir(self) -> str:
@@ -107,7 +109,7 @@ class Staging:
         except BaseException as error:
             # No ref can rely on them yet; what cannot be taken back now is in the journal for the next sweep.
             with suppress(OSError):
-                _take_back(self._target, fresh, ())
+                _take_back(self._common_state, self._target, fresh, ())
                 self._exposed = bool(self._published)
             if isinstance(error, OSError):
                 raise cannot_write(error, self._target) from error
@@ -143,6 +145,8 @@ class Staging:
             write_keep(base + ".keep", target)
             for staged, suffix in ((pack.pack_path, ".pack"), (pack.index_path, ".idx")):
                 share(staged, target)
+                if suffix == ".idx":
+                    give_second_name(staged, spare_beside(os.path.dirname(self.path)), pack.name)
                 os.rename(staged, base + suffix)
         sync_directory(self._target)
 
@@ -150,6 +154,8 @@ class Staging:
         """Remove the staging; what was published stays."""
         # A sweep may help, and whatever cannot be removed now is the next one's: nothing of it matters any more.
         with suppress(OSError):
+            if not all(os.path.exists(os.path.join(self._target, f"{name}.idx")) for name in self._published):
+                bring_back(self._common_state, self._target)
             remove_tree(self.path)
         self._release()
 
@@ -180,8 +186,9 @@ class Staging:
 
 def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool]) -> None:
     """Clear up after captures that died: packs of published commits stay, everything else of theirs goes."""
-    # First of all: below an index that misleads, a published commit would look like one that was not.
+    # First of all: below an index that misleads, or without one, a published commit would look like one that was not.
     try:
+        bring_back(common_state, pack_dir)
         drop_broken_index(pack_dir)
     except OSError as error:
         raise cannot_write(error, pack_dir) from error
@@ -194,7 +201,7 @@ def sweep(common_state: str, pack_dir: str, is_published: Callable[[str], bool])
             continue  # another user's, and theirs to sweep
         try:
             for path in stagings(place):
-                _sweep_one(path, pack_dir, is_published)
+                _sweep_one(path, common_state, pack_dir, is_published)
         except OSError as error:
             raise cannot_write(error, place) from error
         finally:
@@ -219,7 +226,7 @@ def open_published(common_state: str, pack_dir: str, object_format: str) -> OwnP
     return OwnPacks.open(pack_dir, object_format, lambda: unpublished(common_state, pack_dir))
 
 
-def _sweep_one(path: str, pack_dir: str, is_published: Callable[[str], bool]) -> None:
+def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callable[[str], bool]) -> None:
     try:
         lock = lock_of_the_dead(path)
     except PermissionError:
@@ -231,16 +238,17 @@ def _sweep_one(path: str, pack_dir: str, is_published: Callable[[str], bool]) ->
         if not journal.understood:
             return  # written by a later version, which knows what to do with it
         if journal.packs and not any(is_published(commit) for commit in journal.commits):
-            _take_back(pack_dir, journal.packs, journal.commits)
+            _take_back(common_state, pack_dir, journal.packs, journal.commits)
         remove_tree(path)
     finally:
         os.close(lock)
 
 
-def _take_back(pack_dir: str, names: Iterable[str], commits: Iterable[str]) -> None:
+def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: Iterable[str]) -> None:
     ours = [name for name in names if made_by_us(os.path.join(pack_dir, name + ".keep"))]
     if not ours:
         return
+    forget_second_names(common_state, pack_dir, ours)
     needles = [f"{name}.idx".encode() for name in ours] + [bytes.fromhex(commit) for commit in commits]
     objects_dir = os.path.dirname(pack_dir)
     drop_caches_naming(objects_dir, needles)
