@@ -6,18 +6,16 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from git_envhist.cli.jsonform import Details
 from git_envhist.cli.ondemand import bring_sides, the_one_before, with_lists
-from git_envhist.history.facts import without_secrets
 from git_envhist.model import Change, FactChange, Missing, Snapshot
 from git_envhist.store.layout import GIT_CHANGED, MISSING, RESERVED, UNSTABLE
-from git_envhist.store.listings import read_git_changes, read_missing
 from git_envhist.store.objects import CatFile
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
     from git_envhist.cli.diffview import Manner, Source
+    from git_envhist.cli.jsonform import Details
 
 T = TypeVar("T")
 LABEL = 11
@@ -25,6 +23,10 @@ LABEL = 11
 
 def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     """What is missing, what git saw, and every path that differs from the snapshot before."""
+    from git_envhist.cli.jsonform import Details  # loaded late: a diff needs none of it
+    from git_envhist.history.facts import without_secrets  # loaded late: likewise
+    from git_envhist.store.listings import read_git_changes  # loaded late: likewise
+
     with CatFile(history.repository.git) as reader:
         missing = _missing(reader, snapshot)
         git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
@@ -110,6 +112,8 @@ def anchored_paths(session: Session) -> tuple[bytes, ...]:
 
 
 def _missing(reader: CatFile, snapshot: Snapshot) -> tuple[Missing, ...]:
+    from git_envhist.store.listings import read_missing  # loaded late: a diff needs none of it
+
     unstable = _listing(reader, snapshot, UNSTABLE, read_missing)
     return (*_listing(reader, snapshot, MISSING, read_missing), *unstable)
 

@@ -173,6 +173,9 @@ def _step(spots: tuple[Spot, ...], steps: int) -> tuple[Spot, ...]:
 
 def _find_word(word: str, world: World, now: datetime) -> tuple[Spot, ...]:
     """The snapshots that bear a word: as a name, in their id, as their timeline's newest, as their printed time."""
+    if is_id(word) and len(word) >= LONG_ID and (own := by_id(world.own, word)):
+        # As git is not asked then, so are the other timelines not for their names.
+        return distinct([*by_name(world.own, word), *own])
     moment = parse_moment(word, now)
     timeline = world.timeline(word)
     return distinct(
