@@ -32,9 +32,9 @@ def _held_by(snapshot: Snapshot) -> str:
     return snapshot.content or snapshot.id
 
 
-def _says(snapshot: Snapshot) -> tuple[bool, bool, bool]:
-    """How much of it a person would know again: a name, an outcome, words of their own."""
-    return bool(snapshot.names), _passed(snapshot), not snapshot.trigger.automatic
+def _says(snapshot: Snapshot) -> tuple[bool, bool, bool, bool]:
+    """How much a person would know again: nothing that speaks against it, a name, an outcome, words of their own."""
+    return not _failed(snapshot), bool(snapshot.names), _passed(snapshot), not snapshot.trigger.automatic
 
 
 def _by_promise(moments: list[Snapshot]) -> Iterator[Snapshot]:
@@ -42,6 +42,11 @@ def _by_promise(moments: list[Snapshot]) -> Iterator[Snapshot]:
     yield from [snapshot for snapshot in moments if snapshot.names][:1]
     yield from [snapshot for snapshot in moments if not snapshot.trigger.automatic]
     yield from moments
+
+
+def _failed(snapshot: Snapshot) -> bool:
+    verdict = own_verdict(snapshot)
+    return verdict is not None and verdict.status is VerdictStatus.FAIL
 
 
 def _passed(snapshot: Snapshot) -> bool:

@@ -46,3 +46,14 @@ def test_of_equal_moments_the_one_with_a_name_stands_for_all() -> None:
         moment("clean again", "a"),
     ]
     assert intents(likeliest(line, "h")) == ["clean", "by hand"]
+
+
+def test_a_name_that_failed_since_does_not_stand_for_an_equal_moment_that_passed() -> None:
+    failed = replace(PASSED, status=VerdictStatus.FAIL, exit_code=1)
+    line = [
+        moment("undo", "a", trigger=Trigger.RESTORE, verdicts=(PASSED,)),
+        moment("named", "a", names=("named",), verdicts=(failed,)),
+        moment("named before", "a", names=("clean",)),
+    ]
+    assert intents(likeliest(line, "h")) == ["named before"]
+    assert intents(likeliest(line[:2], "h")) == ["undo"]
