@@ -28,6 +28,9 @@ from git_envhist.restore.stage import cannot_stage
 from git_envhist.restore.swap import CAME
 from git_envhist.system import DIRECTORY, SYSTEM
 
+NEW = b"new"
+"""Below the private directory: what else stands there is of a restore in place."""
+
 
 class Filled(NamedTuple):
     """What a directory was filled with."""
@@ -69,24 +72,43 @@ def fill(
 
 
 def is_taken(directory: str) -> bool:
-    """Whether something stands in a directory but what a restore left there that was killed."""
-    return any(name != os.fsdecode(PRIVATE) for name in os.listdir(directory))
+    """Whether something stands in a directory but what a `--to` left there that was killed."""
+    names = set(map(os.fsencode, os.listdir(directory)))
+    if names - {PRIVATE}:
+        return True
+    return PRIVATE in names and _holds_anothers(os.path.join(os.fsencode(directory), PRIVATE))
+
+
+def _holds_anothers(private: bytes | int) -> bool:
+    """Whether a restore in place has put something away there: that may stand in no moment."""
+    try:
+        return any(os.fsencode(name) != NEW for name in os.listdir(private))
+    except NotADirectoryError:
+        return True
 
 
 @contextmanager
 def alone_in(top: int, hands: Hands) -> Iterator[int]:
-    """The private directory, empty and nobody else's; it is gone afterwards, with all that is still in it."""
+    """A directory of ours below an open one, empty and nobody else's; it is gone afterwards, with all still in it."""
     process = os.getpid()
     private = _open_alone(hands, top)
+    new = -1
     try:
-        yield private
+        # What one left that was killed goes first.
+        remove_tree(hands, private, NEW)
+        new = open_private(hands, private, NEW)
+        yield new
     finally:
         try:
             # A worker that is stopped is a copy of this process: it has nothing to clear up.
             if os.getpid() == process:
                 # Before its lock is let go: what stands there afterwards is somebody else's.
-                remove_tree(hands, top, PRIVATE)
+                remove_tree(hands, private, NEW)
+                with suppress(OSError):
+                    hands.rmdir(top, PRIVATE)
         finally:
+            if new >= 0:
+                os.close(new)
             os.close(private)
 
 
@@ -98,10 +120,9 @@ def _open_alone(hands: Hands, top: int) -> int:
                 raise Refused(
                     "another restore is at work there", hint="name another directory, or wait for it"
                 )
+            if _holds_anothers(private):
+                raise Refused("what a restore has put away stands there", hint="name another directory")
             if _stands_in(top, private):
-                # Of one that was killed.
-                for name in map(os.fsencode, os.listdir(private)):
-                    remove_tree(hands, private, name)
                 return private
         except BaseException:
             os.close(private)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.errors import Refused
 from git_envhist.restore.anew import alone_in, fill
 from git_envhist.restore.hands import Hands
 from git_envhist.restore.plan import PRIVATE
@@ -24,12 +25,24 @@ OURS = os.fsdecode(PRIVATE)
 
 def test_what_a_killed_one_left_is_thrown_away_by_the_next(repo: Repo, tmp_path: Path) -> None:
     repo.run("envlog", "capture", "x", check=True)
-    left = tmp_path / "there" / OURS / "half"
+    left = tmp_path / "there" / OURS / "new" / "half"
     left.mkdir(parents=True)
-    left.parent.chmod(0o700)
     (left / "file").write_text("half")
     repo.run("envrestore", "@", "--to", str(tmp_path / "there"), check=True)
     assert sorted(os.listdir(tmp_path / "there")) == ["app.py"]
+
+
+def test_what_a_restore_in_place_has_put_away_stays(repo: Repo, tmp_path: Path) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    kept = tmp_path / "there" / OURS / "kept" / "1-notes"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("in no moment")
+    assert repo.run("envrestore", "@", "--to", str(tmp_path / "there")).status == 3
+    top = os.open(tmp_path / "there", DIRECTORY)
+    with pytest.raises(Refused, match="put away"), alone_in(top, Hands()):
+        pass
+    os.close(top)
+    assert kept.read_text() == "in no moment"
 
 
 def test_one_that_is_at_work_there_is_not_disturbed(repo: Repo, tmp_path: Path) -> None:
@@ -64,9 +77,9 @@ def test_a_directory_that_its_owner_took_away_meanwhile_is_made_anew(tmp_path: P
     hands = Leaving(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
     with alone_in(top, hands) as private:
-        assert os.path.samestat(os.fstat(private), os.stat(tmp_path / OURS))
+        assert os.path.samestat(os.fstat(private), os.stat(tmp_path / OURS / "new"))
     os.close(top)
-    assert (hands.met, os.listdir(tmp_path)) == (2, [])
+    assert (hands.met, os.listdir(tmp_path)) == (3, [])
 
 
 class Watched(Hands):
@@ -93,7 +106,7 @@ def test_it_is_cleared_up_while_nobody_else_can_begin_there(tmp_path: Path) -> N
     hands = Watched(tmp_path)
     top = os.open(tmp_path, DIRECTORY)
     with alone_in(top, hands):
-        (tmp_path / OURS / "file").write_text("half")
+        (tmp_path / OURS / "new" / "file").write_text("half")
     os.close(top)
     assert (hands.free, os.listdir(tmp_path)) == ([False], [])
 

@@ -151,14 +151,15 @@ def test_a_byte_that_the_disk_changes_is_seen_and_nothing_stays(
 
 def test_two_do_not_fill_one_directory(scene: Scene, tmp_path: Path) -> None:
     there = tmp_path / "there"
-    (there / os.fsdecode(PRIVATE)).mkdir(parents=True, mode=0o700)
-    (there / os.fsdecode(PRIVATE) / "theirs").write_text("half")
+    theirs = there / os.fsdecode(PRIVATE) / "new" / "theirs"
+    theirs.parent.mkdir(parents=True, mode=0o700)
+    theirs.write_text("half")
     held = os.open(there / os.fsdecode(PRIVATE), os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(Refused):
             scene.fill(there)
-        assert (there / os.fsdecode(PRIVATE) / "theirs").read_text() == "half"
+        assert theirs.read_text() == "half"
     finally:
         os.close(held)
     scene.fill(there)
