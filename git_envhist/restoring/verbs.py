@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -91,7 +92,11 @@ class Going:
         """A moment, written into a directory of its own; nothing here is touched."""
         with self._told():
             self._history.bring(snapshot, TOP)
-            return self._restoring.write_to(snapshot, directory, wish)
+            written = self._restoring.write_to(snapshot, directory, wish)
+        if not self._is_captured(directory):
+            return written
+        warning = f"'{directory}' is in the environment: the next capture holds it, too, unless .envhistignore names it"
+        return replace(written, warnings=(*written.warnings, warning))
 
     def finish(self) -> Carried:
         """Finish a restore that was broken off."""
@@ -117,6 +122,14 @@ class Going:
                 return self._restoring.restore(wish, part, choose)
         finally:
             self._history.forget_world()
+
+    def _is_captured(self, directory: str) -> bool:
+        bases = self._capturing.survey(None).bases.values()
+        inside = os.path.realpath(os.fsencode(directory)) + b"/"
+        git_dir = os.path.realpath(os.fsencode(self._history.repository.git_dir)) + b"/"
+        return not inside.startswith(git_dir) and any(
+            inside.startswith(os.path.realpath(base).rstrip(b"/") + b"/") for base in bases
+        )
 
     def _told(self) -> AbstractContextManager[None]:
         return told_by_the_system(self._history.repository.git_dir)

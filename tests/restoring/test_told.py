@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from tests.support.repository import Repo
 
@@ -53,3 +54,17 @@ def test_a_partial_moment_is_called_so(repo: Repo) -> None:
     repo.write("app.py", b"2")
     said = repo.run("envrestore", first, check=True).out
     assert "partial: 1 path missing)" in said.splitlines()[0]
+
+
+def test_what_is_written_into_the_environment_itself_is_told_to_be_captured_from_then_on(
+    repo: Repo, tmp_path: Path
+) -> None:
+    first = capture(repo, "one")
+    beside = repo.run("envrestore", "--to", str(tmp_path / "beside"), first, check=True)
+    assert "next capture" not in beside.err
+    inside = repo.run("envrestore", "--to", "copies/one", first, check=True)
+    assert inside.err == (
+        "warning: 'copies/one' is in the environment: "
+        "the next capture holds it, too, unless .envhistignore names it\n"
+    )
+    assert repo.read("copies/one/app.py") == repo.read("app.py")
