@@ -111,6 +111,12 @@ def test_a_list_of_paths_reads_no_shard_where_whole_files_were_replaced(
     assert captured.run("envdiff", "--name-status", "@~1", "@").stdout == b"M\tapp.py\n"
 
 
+def test_a_diff_by_whole_ids_asks_git_no_more_than_one_of_the_newest(captured: Repo, tmp_path: Path) -> None:
+    listed = captured.run("envlog", "-n2", "--format=%H", check=True).stdout.decode("ascii").split()
+    newest = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@").children
+    assert Run(captured, tmp_path, "git-envdiff", "--name-status", listed[1], listed[0]).children <= newest
+
+
 def test_a_capture_loads_no_library_of_others_but_for_packing(captured: Repo, tmp_path: Path) -> None:
     captured.run("envlog", "capture", "-m", "once more", check=True)
     run = Run(captured, tmp_path, "git-envlog", "capture", "--if-changed")
