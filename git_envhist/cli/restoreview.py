@@ -191,8 +191,8 @@ def problems(restored: Restored) -> Iterator[str]:
     """What is not as it was, a line each."""
     yield from (f"kept as it is: '{_shown(item)}': {item.why}" for item in restored.kept[:MOST_TOLD])
     yield from (f"not as it was: '{_shown(item)}': {item.why}" for item in restored.losses[:MOST_TOLD])
-    more = len(restored.kept) + len(restored.losses) - MOST_TOLD
-    if more > 0:
+    more = sum(max(0, len(items) - MOST_TOLD) for items in (restored.kept, restored.losses))
+    if more:
         yield f"and {more:,} more; --json lists them all"
 
 

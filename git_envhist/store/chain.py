@@ -17,8 +17,9 @@ from git_envhist.errors import Damaged, GitFailed
 from git_envhist.model import Record, Snapshot, SnapshotId
 from git_envhist.store.child import Child
 from git_envhist.store.commits import encode_commit, parse_commit
+from git_envhist.store.fields import Fields, cut_into_fields
 from git_envhist.store.git import Git
-from git_envhist.store.message import LARGEST_MESSAGE, Message, read_message
+from git_envhist.store.message import Message, read_message
 from git_envhist.store.records import names_of, read_note, remarks_of, verdicts_of
 from git_envhist.values import dataclass
 
@@ -28,7 +29,6 @@ NOTES_GLOB = "refs/notes/envhist/*/*"
 FIELDS = ("%H", "%P", "%T", "%cI", "%an <%ae> %ad", "%B")
 MOST_REASONS = 20
 
-Fields = list[bytes]
 Tell = Callable[[str], None]
 
 
@@ -72,6 +72,10 @@ def chain_length(git: Git, tip: str) -> int:
     return int(git.run("rev-list", "--count", "--first-parent", "--end-of-options", tip, "--"))
 
 
+class _BrokenOff(GitFailed):
+    """git did not come to an end of its own: what it had not said yet is not gone, and not known either."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Log:
     """The `git log` that is asked."""
@@ -87,9 +91,11 @@ class _Log:
             self.git, "log", *self._options(notes_refs, skip), "--end-of-options", self.tip, "--", *self.paths
         )
         try:
-            yield from _cut_into_fields(child)
+            yield from cut_into_fields(child, len(FIELDS) + 1)
         finally:
             done = child.close()
+        if done.status < 0:
+            raise _BrokenOff(f"the history could not be read: git was ended by signal {-done.status}")
         if done.status != 0:
             raise GitFailed(done.complaint)
 
@@ -147,6 +153,8 @@ def _with_notes(log: _Log, flaws: _Flaws, writers: str) -> Iterator[Fields]:
         for fields in log.read((writers,)):
             yield fields
             read += 1
+    except _BrokenOff:
+        raise
     except GitFailed:
         refs = (
             log.git.run("for-each-ref", "--format=%(refname)", writers)
@@ -168,15 +176,25 @@ def _as_far_as_it_goes(log: _Log, commits: Iterator[Fields], flaws: _Flaws) -> I
         for fields in commits:
             yield fields
             read, following = read + 1, fields[1].decode("ascii").partition(" ")[0]
+    except _BrokenOff:
+        raise
     except GitFailed as failed:
         last = None if log.paths or read == log.limit else _read_alone(log.git, following)
         if last is not None:
+            if _has_readable_parent(log.git, last):
+                # Nothing is damaged here: git failed at something else, and there is more.
+                raise GitFailed(f"the history could not be read: {failed.message}") from failed
             yield last
         elif not read:
             raise
         flaws.note(
             last[0] if last else following.encode("ascii"), f"what is older cannot be read: {failed.message}"
         )
+
+
+def _has_readable_parent(git: Git, commit: Fields) -> bool:
+    parent = commit[1].decode("ascii").partition(" ")[0]
+    return bool(parent) and _read_alone(git, parent) is not None
 
 
 def _read_alone(git: Git, name: str) -> Fields | None:
@@ -197,29 +215,6 @@ def _read_alone(git: Git, name: str) -> Fields | None:
         message,
         b"",
     ]
-
-
-def _cut_into_fields(child: Child) -> Iterator[Fields]:
-    width = len(FIELDS) + 1
-    fields: Fields = []
-    open_field: list[bytes] = []
-    held = 0
-    while chunk := child.read():
-        parts = chunk.split(b"\0")
-        if len(parts) > 1:
-            parts[0] = b"".join(open_field) + parts[0]
-            open_field, held = [], 0
-            last = parts.pop()
-            fields += parts
-            whole = len(fields) - len(fields) % width
-            yield from [fields[start : start + width] for start in range(0, whole, width)]
-            del fields[:whole]
-        else:
-            last = chunk
-        # The rest of what is larger than anything of ours is dropped: cut off, it is recognised as damaged.
-        if last and held <= LARGEST_MESSAGE:
-            open_field.append(last)
-            held += len(last)
 
 
 def _read_snapshot(fields: Fields, flaws: _Flaws) -> Snapshot:

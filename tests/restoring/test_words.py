@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from git_envhist.api import EnvHistory
+from git_envhist.cli.restoreview import problems
+from git_envhist.model import EnvPath, LeftAlone, Plan, Restored
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
@@ -106,3 +109,13 @@ def test_a_first_capture_and_the_list_count_alike(repo: Repo) -> None:
     said = repo.run("envlog", "capture", "first", check=True).out
     assert said.splitlines()[1].startswith(" 2 files, ")
     assert repo.run("envlog", check=True).out.endswith("first  2 files\n")
+
+
+def test_of_many_losses_beside_few_kept_paths_as_many_are_counted_as_are_not_shown(repo: Repo) -> None:
+    capture(repo, "one")
+    snapshot = EnvHistory.open(str(repo.path)).resolve("@")
+    few, many = (tuple(LeftAlone(EnvPath(b"%d" % n), "why") for n in range(count)) for count in (3, 25))
+    for kept, losses in ((few, many), (many, few), (many, many)):
+        *told, last = problems(Restored(snapshot, Plan((), (), 0), kept=kept, losses=losses))
+        assert last.startswith(f"and {len(kept) + len(losses) - len(told)} more")
+    assert len(list(problems(Restored(snapshot, Plan((), (), 0), kept=few, losses=few)))) == 6

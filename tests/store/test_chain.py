@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -316,3 +318,31 @@ def test_ten_thousand_snapshots_are_read_within_reach_of_git_itself(repo: Repo) 
     assert all(snapshot.remarks for snapshot in snapshots)
     # Measured 2.6 times; the room is for a busy machine.
     assert ours < 8 * alone, f"{ours:.3f} s against git's {alone:.3f} s"
+
+
+GIT = """\
+#!/bin/sh
+case " $* " in
+*" log "*) '{real}' "$@" | head -c {so_far}; {ends} ;;
+*) exec '{real}' "$@" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("ends", ["kill -KILL $$", "echo 'fatal: out of memory' >&2; exit 128"])
+@pytest.mark.parametrize("so_far", [0, 2000])
+def test_a_git_that_ends_half_way_is_an_error_and_no_short_history(
+    repo: Repo, ends: str, so_far: int
+) -> None:
+    for number in range(12):
+        repo.write("file", str(number))
+        repo.run("envlog", "capture", f"word{number}", check=True)
+    place = repo.path.parent / "dying"
+    place.mkdir()
+    (place / "git").write_text(GIT.format(real=shutil.which("git"), so_far=so_far, ends=ends))
+    (place / "git").chmod(0o755)
+    path = os.pathsep.join((str(place), repo.env["PATH"]))
+    for words in (("envlog",), ("envlog", "show", "word1"), ("envrestore", "-n", "word1")):
+        done = repo.run(*words, env={"PATH": path})
+        assert done.status == 128, done.out
+        assert "could not be read" in done.err
