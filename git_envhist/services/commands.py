@@ -25,6 +25,9 @@ PATIENCE = 600.0
 GRACE = 3.0
 PAUSE = 0.02
 TAIL = 2048
+MOST_SAID = 1 << 24
+"""So many bytes of what a command says are on the disk at a time: what one that failed said last is enough."""
+BLOCK = 512
 LONGEST_WORD = 200
 
 
@@ -63,19 +66,22 @@ def _run(
             )
         except OSError as error:
             return f"it could not be started: {error.strerror}"
-        too_much = _watch(child, way.seconds, lambda: target is not None and _size(target) > most)
+        too_much = _watch(child, way.seconds, lambda: target is not None and _size(target) > most, said)
         if too_much is not None:
             return too_much
         return _told(child.returncode, said)
 
 
-def _watch(child: subprocess.Popen[bytes], seconds: float, is_too_much: Callable[[], bool]) -> str | None:
+def _watch(
+    child: subprocess.Popen[bytes], seconds: float, is_too_much: Callable[[], bool], said: IO[bytes]
+) -> str | None:
     """Wait for its end; why it had to be ended, or None."""
     deadline = time.monotonic() + seconds
     try:
         while True:
             with suppress(subprocess.TimeoutExpired):
                 child.wait(PAUSE)
+            _forget_most(said)
             if is_too_much():
                 _end(child)
                 return "it wrote more than may be kept"
@@ -88,6 +94,12 @@ def _watch(child: subprocess.Popen[bytes], seconds: float, is_too_much: Callable
         # Ctrl-C does not reach another session.
         _end(child)
         raise
+
+
+def _forget_most(said: IO[bytes]) -> None:
+    if os.fstat(said.fileno()).st_blocks * BLOCK > MOST_SAID:
+        # Whoever writes goes on where it was: what was before is a hole.
+        os.ftruncate(said.fileno(), 0)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -103,7 +115,7 @@ def _told(status: int, said: IO[bytes]) -> str | None:
         return None
     how = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
     size = _size(said)
-    tail = os.pread(said.fileno(), TAIL, max(0, size - TAIL)).strip().splitlines()
+    tail = os.pread(said.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
     words = mask_tokens(tail[-1]).decode("utf-8", "replace")[:LONGEST_WORD] if tail else ""
     return f"{how}: {words}" if words else how
 

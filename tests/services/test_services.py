@@ -315,3 +315,11 @@ def test_commands_run_in_the_root_without_what_one_git_command_was_told(repo: Re
     repo.run("envrestore", "--services", "@", check=True, cwd="sub")
     lines = (repo.path.parent / "came").read_text().splitlines()
     assert lines == [str(repo.path), "-", repo.git("rev-parse", "HEAD")]
+
+
+def test_what_a_command_says_does_not_fill_the_disk(tmp_path: Path) -> None:
+    words = """head -c 60000000 /dev/zero
+until [ "$(stat -L -c %b "/proc/$$/fd/2")" -lt 30000 ]; do sleep 0.01; done
+echo 'the reason' >&2; exit 3"""
+    why = run(Way(str(tmp_path), os.environ, 60.0), "kv", words)
+    assert why == "it ended with status 3: the reason"
