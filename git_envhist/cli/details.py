@@ -25,13 +25,23 @@ def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     """What is missing, what git saw, and every path that differs from the snapshot before."""
     from git_envhist.cli.jsonform import Details  # loaded late: a diff needs none of it
     from git_envhist.history.facts import without_secrets  # loaded late: likewise
+    from git_envhist.services.keeping import kept_services  # loaded late: likewise
     from git_envhist.store.listings import read_git_changes  # loaded late: likewise
 
     with CatFile(history.repository.git) as reader:
         missing = _missing(reader, snapshot)
         git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
+        services = tuple(kept_services(reader, snapshot.tree))
     facts = without_secrets(facts_of(history, snapshot))
-    return Details(missing, git_changed, changes_of(history, snapshot), facts)
+    return Details(missing, git_changed, changes_of(history, snapshot), facts, services)
+
+
+def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:
+    """The services whose state a snapshot holds."""
+    from git_envhist.services.keeping import kept_services  # loaded late: a diff needs none of it
+
+    with CatFile(history.repository.git) as reader:
+        return tuple(kept_services(reader, snapshot.tree))
 
 
 def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:

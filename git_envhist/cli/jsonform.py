@@ -36,6 +36,7 @@ class Details:
     git_changed: tuple[GitChange, ...] = ()
     changes: tuple[Change, ...] = ()
     facts: tuple[FactChange, ...] = ()
+    services: tuple[str, ...] = ()
 
 
 def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | None = None) -> Json:
@@ -70,6 +71,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         ],
         "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
         "story": [fact_json(fact) for fact in details.facts],
+        "services": [escape_invalid(name) for name in details.services],
         "restored_from": snapshot.restored_from,
     }
 

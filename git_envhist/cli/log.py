@@ -147,7 +147,8 @@ def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
 
     history, snapshot = session.history, details.with_outputs(session.history, snapshot)
     story = details.fact_lines(session, details.facts_of(history, snapshot))
-    return card(snapshot, look, session.palette, details.missing_of(history, snapshot), story)
+    missing, services = details.missing_of(history, snapshot), details.services_of(history, snapshot)
+    return card(snapshot, look, session.palette, missing, story, services)
 
 
 def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing) -> None:

@@ -109,11 +109,14 @@ def card(
     palette: Palette,
     missing: Sequence[Missing] = (),
     story: Sequence[str] = (),
+    services: Sequence[str] = (),
 ) -> list[str]:
     """One snapshot in full: who, when, why, what the checks said, what changed, what is not in it."""
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
     lines += [f"{label}:".ljust(LABEL) + value for label, value in _fields(snapshot, look) if value]
+    if services:
+        lines.append("Services:".ljust(LABEL) + escape(", ".join(services)))
     for verdict in snapshot.verdicts:
         lines += _verdict_lines(verdict, palette)
     lines += _state_lines(snapshot, missing, story)

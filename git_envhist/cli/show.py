@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.details import fact_lines, facts_of, missing_of, read_details, with_outputs
+from git_envhist.cli.details import (
+    fact_lines,
+    facts_of,
+    missing_of,
+    read_details,
+    services_of,
+    with_outputs,
+)
 from git_envhist.cli.formats import Look
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card
@@ -37,8 +44,9 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
         return
     look, missing = Look(session.history.now, date), missing_of(session.history, snapshot)
     story = fact_lines(session, facts_of(session.history, snapshot))
+    services = services_of(session.history, snapshot)
     session.page()
-    for line in card(snapshot, look, session.palette, missing, story):
+    for line in card(snapshot, look, session.palette, missing, story, services):
         session.line(line)
 
 

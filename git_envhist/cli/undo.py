@@ -15,7 +15,6 @@ DEFAULTS: dict[str, Any] = {
     "head": False,
     "relocate": False,
     "foreign": False,
-    "services": False,
 }
 
 
@@ -23,6 +22,7 @@ DEFAULTS: dict[str, Any] = {
 @argument("number")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
+@option("--services", is_flag=True, help="with the state of the services that are configured")
 def undo(session: Session, number: str | None, **options: Any) -> int:
     """Goes to the newest earlier state that differs from what is here now, or so many back; that is saved first."""
     session.no_paths()
@@ -33,6 +33,7 @@ def undo(session: Session, number: str | None, **options: Any) -> int:
 @argument("number")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
+@option("--services", is_flag=True, help="with the state of the services that are configured")
 def redo(session: Session, number: str | None, **options: Any) -> int:
     """Goes forth again after an undo, as long as nothing new has come."""
     session.no_paths()

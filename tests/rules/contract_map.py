@@ -1050,6 +1050,13 @@ RESTORE = (
         ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
     ),
     Line(
+        "envlog undo --services",
+        "with the state of the services",
+        (
+            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
+        ),
+    ),
+    Line(
         "envlog undo --force",
         "overrides refusals",
         ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
@@ -1066,6 +1073,13 @@ RESTORE = (
         "envlog redo --dry-run",
         "the plan only",
         ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+    ),
+    Line(
+        "envlog redo --services",
+        "with the state of the services",
+        (
+            "services/test_services.py::test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them",
+        ),
     ),
     Line(
         "envlog redo --force",

@@ -71,6 +71,24 @@ def test_a_restore_brings_the_state_along_and_undo_what_was_there(served: Served
     assert git_fsck(repo.path) == ""
 
 
+def test_undo_and_redo_of_envlog_take_the_services_along_and_show_names_them(served: Served) -> None:
+    repo = served.repo
+    first = served.capture("one", STATE + b"1")
+    repo.write("app.py", b"two")
+    served.state.write_bytes(STATE + b"2")
+    repo.run("envrestore", "--services", first, check=True)
+    for verb, state in (("undo", b"2"), ("redo", b"1")):
+        done = repo.run("envlog", verb, "--services", check=True)
+        assert served.state.read_bytes() == STATE + state
+        assert "kv restored" in done.out
+    assert "\nServices:  kv\n" in repo.run("envlog", "show", first, check=True).out
+    assert json.loads(repo.run("envlog", "show", "--json", first, check=True).out)["services"] == ["kv"]
+    repo.git("config", "--remove-section", "envhist.service.kv")
+    bare = repo.run("envlog", "capture", "--porcelain", "bare", check=True).out.strip()
+    assert "Services:" not in repo.run("envlog", "show", bare, check=True).out
+    assert json.loads(repo.run("envlog", "show", "--json", bare, check=True).out)["services"] == []
+
+
 def test_where_no_file_differs_the_moment_to_come_back_to_is_named(served: Served) -> None:
     repo = served.repo
     first = served.capture("one", b"1")
