@@ -8,8 +8,10 @@ other ways are tried on any machine.
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 WITHOUT = "GIT_ENVHIST_WITHOUT"
@@ -75,6 +77,8 @@ NOFOLLOW = os.O_NOFOLLOW if SYSTEM.nofollow else 0
 """For `os.open`. Where it is nothing, whoever opens what others may swap has to compare."""
 DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 """For `os.open`, of a directory."""
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a process to stop."""
 
 
 def how_workers_run(wanted: str) -> str:
@@ -97,6 +101,18 @@ def room_left(path: str, kept_free: int) -> int | None:
         return None
     place = os.statvfs(path)
     return (place.f_bavail - place.f_blocks // kept_free) * place.f_frsize
+
+
+@contextmanager
+def signals_held_back() -> Iterator[None]:
+    """For a worker being made: a copy of its parent that goes the parent's way at a signal would clear up, too."""
+    # Asked first: the call that holds them back may raise what came just before, and has held them back then.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def nameless_file() -> int:

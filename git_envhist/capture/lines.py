@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 from git_envhist.capture.byname import remember_here
 from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shared, Worker, WorkerFailed
+from git_envhist.system import STOPPING, signals_held_back
 
 LENGTH = struct.Struct("<I")
 
@@ -25,9 +26,6 @@ BATCH = 1 << 16
 """So many bytes of frames are written at once."""
 WIDE = 1 << 20
 """A pipe of this size lets a worker go on while its parent does something else."""
-
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Held back while a worker is made: what its parent does at a signal is not for it to do."""
 
 
 class HereLine:
@@ -99,7 +97,7 @@ def _died() -> WorkerFailed:
 def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
     """A worker in a forked child; `others` are the lines that the child must not hold open."""
     asking, answering = os.pipe(), _wide_pipe()
-    with _signals_held_back():
+    with signals_held_back():
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
@@ -113,17 +111,6 @@ def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
     os.close(asking[0])
     os.close(answering[1])
     return ChildLine(child, asking[1], answering[0])
-
-
-@contextlib.contextmanager
-def _signals_held_back() -> Iterator[None]:
-    # Asked first: the call that holds them back may raise what came just before, and has held them back then.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:

@@ -12,20 +12,17 @@ import pickle
 import signal
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from git_envhist.errors import EnvhistError
-from git_envhist.system import core_count, how_workers_run, nameless_file
+from git_envhist.system import STOPPING, core_count, how_workers_run, nameless_file, signals_held_back
 
 T = TypeVar("T")
 R = TypeVar("R")
 TICKET = 4
 PLACE = struct.Struct("=QQ")
 KILLED = "a worker of the restore was killed"
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Held back while a worker is made: a copy of its parent that goes the parent's way at a signal would clear up what the
-parent clears up, too."""
 WORTH_A_PROCESS = 64
 """Fewer pieces of work are done before a process is ready to do them."""
 
@@ -176,7 +173,7 @@ def _among(count: int, be: Callable[[int], Any], lead: Callable[[], None]) -> li
         # What is only read is not to be copied because a collection writes into its heads.
         gc.freeze()
         for output in outputs:
-            with _signals_held_back():
+            with signals_held_back():
                 child = os.fork()
                 if child == 0:
                     _be_a_worker(output, lambda: be(parent))
@@ -195,17 +192,6 @@ def _among(count: int, be: Callable[[int], Any], lead: Callable[[], None]) -> li
                 os.waitpid(child, 0)
         for descriptor in outputs:
             os.close(descriptor)
-
-
-@contextmanager
-def _signals_held_back() -> Iterator[None]:
-    # Asked first: the call that holds them back may raise what came just before, and has held them back then.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _be_a_worker(output: int, be: Callable[[], Any]) -> None:
