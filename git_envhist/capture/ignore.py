@@ -69,10 +69,11 @@ def path_filter(
 
 def path_matcher(patterns: Sequence[str]) -> Matches | None:
     """A test of one path against patterns in gitignore's syntax; None where there are none."""
-    wanted = [line for line in patterns if line.strip() and not line.startswith("#")]
+    trimmed = [_without_trailing_spaces(line) for line in patterns]
+    wanted = [line for line in trimmed if line and not line.startswith("#")]
     if not wanted:
         return None
-    spec = _compile([_as_bytes(line) for line in wanted])
+    spec = _compile([_to_the_end(_as_bytes(line)) for line in wanted])
 
     def matches(path: bytes) -> bool:
         return spec.match_file(path.decode("ascii", "surrogateescape"))
@@ -95,6 +96,26 @@ def usable(patterns: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 def split_lines(text: str) -> tuple[str, ...]:
     """The lines of an ignore file: only a newline ends one, and a carriage return before it is no part of it."""
     return tuple(line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
+
+
+def _without_trailing_spaces(line: str) -> str:
+    """The pattern as git takes it: spaces at its end are no part of it, unless a backslash says so."""
+    end = at = 0
+    while at < len(line):
+        escaped = line[at] == "\\"
+        if escaped or line[at] != " ":
+            end = at + 1 + escaped
+        at += 1 + escaped
+    return line[:end]
+
+
+def _to_the_end(pattern: str) -> str:
+    """The pattern, its end safe from a library that takes off every kind of white space, where git takes off spaces."""
+    rest, last = pattern[:-1], pattern[-1]
+    if last == " " or not last.isspace() or "[" in pattern:
+        return pattern
+    escaped = (len(rest) - len(rest.rstrip("\\"))) % 2
+    return f"{rest[:-1] if escaped else rest}[{last}]"
 
 
 def _as_bytes(text: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
@@ -158,6 +158,10 @@ TREE = (
 
 @settings(max_examples=40)
 @given(st.lists(LINES, max_size=5))
+@example(["*/\x0c"])
+@example(["a\t", "b \t  "])
+@example(["dir/a\\ b\\  ", "*b  "])
+@example(["\x0b"])
 def test_patterns_mean_what_they_mean_to_git(lines: list[str]) -> None:
     with fresh_repo() as repo:
         for path in TREE:
