@@ -158,4 +158,6 @@ def _variables_part(row: FactRow) -> str:
 
 def best_first(changes: Iterable[FactChange]) -> list[FactChange]:
     """What was asked for before what came along; what came, then what is another, then what went; by name."""
-    return sorted(changes, key=lambda one: (one.auto, "+~−".index(mark_of(one)), place_of(one).count("/"), one.key))
+    return sorted(
+        changes, key=lambda one: (one.auto, "+~−".index(mark_of(one)), place_of(one).count("/"), one.key)
+    )

@@ -19,9 +19,6 @@ WIRING |= {"opening", "beginning", "services"}
 # Pushes, fetches, and what came with them.
 WIRING |= {"sharing"}
 
-# Pushes, fetches, and what came with them.
-WIRING |= {"sharing"}
-
 # Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
 # needs from another it declares as a Protocol, and the wiring hands it in.
 MAY_KNOW = {
