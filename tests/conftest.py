@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ settings.register_profile(
     "ci", settings.get_profile("default"), phases=set(Phase) - {Phase.shrink, Phase.explain}
 )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+# A shell that puts the suite into the background has it ignore Ctrl-C, and so would every program that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GIT_CONFIG = """\
 [user]
