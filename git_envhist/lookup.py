@@ -14,6 +14,7 @@ from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.fetched import Fetched, is_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.repository import HEADS, Repository
+from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from git_envhist.store.keys import KeyRing
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
 
 def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
     """The snapshots of a timeline, newest first; none where there is no such timeline."""
-    if is_fetched(name):
-        return list(Fetched.of(repository).read(name, limit, tell))
+    fetched = Fetched.of(repository)
+    if is_fetched(name) and fetched.is_there:
+        return list(fetched.read(name, limit, tell))
     ref = HEADS + name
     try:
-        return list(read_chain(repository.git, ref, limit=limit, tell=tell))
+        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
     except GitFailed:
         # Only now it is worth a process to know whether there is a timeline at all.
         if repository.resolve_ref(ref) is None:
             return []
         raise
+    # What a commit says of its timeline is its author's word: none that stands here was fetched.
+    return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
 
 
 def list_timelines(repository: Repository, own: str | None) -> tuple[str, ...]:

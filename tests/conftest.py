@@ -28,9 +28,10 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-# A shell that puts the suite into the background has it ignore Ctrl-C, and so would every program that it starts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that puts the suite into the background has it ignore Ctrl-C, `nohup` has it ignore a closed terminal, and so
+# would every program that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 GIT_CONFIG = """\
 [user]

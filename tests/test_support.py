@@ -81,7 +81,12 @@ def test_nothing_of_the_machine_reaches_a_test(repo: Repo, hermetic: Path) -> No
     assert repo.git("log", "--format=%s") == "first commit"
     assert Path.home() == hermetic
     inherited = {name for name in os.environ if name.startswith("GIT_")}
-    assert inherited == {"GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CEILING_DIRECTORIES"}
+    assert inherited == {
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_ENVHIST_MACHINE_ROOT",
+    }
     assert git_fsck(repo.path) == ""
 
 
