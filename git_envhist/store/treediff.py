@@ -28,10 +28,14 @@ def compare_trees(git: Git, before: str, after: str, *, lines: bool) -> tuple[by
     environment = {**git.environment, **git.no_index}
     place = at_top(git)
     words: list[str | bytes] = [*place, *ROWS, before, after, "--", b":(top)", NOT_PIECES]
-    beside: list[str | bytes] = [*place, *NO_ATTRIBUTES, *LINES, before, after, "--", SHARDS]
+    # For a patch git asks the working tree what a file's attributes are: of the user's it must read nothing, and a
+    # named pipe in the place of `.gitattributes` would have it wait for ever. Below the git directory there are none.
+    own = os.fsencode(git.git_dir)
+    elsewhere = {**environment, b"GIT_WORK_TREE": own}
+    beside: list[str | bytes] = [b"-C", own, *NO_ATTRIBUTES, *LINES, before, after, "--", SHARDS]
     running = _Running(words, environment)
     try:
-        patch = _Running(beside, environment).finish() if lines else None
+        patch = _Running(beside, elsewhere).finish() if lines else None
     finally:
         rows = running.finish()
     if rows.status != 0:

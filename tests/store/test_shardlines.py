@@ -102,3 +102,23 @@ def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) 
 
     assert [(change.path, change.kind) for change in brief] == [(one.path, one.kind) for one in whole]
     assert whole
+
+
+def test_the_users_attributes_have_no_say_and_a_pipe_in_their_place_holds_nothing_up(repo: Repo) -> None:
+    repo.write("src/a", "one")
+    (repo.path / "src/b").write_text("two")
+    first = EnvHistory.open(str(repo.path)).capture("one").snapshot
+    (repo.path / "src/b").chmod(0o640)
+    repo.write("src/a", "other")
+    second = EnvHistory.open(str(repo.path)).capture("two").snapshot
+    assert first is not None
+    assert second is not None
+    words = ("envdiff", "--name-status", first.id, second.id)
+    wanted = repo.run(*words, check=True).out
+    assert wanted.count("\n") == 2
+
+    repo.write(".gitattributes", "* -diff merge=binary eol=crlf\n")
+    assert repo.run(*words, check=True).out == wanted
+    (repo.path / ".gitattributes").unlink()
+    os.mkfifo(repo.path / ".gitattributes")
+    assert repo.run(*words, check=True).out == wanted
