@@ -49,9 +49,9 @@ SAY = "import sys\ndef main():\n    print(sys.prefix, __file__)\n"
 
 
 def run(place: Path, *words: str, **more: str) -> str:
-    done = subprocess.run(
-        words, cwd=place, env={**MACHINE, **more}, capture_output=True, text=True, check=False
-    )
+    # Bytecode that a program leaves behind would be a change of its own.
+    environment = {**MACHINE, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
