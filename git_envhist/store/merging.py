@@ -29,7 +29,7 @@ from git_envhist.store.idx import PackIndex
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.spares import forget_second_names
-from git_envhist.store.staging import Staging, open_published
+from git_envhist.store.staging import GONE, Staging, open_published
 
 FACTOR = 2
 MOST_PACKS = 12
@@ -209,7 +209,7 @@ def _take_away(staging: Staging, paths: Sequence[str], is_wanted: Callable[[], b
     bases = [_name(path) for path in paths]
     needles = [os.fsencode(base + ".idx") for base in bases]
     drop_caches_naming(os.path.dirname(pack_dir), needles)
-    aside = os.path.join(staging.path, "gone")
+    aside = os.path.join(staging.path, GONE)
     os.mkdir(aside, 0o700)
     _move(pack_dir, aside, bases, SUFFIXES)
     wanted = is_wanted()

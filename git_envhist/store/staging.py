@@ -35,7 +35,7 @@ from typing import Self
 
 from git_envhist.store.durable import cannot_write, forget, sync, sync_directory, write_all
 from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
-from git_envhist.store.ownpacks import OwnPacks
+from git_envhist.store.ownpacks import OwnPacks, is_pack_name
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.places import (
     choose_place,
@@ -51,6 +51,9 @@ from git_envhist.store.places import (
     write_keep,
 )
 from git_envhist.store.spares import bring_back, forget_second_names, give_second_name, spare_beside
+
+GONE = "gone"
+"""In a staging: the packs that a merge has replaced, on their way out."""
 
 
 class Staging:
@@ -239,9 +242,19 @@ def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callab
             return  # written by a later version, which knows what to do with it
         if journal.packs and not any(is_published(commit) for commit in journal.commits):
             _take_back(common_state, pack_dir, journal.packs, journal.commits)
+        _finish_taking_away(path, pack_dir)
         remove_tree(path)
     finally:
         os.close(lock)
+
+
+def _finish_taking_away(path: str, pack_dir: str) -> None:
+    """What a merge had replaced by a durable pack, and was taking away when it died: the rest of what it began with."""
+    with suppress(FileNotFoundError):
+        begun = [name[:-4] for name in os.listdir(os.path.join(path, GONE)) if name.endswith(".idx")]
+        for name in filter(is_pack_name, begun):
+            for suffix in (".pack", ".keep"):
+                forget(os.path.join(pack_dir, name + suffix))
 
 
 def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ STEPS = (
         "open",
         "mkdir",
         "rename",
+        "link",
         "unlink",
         "rmdir",
         "chmod",

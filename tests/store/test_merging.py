@@ -153,6 +153,13 @@ def test_a_merge_that_dies_anywhere_loses_nothing_and_is_done_by_the_next(tmp_pa
         # A capture sweeps before it does anything else; nothing was published by whoever died here.
         sweep(state, packs, lambda commit: False)
         assert {path.suffix for path in Path(packs).iterdir()} <= {"", ".idx", ".pack", ".keep"}
+        # Nor is a pack left that nobody finds and nobody removes.
+        stems = {
+            suffix: {path.stem for path in Path(packs).glob(f"*{suffix}")}
+            for suffix in (".idx", ".pack", ".keep")
+        }
+        assert stems[".pack"] == stems[".idx"]
+        assert stems[".keep"] == stems[".idx"]
         if deaths % 10 == 0:
             assert contents_of(repository) == before
             subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
