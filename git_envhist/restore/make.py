@@ -98,6 +98,21 @@ def blocks_of(contents: Contents, entry: Entry, blob: bytes) -> Iterable[bytes]:
     return (blob,)
 
 
+def same_bytes(contents: Contents, one: Entry, other: Entry) -> bool:
+    """Whether two names of one file hold the same, as a snapshot says it."""
+    if (one.stored, one.oid) == (other.stored, other.oid):
+        return True
+    if one.stored is other.stored is StoredAs.PLAIN or one.oid is None or other.oid is None:
+        return False
+    # Each name of a secret file is sealed by itself.
+    return _whole(contents, one) == _whole(contents, other)
+
+
+def _whole(contents: Contents, entry: Entry) -> bytes:
+    assert entry.oid is not None
+    return b"".join(blocks_of(contents, entry, contents.blob(entry.oid)))
+
+
 def write_sparsely(hands: Hands, descriptor: int, blocks: Iterable[bytes]) -> None:
     """Write a file, with holes where it is long runs of zeros."""
     at = 0

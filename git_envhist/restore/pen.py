@@ -13,7 +13,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone, StoredAs
 from git_envhist.restore.dress import Dresser, Lose, read_xattrs
 from git_envhist.restore.hands import NO_LINKS, Hands
-from git_envhist.restore.make import HOLE, NOT_MADE, Contents, Maker, blocks_of, without_zeros
+from git_envhist.restore.make import HOLE, NOT_MADE, Contents, Maker, blocks_of, same_bytes, without_zeros
 from git_envhist.restore.proof import has_bytes
 from git_envhist.restore.verify import compare, compare_stat
 
@@ -44,7 +44,9 @@ class Pen:
         self, source: int, first: bytes, leader: Entry, directory: int, name: bytes, entry: Entry
     ) -> None:
         """One more name of what is written already; where that cannot be had, a file of its own."""
-        if not self._same_bytes(leader, entry) or not self._linked(source, first, directory, name, entry):
+        if not same_bytes(self._contents, leader, entry) or not self._linked(
+            source, first, directory, name, entry
+        ):
             self.write(directory, name, entry)
 
     def _file(self, directory: int, name: bytes, entry: Entry) -> None:
@@ -134,18 +136,6 @@ class Pen:
         if not os.path.samestat(one, os.stat(name, dir_fd=directory, follow_symlinks=False)):
             self._lose(entry, "hard link")
         return True
-
-    def _same_bytes(self, one: Entry, other: Entry) -> bool:
-        if (one.stored, one.oid) == (other.stored, other.oid):
-            return True
-        if one.stored is other.stored is StoredAs.PLAIN or one.oid is None or other.oid is None:
-            return False
-        # Each name of a secret file is sealed by itself.
-        return self._whole(one) == self._whole(other)
-
-    def _whole(self, entry: Entry) -> bytes:
-        assert entry.oid is not None
-        return b"".join(blocks_of(self._contents, entry, self._contents.blob(entry.oid)))
 
     def _lose(self, entry: Entry, what: str) -> None:
         self.losses.append((entry.path, what))

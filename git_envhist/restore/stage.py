@@ -12,20 +12,18 @@ from contextlib import closing
 
 from git_envhist.errors import EnvhistError, Refused, StorageFull
 from git_envhist.model import (
-    Entry,
     EntryKind,
     LeftAlone,
     Plan,
     PlanAction,
     PlanStep,
-    StoredAs,
     shown_path,
 )
 from git_envhist.restore.disk import Door
 from git_envhist.restore.dress import Dresser, Lose
 from git_envhist.restore.hands import NO_LINKS, open_directory
 from git_envhist.restore.looks import Seen, look
-from git_envhist.restore.make import NOT_MADE, Contents, Maker, blocks_of
+from git_envhist.restore.make import NOT_MADE, Contents, Maker, same_bytes
 from git_envhist.restore.slots import slot_directory, slot_name
 from git_envhist.restore.spots import (
     NO_STEP,
@@ -199,7 +197,7 @@ class _Worker:
 
     def link(self, leader: Spot, spot: Spot) -> dict[int, Seen | None]:
         """Make one more name of a file that is made already."""
-        if not self._same_bytes(leader.entry, spot.entry) or not self._linked(leader, spot):
+        if not same_bytes(self._contents, leader.entry, spot.entry) or not self._linked(leader, spot):
             return self.make(Batch((spot,)))
         found = look(self._enter(spot), spot.name)
         return {} if spot.number == NO_STEP else {spot.number: found}
@@ -224,18 +222,6 @@ class _Worker:
         finally:
             os.close(source)
         return True
-
-    def _same_bytes(self, one: Entry, other: Entry) -> bool:
-        if (one.stored, one.oid) == (other.stored, other.oid):
-            return True
-        if one.stored is other.stored is StoredAs.PLAIN or one.oid is None or other.oid is None:
-            return False
-        # Each name of a secret file is sealed by itself.
-        return self._whole(one) == self._whole(other)
-
-    def _whole(self, entry: Entry) -> bytes:
-        assert entry.oid is not None
-        return b"".join(blocks_of(self._contents, entry, self._contents.blob(entry.oid)))
 
     def _enter(self, spot: Spot) -> int:
         if self._open != (spot.realm, spot.directory):
