@@ -24,11 +24,11 @@ from git_envhist.api import EnvHistory
 from git_envhist.model import Captured
 from tests.alive.selfchecking import is_whole, plant
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of, whole_rows, writing
-from tests.alive.talk import Talk, end
 from tests.conftest import sealed_environment
 from tests.support.oracle import git_fsck, listing
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshot import contents
+from tests.support.talk import Talk, end
 
 OUTSIDE = b"a byte from outside the root"
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.alive.talk import Talk, end
+from tests.support.talk import Talk, end
 
 # Each transaction puts its number into two tables and a counter: it is whole where all three agree.
 WRITER = """

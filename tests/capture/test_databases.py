@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.capture.databases import Patience, Restless, base_of, held_still, is_database
+from tests.support.talk import Talk, end
 
 WRITER = """
     import sqlite3, sys
@@ -36,20 +37,18 @@ WRITER = """
 
 
 @contextmanager
-def writing(database: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
+def writing(database: Path, mode: str) -> Iterator[Talk]:
+    """A program that commits rows without end; it says the number of each once that is in."""
     writer = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WRITER), database, mode], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(WRITER), database, mode], stdout=subprocess.PIPE
     )
     try:
         assert writer.stdout is not None
         for _ in range(30):
             writer.stdout.readline()
-        yield writer
+        yield Talk(writer)
     finally:
-        writer.kill()
-        writer.wait()
-        assert writer.stdout is not None
-        writer.stdout.close()
+        end(writer)
 
 
 # Locks belong to a process, so a copy is made as a worker makes it: in one of its own.
@@ -87,11 +86,9 @@ def test_a_copy_under_a_writer_holds_every_row_that_was_committed(tmp_path: Path
     database = tmp_path / "live" / "app.db"
     database.parent.mkdir()
     with writing(database, mode) as writer:
-        assert writer.stdout is not None
-        os.set_blocking(writer.stdout.fileno(), False)
         committed = 30
         for number in range(8):
-            for line in writer.stdout:
+            for line in writer.lines():
                 committed = int(line)
             target = tmp_path / f"copy{number}" / "app.db"
             target.parent.mkdir()

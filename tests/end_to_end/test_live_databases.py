@@ -32,11 +32,9 @@ def test_every_row_committed_before_a_capture_is_in_it(repo: Repo, tmp_path: Pat
     database.parent.mkdir()
     history = EnvHistory.open(str(repo.path), workers="fork")
     with writing(database, mode) as writer:
-        assert writer.stdout is not None
-        os.set_blocking(writer.stdout.fileno(), False)
         committed = 30
         for number in range(6):
-            for line in writer.stdout:
+            for line in writer.lines():
                 committed = int(line)
             captured = history.capture(f"{mode} {number}")
             assert captured.snapshot is not None
