@@ -1,7 +1,8 @@
 """Shares work among processes that are copies of this one: what there is to do need not be sent, only what came of it.
 
-Each takes the next piece of work from a file that all have open, and writes what came of it into a file of its own,
-which is read once it has ended. Where a process may not be copied, inside a host program, the work is done here.
+Each takes the next piece of work from a pipe that all have open, and writes what came of it into a file of its own,
+which is read once it has ended. A pipe, for it gives each byte once: a file in memory that two read at the same moment
+gives both the same. Where a process may not be copied, inside a host program, the work is done here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from git_envhist.system import STOPPING, core_count, how_workers_run, nameless_f
 
 T = TypeVar("T")
 R = TypeVar("R")
-TICKET = 4
 PLACE = struct.Struct("=QQ")
 KILLED = "a worker of the restore was killed"
 WORTH_A_PROCESS = 64
@@ -84,22 +84,16 @@ def _share_among(
     do: Callable[[Any, T], R],
     end: Callable[[Any], Any],
 ) -> tuple[list[R], list[Any]]:
-    tickets = nameless_file()
+    def begin_list() -> tuple[Any, list[tuple[int, R]]]:
+        return begin(), []
 
-    def be(parent: int) -> Any:
-        tool = begin()
-        done = [(number, do(tool, work[number])) for number in _take(parent, tickets)]
-        return done, end(tool)
+    def do_one(begun: tuple[Any, list[tuple[int, R]]], number: int) -> None:
+        tool, done = begun
+        done.append((number, do(tool, work[number])))
 
-    try:
-        os.write(tickets, b"".join(number.to_bytes(TICKET, "big") for number in range(len(work))))
-        os.lseek(tickets, 0, os.SEEK_SET)
-        said = _among(count, be, lambda: None)
-    finally:
-        os.close(tickets)
+    # What there is to do is here and there alike: its number is all that is sent.
+    said = _stream_among(count, range(len(work)), begin_list, do_one, lambda begun: (begun[1], end(begun[0])))
     results = {number: result for done, _ in said for number, result in done}
-    if len(results) != len(work):
-        raise EnvhistError(KILLED)
     return [results[number] for number in range(len(work))], [ended for _, ended in said]
 
 
@@ -110,58 +104,66 @@ def _stream_among(
     do: Callable[[Any, T], Any],
     end: Callable[[Any], R],
 ) -> list[R]:
-    pieces = nameless_file()
-    taking, giving = os.pipe()
+    sending = _Sending()
 
     def be(parent: int) -> Any:
-        # The end of the work is when nobody has this any more.
-        os.close(giving)
+        # The end of the work is when nobody can give any more.
+        sending.stop_giving()
         tool, done = begin(), 0
-        for piece in _receive(parent, taking, pieces):
+        for piece in sending.receive(parent):
             do(tool, piece)
             done += 1
         return done, end(tool)
 
-    def give() -> int:
-        number = at = 0
-        for piece in stream:
-            number += 1
-            data = pickle.dumps(piece, pickle.HIGHEST_PROTOCOL)
-            os.pwrite(pieces, data, at)
-            try:
-                os.write(giving, PLACE.pack(at, len(data)))
-            except BrokenPipeError:
-                break  # nobody is left, and why is told by what they say
-            at += len(data)
-        return number
-
-    sent = 0
-
-    def lead() -> None:
-        nonlocal sent, giving, taking
-        os.close(taking)
-        taking = -1
-        sent = give()
-        os.close(giving)
-        giving = -1
-
     try:
-        said = _among(count, be, lead)
+        said = _among(count, be, lambda: sending.give_all(stream))
     finally:
-        for descriptor in (pieces, taking, giving):
-            if descriptor >= 0:
-                os.close(descriptor)
-    if sum(done for done, _ in said) != sent:
+        sending.close()
+    if sum(done for done, _ in said) != sending.sent:
         raise EnvhistError(KILLED)
     return [ended for _, ended in said]
 
 
-def _receive(parent: int, taking: int, pieces: int) -> Iterator[Any]:
-    # Written whole and read whole, as so little is: nobody gets a part of another's. What was sent before the parent
-    # was killed waits for nobody.
-    while (place := os.read(taking, PLACE.size)) and os.getppid() == parent:
-        at, length = PLACE.unpack(place)
-        yield pickle.loads(os.pread(pieces, length, at))
+class _Sending:
+    """Pieces on their way to whoever takes the next: their bytes in a file, where each stands through a pipe."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self._pieces = nameless_file()
+        self._taking, self._giving = os.pipe()
+
+    def give_all(self, stream: Iterable[Any]) -> None:
+        """Send what the stream yields, as far as anybody is left to take it."""
+        # Let go of by its name before it is closed: a signal between the two would have it closed twice.
+        taking, self._taking = self._taking, -1
+        os.close(taking)
+        at = 0
+        for piece in stream:
+            self.sent += 1
+            data = pickle.dumps(piece, pickle.HIGHEST_PROTOCOL)
+            os.pwrite(self._pieces, data, at)
+            try:
+                os.write(self._giving, PLACE.pack(at, len(data)))
+            except BrokenPipeError:
+                break  # nobody is left, and why is told by what they say
+            at += len(data)
+        self.stop_giving()
+
+    def stop_giving(self) -> None:
+        giving, self._giving = self._giving, -1
+        os.close(giving)
+
+    def receive(self, parent: int) -> Iterator[Any]:
+        """Take pieces until there are no more; what was sent before the parent was killed waits for nobody."""
+        # Written whole and read whole, as so little is: nobody gets a part of another's.
+        while (place := os.read(self._taking, PLACE.size)) and os.getppid() == parent:
+            at, length = PLACE.unpack(place)
+            yield pickle.loads(os.pread(self._pieces, length, at))
+
+    def close(self) -> None:
+        for descriptor in (self._pieces, self._taking, self._giving):
+            if descriptor >= 0:
+                os.close(descriptor)
 
 
 def _among(count: int, be: Callable[[int], Any], lead: Callable[[], None]) -> list[Any]:
@@ -204,11 +206,6 @@ def _be_a_worker(output: int, be: Callable[[], Any]) -> None:
         _give(output, error)
     finally:
         os._exit(0)
-
-
-def _take(parent: int, tickets: int) -> Iterator[int]:
-    while os.getppid() == parent and (ticket := os.read(tickets, TICKET)):
-        yield int.from_bytes(ticket, "big")
 
 
 def _give(output: int, what: Any) -> None:

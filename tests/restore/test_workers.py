@@ -1,0 +1,49 @@
+"""Work that is shared among processes is done, each piece of it once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from itertools import chain
+
+import pytest
+
+from git_envhist.errors import EnvhistError
+from git_envhist.restore.workers import share_out
+from git_envhist.system import core_count
+
+forked = pytest.mark.skipif(core_count() < 2, reason="nothing is shared on one core")
+
+
+@pytest.mark.parametrize("how", ["fork", "here"])
+def test_each_piece_is_done_once_and_what_came_of_it_stands_at_its_place(how: str) -> None:
+    def do(done: list[int], piece: int) -> int:
+        done.append(piece)
+        return -piece
+
+    # So small that all are at the next one at the same time.
+    for _ in range(20):
+        results, each = share_out(range(2000), list[int], do, lambda done: done, how=how)
+        assert results == [-piece for piece in range(2000)]
+        assert set(Counter(chain.from_iterable(each)).values()) == {1}
+
+
+@forked
+def test_a_worker_that_was_killed_is_told() -> None:
+    def do(_: None, piece: int) -> None:
+        if piece == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(EnvhistError, match="a worker of the restore was killed"):
+        share_out(range(20_000), lambda: None, do, lambda _: None, how="fork")
+
+
+@forked
+def test_what_a_worker_fails_of_is_raised_here() -> None:
+    def do(_: None, piece: int) -> None:
+        if piece >= 7:
+            raise PermissionError(13, "not yours", str(piece))
+
+    with pytest.raises(PermissionError, match="not yours"):
+        share_out(range(20_000), lambda: None, do, lambda _: None, how="fork")
