@@ -35,7 +35,7 @@ from git_envhist.restoring.carrying import Carried, Last, Place, carry_out
 from git_envhist.restoring.damage import told_of_what_comes, told_of_what_goes
 from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
-from git_envhist.restoring.ending import SAFETY, TARGET, Way, end, forget_way, settle
+from git_envhist.restoring.ending import SAFETY, TARGET, Notes, Way, end, forget_way, settle
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
@@ -46,7 +46,8 @@ from git_envhist.restoring.planning import Planner, closed_paths, forbidden_plac
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.rest import Rest, plan_rest
 from git_envhist.restoring.room import refuse_without_room
-from git_envhist.restoring.seen import Seen, read_again, since_then
+from git_envhist.restoring.saved import Saved
+from git_envhist.restoring.seen import read_again
 from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.store.contents import Contents
@@ -114,22 +115,23 @@ class Restoring:
             safety = self._save(held, target, planned.plan)
             if wish.saved is not None:
                 wish.saved(safety)
-            place, known = self._place(held.taken.survey), Seen(held.taken.records)
-            since = since_then(held, safety.id, planned.plan)
-            differed = differing(held)
-        running = tuple(map(str, still_running(Touched.by(planned.plan, place.bases))))
-        links = wish.foreign and wish.force and wish.links
-        notes = (way or Way(TARGET, target.id, safety.id, links, *rest)).notes
-        if wish.stopped:
-            notes = (*notes, (STOPPED, " ".join(wish.stopped)))
+            saved = Saved.of(held, safety, self._place(held.taken.survey), planned.plan)
+        running = tuple(map(str, still_running(Touched.by(planned.plan, saved.place.bases))))
         relocated: list[EnvPath] = []
         last = last or (lambda _: relocated.extend(rest.do(capturing, planned.plan.steps)))
-        with told_of_what_comes(planned.plan, place.open_contents):
-            carried = carry_out(place, planned.plan, (*notes, (PART, part.value)), known=known, last=last)
-        self.changed = safety
+        links = wish.foreign and wish.force and wish.links
+        notes = (way or Way(TARGET, target.id, safety.id, links, *rest)).notes
+        stopped = ((STOPPED, " ".join(wish.stopped)),) if wish.stopped else ()
+        carried = self._carry_out(planned.plan, saved, (*notes, *stopped, (PART, part.value)), last)
         planned = replace(planned, safety=safety, head=rest.words, relocated=tuple(relocated))
-        done = self._record(capturing, planned, carried, target.id, part, differed, since)
+        done = self._record(capturing, planned, carried, target.id, part, saved)
         return replace(done, seconds=time.monotonic() - started, running=running)
+
+    def _carry_out(self, plan: Plan, saved: Saved, notes: Notes, last: Last) -> Carried:
+        with told_of_what_comes(plan, saved.place.open_contents):
+            carried = carry_out(saved.place, plan, notes, known=saved.known, last=last)
+        self.changed = saved.safety
+        return carried
 
     def write_to(self, snapshot: Snapshot, directory: str, wish: Wish) -> Restored:
         """Write a moment into a directory of its own."""
@@ -251,19 +253,18 @@ class Restoring:
         carried: Carried,
         target: SnapshotId,
         part: RestorePart,
-        differed: frozenset[bytes] | None,
-        since: Since,
+        saved: Saved,
     ) -> Restored:
         done = replace(planned, verified=carried.verified, kept=carried.kept)
         done = replace(done, losses=(*planned.losses, *carried.losses))
         try:
-            moment, differing = self._publish_now(capturing, target, part, since)
+            moment, differing = self._publish_now(capturing, target, part, saved.since)
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {error}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
         if differing is None:
             return replace(done, moment=moment)
-        before = len(differing & differed) if differed is not None else None
+        before = len(differing & saved.differed) if saved.differed is not None else None
         return replace(done, moment=moment, tracked_differing=len(differing), tracked_differed=before)
 
     def _publish_now(
