@@ -1,0 +1,169 @@
+"""Changes of files that belong to others, as values: what stands there, what is to stand there.
+
+Whoever decides reads and returns edits; `carry_out` alone writes. An edit that finds something else than it was made
+for is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+
+from git_envhist.errors import EnvhistError, Refused
+from git_envhist.store.durable import cannot_write, forget
+from git_envhist.values import dataclass
+
+FILE_MODE = 0o644
+PROGRAM_MODE = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What stands at a path: the bytes of a file and its mode, or where a link leads (mode None)."""
+
+    data: bytes
+    mode: int | None = FILE_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One path, before and after; None where nothing stands."""
+
+    path: str
+    before: Content | None
+    after: Content | None
+
+
+def look(path: str) -> Content | None:
+    """What stands at a path; a link is not followed."""
+    try:
+        seen = os.lstat(path)
+        if stat.S_ISLNK(seen.st_mode):
+            return Content(os.readlink(os.fsencode(path)), None)
+        if not stat.S_ISREG(seen.st_mode):
+            raise EnvhistError(f"neither a file nor a link: '{path}'")
+        with open(path, "rb") as file:
+            return Content(file.read(), stat.S_IMODE(seen.st_mode))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise EnvhistError(f"cannot read '{path}': {reason}") from error
+
+
+def rewrite(path: str, data: bytes | None, mode: int | None = None) -> Edit:
+    """The edit that leaves these bytes in a file, where it is or where its links lead; None: no file.
+
+    `mode` is for a file that is made; one that is there keeps its own.
+    """
+    place = os.path.realpath(path)
+    before = look(place)
+    if data is None:
+        return Edit(place, before, None)
+    kept = before.mode if before is not None and before.mode is not None else None
+    return Edit(place, before, Content(data, kept if kept is not None else mode or FILE_MODE))
+
+
+def effective(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits that change something."""
+    return tuple(edit for edit in edits if edit.before != edit.after)
+
+
+def carry_out(edits: Sequence[Edit]) -> tuple[str, ...]:
+    """Make every edit, or none of them; returns the directories that had to be made, outermost first."""
+    for edit in edits:
+        _refuse_another(edit)
+    made: list[str] = []
+    done: list[Edit] = []
+    try:
+        for edit in edits:
+            made += _make_directories(os.path.dirname(edit.path))
+            _put(edit.path, edit.after)
+            done.append(edit)
+    except OSError as error:
+        for edit in reversed(done):
+            _put(edit.path, edit.before)
+        remove_empty(made)
+        raise cannot_write(error, os.path.dirname(edit.path)) from error
+    return tuple(made)
+
+
+def remove_empty(directories: Iterable[str]) -> None:
+    """Remove directories that hold nothing, the innermost first."""
+    for directory in sorted(directories, key=len, reverse=True):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            continue
+
+
+def describe(edits: Iterable[Edit]) -> Iterator[str]:
+    """Every byte that would be written, as a patch."""
+    for edit in edits:
+        yield from _describe(edit)
+
+
+def _describe(edit: Edit) -> Iterator[str]:
+    yield _headline(edit)
+    if edit.after is None:
+        return
+    old = _lines(edit.before)
+    yield from difflib.unified_diff(old, _lines(edit.after), edit.path, edit.path, lineterm="", n=3)
+
+
+def _headline(edit: Edit) -> str:
+    if edit.after is None:
+        return f"remove {edit.path}"
+    mode = "a link" if edit.after.mode is None else f"{edit.after.mode:04o}"
+    return f"{'write' if edit.before is None else 'change'} {edit.path} ({mode})"
+
+
+def _lines(content: Content | None) -> list[str]:
+    if content is None:
+        return []
+    text = content.data.decode("utf-8", "surrogateescape")
+    lines = text.split("\n")
+    # As git and diff tell it: the last line lacks the newline that ends all others.
+    return lines[:-1] if not lines[-1] else [*lines[:-1], lines[-1], "\\ No newline at end of file"]
+
+
+def _refuse_another(edit: Edit) -> None:
+    if look(edit.path) != edit.before:
+        raise Refused(
+            f"'{edit.path}' was changed meanwhile", hint="nothing was written: run the command again"
+        )
+
+
+def _make_directories(directory: str) -> list[str]:
+    missing: list[str] = []
+    while not os.path.isdir(directory):
+        missing.append(directory)
+        directory = os.path.dirname(directory)
+    for each in reversed(missing):
+        os.mkdir(each)
+    return missing[::-1]
+
+
+def _put(path: str, content: Content | None) -> None:
+    """Let exactly this stand at a path; whoever reads meanwhile sees the old or the new."""
+    if content is None:
+        forget(path)
+        return
+    new = f"{path}.envhist-new"
+    forget(new)
+    if content.mode is None:
+        os.symlink(content.data, os.fsencode(new))
+    else:
+        _write(new, content.data, content.mode)
+    os.rename(new, path)
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)

@@ -1,0 +1,80 @@
+"""What a kind of integration is: it plans edits for a place, plans how they are taken away, tells what is active."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Protocol
+
+from git_envhist.settings import config_home, data_home
+from git_envhist.store.repository import Repository
+from git_envhist.triggers.edits import Edit
+from git_envhist.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is installed: in one working tree's repository, or for everything of this user."""
+
+    repository: Repository | None
+    """None where nothing but the user's own configuration is meant."""
+    environ: Mapping[str, str]
+    program: str
+    """`git-envhist` by its absolute path, as the one that installs is installed."""
+    everywhere: bool = False
+    """For every repository of this user."""
+    force: bool = False
+    """Also where a guard would refuse; each tells which."""
+
+    @property
+    def home(self) -> str:
+        return self.environ.get("HOME") or os.path.expanduser("~")
+
+    @property
+    def config_home(self) -> str:
+        return config_home(self.environ)
+
+    @property
+    def state(self) -> str:
+        """The directory of ours where what is installed here is remembered."""
+        if self.repository is None or self.everywhere:
+            return os.path.join(data_home(self.environ), "git-envhist")
+        return self.repository.common_state
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What installing or taking away comes to."""
+
+    edits: tuple[Edit, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What the user has to know or do beside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that is, or should be, in somebody's file."""
+
+    event: str
+    active: bool
+    place: str
+    """The file that it is in, or should be in."""
+    remark: str = ""
+    """What is the matter with it."""
+
+
+class Integration(Protocol):
+    """A leaf: git itself, or one coding agent."""
+
+    @property
+    def name(self) -> str:
+        """What `--agent` calls it; `git` for git itself."""
+
+    def plan_install(self, place: Place) -> Plan:
+        """What has to change so that it calls us; nothing where all is in place."""
+
+    def plan_uninstall(self, place: Place) -> Plan:
+        """What has to change so that nothing of ours is left."""
+
+    def parts(self, place: Place) -> tuple[Part, ...]:
+        """What of ours is there; empty where nothing is and nothing was."""

@@ -1,0 +1,125 @@
+"""What stood in others' files before we changed them: a file that nobody has touched since comes back byte for byte.
+
+One record for each repository, in its git directory (for what is installed for every repository: in the user's data
+directory). Losing it costs nothing but that: what is ours is found by its marks, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from git_envhist.store.locks import state_directory
+from git_envhist.triggers.edits import Content, Edit, carry_out, effective, remove_empty
+from git_envhist.values import dataclass, field, replace
+
+FILE = "installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file we changed: what it was, and what we left."""
+
+    owner: str
+    """The integration that changed it."""
+    before: Content | None
+    after: Content | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All of them by path, and the directories that were made for them."""
+
+    files: dict[str, Kept] = field(default_factory=dict)
+    made: tuple[str, ...] = ()
+
+    def of(self, owner: str) -> dict[str, Kept]:
+        return {path: kept for path, kept in self.files.items() if kept.owner == owner}
+
+
+def read_record(state: str) -> Record:
+    """What is remembered; nothing where there is no record, or none that can be read."""
+    try:
+        with open(os.path.join(state, FILE), "rb") as file:
+            value = json.load(file)
+        files = {path: _kept(row) for path, row in value["files"].items()}
+        return Record(files, tuple(map(str, value["made"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Record()
+
+
+def install_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Carry edits out and remember what stood there; returns those that changed something."""
+    wanted = effective(edits)
+    if not wanted:
+        return ()
+    record = read_record(state)
+    made = carry_out(wanted)
+    now = time.time()
+    files = {**record.files, **{edit.path: _remembered(record, owner, edit, now) for edit in wanted}}
+    _write(state, Record(files, tuple(dict.fromkeys((*record.made, *made)))))
+    return wanted
+
+
+def as_before(record: Record, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits that take ours away; a file that is as we left it becomes what it was."""
+    return tuple(_as_before(record.files.get(edit.path), edit) for edit in edits)
+
+
+def uninstall_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """Carry out the edits that take ours away, and forget them; returns those that changed something."""
+    record = read_record(state)
+    wanted = effective(as_before(record, edits))
+    carry_out(wanted)
+    files = {path: kept for path, kept in record.files.items() if kept.owner != owner}
+    remove_empty(record.made)
+    left = tuple(directory for directory in record.made if os.path.isdir(directory) and files)
+    _write(state, Record(files, left))
+    return wanted
+
+
+def _as_before(kept: Kept | None, edit: Edit) -> Edit:
+    untouched = kept is not None and edit.before == kept.after and edit.before != edit.after
+    return replace(edit, after=kept.before) if untouched and kept is not None else edit
+
+
+def _remembered(record: Record, owner: str, edit: Edit, now: float) -> Kept:
+    older = record.files.get(edit.path)
+    # Installed twice: what was there first is what comes back.
+    before = older.before if older is not None and older.after == edit.before else edit.before
+    return Kept(owner, before, edit.after, now)
+
+
+def _write(state: str, record: Record) -> None:
+    path = os.path.join(state, FILE)
+    if not record.files:
+        if os.path.lexists(path):
+            os.unlink(path)
+        return
+    value = {"files": {each: _row(kept) for each, kept in record.files.items()}, "made": record.made}
+    state_directory(state)
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    os.rename(f"{path}.new", path)
+
+
+def _row(kept: Kept) -> dict[str, Any]:
+    return {"owner": kept.owner, "at": kept.at, "before": _text(kept.before), "after": _text(kept.after)}
+
+
+def _kept(row: dict[str, Any]) -> Kept:
+    return Kept(str(row["owner"]), _content(row["before"]), _content(row["after"]), float(row["at"]))
+
+
+def _text(content: Content | None) -> list[Any] | None:
+    return None if content is None else [b64encode(content.data).decode("ascii"), content.mode]
+
+
+def _content(row: list[Any] | None) -> Content | None:
+    return None if row is None else Content(b64decode(row[0]), row[1])
