@@ -27,6 +27,13 @@ class Wake(NamedTuple):
     exact: dict[bytes, list[str]]
     starts: dict[bytes, list[str]]
     ends: dict[bytes, list[str]]
+    within: dict[bytes, Wake]
+    """By the name of a directory, what wakes in no other."""
+
+    def at(self, path: bytes) -> tuple[Wake, ...]:
+        """What wakes in a directory."""
+        here = self.within.get(path.rpartition(b"/")[2])
+        return (self,) if here is None else (self, here)
 
     def numbers(self, record: Record) -> list[int]:
         """The entries of a directory that wake any; most wake none."""
@@ -62,14 +69,16 @@ class Woken(NamedTuple):
 
 def make_wake(probes: Mapping[str, TreeProbe]) -> Wake:
     """Who is woken by what, from the lines of the registry."""
-    wake = Wake({}, {}, {})
+    wake = Wake({}, {}, {}, {})
     for probe, line in probes.items():
         for pattern in (*line.reads, *line.sees):
-            table, key = wake.exact, pattern
-            if pattern.startswith(b"*"):
-                table, key = wake.ends, pattern[1:]
-            elif pattern.endswith(b"*"):
-                table, key = wake.starts, pattern[:-1]
+            directory, slash, name = pattern.rpartition(b"/")
+            place = wake.within.setdefault(directory, Wake({}, {}, {}, {})) if slash else wake
+            table, key = place.exact, name
+            if name.startswith(b"*"):
+                table, key = place.ends, name[1:]
+            elif name.endswith(b"*"):
+                table, key = place.starts, name[:-1]
             table.setdefault(key, []).append(probe)
     return wake
 
@@ -79,11 +88,12 @@ def woken_in(record: Record | None, wake: Wake, width: int) -> dict[str, list[Wo
     found: dict[str, list[Woken]] = {}
     if record is None:
         return found
-    for number in wake.numbers(record):
-        name, oid = record.names[number], record.id_at(number, width)
-        if any(oid):
-            for probe in wake.probes(name):
-                found.setdefault(probe, []).append(Woken(number, name, oid))
+    for place in wake.at(record.path):
+        for number in place.numbers(record):
+            name, oid = record.names[number], record.id_at(number, width)
+            if any(oid):
+                for probe in place.probes(name):
+                    found.setdefault(probe, []).append(Woken(number, name, oid))
     return found
 
 
@@ -109,13 +119,14 @@ class CapturedFiles:
     def show(self, record: Record, woken: Iterable[Woken], probe: TreeProbe) -> Iterator[tuple[object, ...]]:
         """The files of a directory as `probe.File` is made of: (name, bytes, size, sealed, id)."""
         modes, cells = record.modes, record.cells
+        reads = _names_at(record.path, probe.reads)
         for number, name, oid in woken:
             extras = record.extras.get(number, b"")
             sealed = b"as=sealed" in extras
             size = cells[number * WIDTH + SIZE]
             data = None
             is_plain = stat.S_ISREG(modes[number]) and b"as=pieces" not in extras
-            if is_plain and size <= LARGEST and is_named(name, probe.reads):
+            if is_plain and size <= LARGEST and is_named(name, reads):
                 data = self._data(join(record.path, name), oid, sealed)
             yield (name, data, size, sealed, oid)
 
@@ -147,6 +158,13 @@ class CapturedFiles:
     def close(self) -> None:
         for pack in self._packs:
             pack.close()
+
+
+def _names_at(path: bytes, patterns: Iterable[bytes]) -> list[bytes]:
+    """What the patterns say of the names in one directory."""
+    here = path.rpartition(b"/")[2]
+    parts = (pattern.rpartition(b"/") for pattern in patterns)
+    return [name for directory, slash, name in parts if not slash or directory == here]
 
 
 def is_named(name: bytes, patterns: Iterable[bytes]) -> bool:

@@ -3,7 +3,7 @@
 A probe of files is shown one directory at a time: those of its files whose names are in the probe's line. What it
 says of a directory depends on these files alone, so that it is asked again only where one of them changed. A probe of
 the machine says first, quickly, by what its answer is to be known again (a *stamp*), and reads only when that is
-another one.
+another one; so does a probe of what belongs to this one environment beside its files.
 
 Leaves run in a process of their own that is ended when their time is up. What they raise costs a warning.
 """
@@ -24,7 +24,8 @@ class TreeProbe(NamedTuple):
     version: int
     """Raised whenever the leaf says something else of the same bytes."""
     reads: tuple[bytes, ...] = ()
-    """Names of files whose bytes are wanted: `package.json`, `*.egg-info`, `.env*`."""
+    """Names of files whose bytes are wanted: `package.json`, `*.egg-info`, `.env*`; in directories of one name alone:
+    `vendor/modules.txt`, `conda-meta/*.json`."""
     sees: tuple[bytes, ...] = ()
     """Names of files that say enough by being there."""
 
@@ -35,6 +36,25 @@ class MachineProbe(NamedTuple):
     leaf: str
     kind: str
     version: int
+
+
+class PlaceProbe(NamedTuple):
+    """A probe of what belongs to one environment and is none of its files: what runs from it, hooks of its git."""
+
+    leaf: str
+    kind: str
+    version: int
+
+
+class Place(NamedTuple):
+    """Where an environment stands."""
+
+    root: str
+    """Where the machine's file system begins."""
+    top: str
+    """The environment's own top."""
+    hooks: str
+    """The directory in which git looks for hooks."""
 
 
 class File(NamedTuple):
@@ -71,3 +91,13 @@ class MachineLeaf(Protocol):
 
     def facts_of(self, root: str) -> Iterable[Fact]:
         """What the machine says."""
+
+
+class PlaceLeaf(Protocol):
+    """A module that looks at what belongs to an environment."""
+
+    def stamp(self, place: Place) -> str | None:
+        """As that of a machine's leaf; None where nothing is to be known here."""
+
+    def facts_of(self, place: Place, keyed: Keyed) -> Iterable[Fact]:
+        """What there is."""
