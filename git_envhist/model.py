@@ -220,6 +220,8 @@ class Actor:
     agent: str | None = None
     agent_version: str | None = None
     session: str | None = None
+    tool: str | None = None
+    """The agent's tool that was about to run."""
 
 
 class VerdictStatus(Enum):

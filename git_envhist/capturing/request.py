@@ -53,7 +53,12 @@ class Asked(TypedDict, total=False):
     meta: Sequence[tuple[str, str]]
     external_id: str | None
     attach: Sequence[str]
+    attached: Sequence[tuple[str, bytes]]
+    """(name, bytes) of what is kept with it and is no file to be read."""
     trigger: Trigger
+    actor: Actor | None
+    """Who takes it; the person in front of the machine, where nobody is said."""
+    intent_source: IntentSource | None
     dry_run: bool
     force: bool
     progress: Callable[[Progress], None] | None
@@ -75,7 +80,9 @@ def make_request(intent: bytes | str | None, asked: Asked) -> Request:
         strict=whole.get("strict", False),
         meta=tuple(whole.get("meta", ())),
         external_id=whole.get("external_id"),
-        attach=tuple(map(read_attachment, whole.get("attach", ()))),
+        intent_source=whole.get("intent_source"),
+        attach=(*map(read_attachment, whole.get("attach", ())), *whole.get("attached", ())),
+        actor=whole.get("actor"),
         trigger=whole["trigger"],
         dry_run=whole.get("dry_run", False),
         force=whole.get("force", False),

@@ -131,6 +131,7 @@ def actor_json(actor: Actor) -> Json:
         "agent": actor.agent,
         "agent_version": actor.agent_version,
         "session": actor.session,
+        "tool": actor.tool,
     }
     return {key: value and escape_invalid(value) for key, value in values.items()}
 
@@ -140,7 +141,8 @@ def missing_json(missing: Missing) -> Json:
 
 
 def fact_json(fact: FactChange) -> Json:
-    return {"probe": fact.probe, "key": fact.key, "before": fact.before, "after": fact.after}
+    told: Json = {"probe": fact.probe, "key": fact.key, "before": fact.before, "after": fact.after}
+    return {**told, "command": fact.by} if fact.probe == "service" else told
 
 
 def path_fields(path: EnvPath) -> Json:

@@ -143,6 +143,7 @@ def _fields(snapshot: Snapshot, look: Look) -> list[tuple[str, str]]:
         ("Claimed", f"by {actor}: no key that is here signed it" if snapshot.trusted is False else ""),
         ("Agent", agent),
         ("Session", snapshot.actor.session or ""),
+        ("Tool", snapshot.actor.tool or ""),
         ("Date", look_time(look, snapshot.at)),
         ("Trigger", snapshot.trigger.value),
         ("Head", head),

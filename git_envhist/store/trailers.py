@@ -33,6 +33,7 @@ def write_actor(actor: Actor) -> str:
             ("agent", actor.agent),
             ("version", actor.agent_version),
             ("session", actor.session),
+            ("tool", actor.tool),
         )
         if value is not None
     ]
@@ -47,10 +48,10 @@ def read_actor(text: str) -> Actor:
     if found is None:
         raise damaged_trailer("Env-Actor")
     words = dict(word.partition("=")[::2] for word in (found[3] or "").split(" "))
-    agent, version, session = (
-        unquote(words[word]) if word in words else None for word in ("agent", "version", "session")
+    agent, version, session, tool = (
+        unquote(words[word]) if word in words else None for word in ("agent", "version", "session", "tool")
     )
-    return Actor(unquote(found[1]), unquote(found[2]), agent, version, session)
+    return Actor(unquote(found[1]), unquote(found[2]), agent, version, session, tool)
 
 
 def damaged_trailer(key: str) -> Damaged:

@@ -51,7 +51,7 @@ def test_a_snapshot_comes_back_as_it_was_written(repo: Repo) -> None:
         intent="größer\n\nzweiter Absatz\n".encode() + b"\xff",
         intent_source=IntentSource.AGENT,
         trigger=Trigger.AGENT,
-        actor=Actor("Åsa <3", "a@b", "claude code", "1.2; beta", "s=1"),
+        actor=Actor("Åsa <3", "a@b", "claude code", "1.2; beta", "s=1", "mcp__a; b=c"),
         head="1" * 40,
         branch="refs/heads/main",
         missing_count=2,
