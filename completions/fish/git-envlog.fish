@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show verify bisect name note undo redo fork init push fetch key help
+    set -l subcommands capture show verify bisect name note undo redo run fork init push fetch key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -23,6 +23,9 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a note -d 'add to the story of a moment'
     complete -c $program -n '__git_envlog_using list' -f -a undo -d 'take back a restore, or go to the state before'
     complete -c $program -n '__git_envlog_using list' -f -a redo -d 'go forth again after an undo'
+    complete -c $program -n '__git_envlog_using list' -f -a run -d 'run a command between two snapshots'
+    complete -c $program -n '__git_envlog_using run' -s m -l message -x -d 'why it is run'
+    complete -c $program -n '__git_envlog_using run' -l verify -x -d 'check what came of it'
     complete -c $program -n '__git_envlog_using list' -f -a fork -d 'an environment of its own that begins at a moment'
     complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
     complete -c $program -n '__git_envlog_using list' -f -a push -d 'send the history to a remote'
@@ -146,6 +149,6 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using key' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using key' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using key' -l version -d 'the version of this program'
-    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note undo redo fork init key'
+    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note undo redo run fork init key'
 end
 complete -c git -n '__fish_git_needs_command' -f -a envlog -d 'read and keep the history of an environment'

@@ -72,7 +72,7 @@ class _Telling:
         session, options = self._session, self._options
         self._warn((*session.history.warnings, *captured.warnings))
         self._told, self._stands = len(captured.warnings), captured
-        _warn_of_missing(captured.missing)
+        warn_of_missing(captured.missing)
         if session.json:
             return
         if options["dry_run"]:
@@ -152,7 +152,7 @@ def _capture(session: Session, intent: bytes | None, options: dict[str, Any], te
                 force=options["force"],
                 trigger=Trigger.MANUAL,
                 progress=progress,
-                waiting=_tell_that_we_wait,
+                waiting=tell_that_we_wait,
             )
         except KeyboardInterrupt:
             telling.tell_what_stands()
@@ -167,7 +167,8 @@ def _watching(session: Session, options: dict[str, Any]) -> Watching:
     return watching(session)
 
 
-def _tell_that_we_wait() -> None:
+def tell_that_we_wait() -> None:
+    """Say why nothing happens."""
     print("waiting for another capture of this working tree to end", file=sys.stderr)
 
 
@@ -237,7 +238,8 @@ def dry_run_lines(captured: Captured) -> Iterator[str]:
     yield from directory_lines(captured.directories)
 
 
-def _warn_of_missing(missing: tuple[Missing, ...]) -> None:
+def warn_of_missing(missing: tuple[Missing, ...]) -> None:
+    """Name what is not in the snapshot, and why."""
     for one in missing[:MOST_LINES]:
         detail = f": {one.detail}" if one.detail else ""
         warn(f"not captured ({one.why.value}{detail}): '{os.fsdecode(one.path)}'")

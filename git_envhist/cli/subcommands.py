@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "note": Subcommand("git_envhist.cli.note:note", "add to the story of a moment"),
     "undo": Subcommand("git_envhist.cli.undo:undo", "take back a restore, or go to the state before"),
     "redo": Subcommand("git_envhist.cli.undo:redo", "go forth again after an undo"),
+    "run": Subcommand("git_envhist.cli.run:run", "run a command between two snapshots"),
     "fork": Subcommand("git_envhist.cli.fork:fork", "an environment of its own that begins at a moment"),
     "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
     "push": Subcommand(
@@ -37,7 +38,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("run", "task", "resume", "effect"),
+    *("task", "resume", "effect"),
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
     *("status", "browse", "mcp"),
 }

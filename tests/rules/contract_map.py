@@ -1038,6 +1038,25 @@ RESTORE = (
         ("restoring/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
     ),
     Line(
+        "envlog run",
+        "a command between two moments; its status and its output are kept, and passed on",
+        (
+            "triggers/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",
+            "triggers/test_run.py::test_a_program_on_a_terminal_has_one_and_ctrl_c_reaches_it",
+            "triggers/test_run.py::test_nothing_is_run_without_a_moment_before_it",
+        ),
+    ),
+    Line(
+        "envlog run --message",
+        "why it is run",
+        ("triggers/test_run.py::test_there_is_a_moment_before_and_one_after_and_the_status_is_the_commands",),
+    ),
+    Line(
+        "envlog run --verify",
+        "what came of it is checked; the status stays the command's",
+        ("triggers/test_run.py::test_what_came_of_it_can_be_checked",),
+    ),
+    Line(
         "envlog undo",
         "to the newest earlier state that differs, so many steps",
         (

@@ -1,0 +1,95 @@
+"""`git envlog run`: a command between two moments; what it writes and how it ends is what whoever called it sees."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.capture import captured_lines, tell_that_we_wait, warn_of_missing
+from git_envhist.cli.checking import verdict_line, warn_of, watching
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.details import read_details
+from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.jsonform import PATHS_IN_LISTS, SCHEMA, Json, captured_json, snapshot_json
+from git_envhist.cli.options import option
+from git_envhist.cli.progress import shown_progress
+from git_envhist.errors import UsageError
+from git_envhist.model import Captured
+from git_envhist.triggers.between import Ran, run_between
+from git_envhist.triggers.passing import ERR, OUT
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.request import Asked
+
+
+@command("run", "git envlog run [<options>] -- <command>…")
+@option(
+    "-m",
+    "--message",
+    "messages",
+    metavar="<intent>",
+    multiple=True,
+    help="why it is run; the command itself by default; repeatable",
+)
+@option("--verify", metavar="<command>", help="check what came of it, and keep the verdict")
+def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
+    """Runs a command between two snapshots, keeps what it writes and how it ends, and ends with its status."""
+    words = session.paths or ()
+    if not words or not words[0]:
+        raise UsageError("no command stands behind '--'", hint="git envlog run -- npm install")
+    intent = "\n\n".join(messages) if messages else None
+    out = ERR if session.json else OUT
+    ran = run_between(lambda why, asked: _capture(session, why, asked), words, intent, verify, out)
+    for warning in ran.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_ran_json(session, ran))
+    return ran.status
+
+
+def _capture(session: Session, intent: str, asked: Asked) -> Captured:
+    """Standard output is the command's: what is said of a moment goes to standard error."""
+    with ExitStack() as shown:
+        progress = shown.enter_context(shown_progress())
+
+        def tell(captured: Captured) -> None:
+            # A check has the screen to itself.
+            shown.close()
+            warn_of_missing(captured.missing)
+            if captured.snapshot is not None and not session.json:
+                for line in captured_lines(captured):
+                    complain(line)
+
+        whole: Asked = {
+            **asked,
+            "watching": watching(session),
+            "captured": tell,
+            "progress": progress,
+            "waiting": tell_that_we_wait,
+        }
+        captured = session.history.capture(intent, **whole)
+    for warning in captured.warnings:
+        warn(warning)
+    if captured.verdict is not None:
+        warn_of(captured.verdict)
+        complain(f" {verdict_line(captured.verdict)}")
+    return captured
+
+
+def _ran_json(session: Session, ran: Ran) -> Json:
+    return {
+        "schema": SCHEMA,
+        "status": ran.status,
+        "before": _moment_json(session, ran.before),
+        "after": None if ran.after is None else _moment_json(session, ran.after),
+        "warnings": list(ran.warnings),
+    }
+
+
+def _moment_json(session: Session, captured: Captured) -> Json:
+    snapshot = captured.snapshot
+    if snapshot is None:
+        return captured_json(captured, None)
+    snapshot = session.history.resolve(snapshot.id)
+    told = snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS)
+    return captured_json(captured, told)

@@ -1,0 +1,61 @@
+"""A command between two moments: what was there before, what it wrote and how it ended, and what is there after it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.errors import EnvhistError
+from git_envhist.history.timeline import subject
+from git_envhist.model import Captured, Trigger
+from git_envhist.triggers.passing import Kept, pass_through
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.request import Asked
+
+Capture = Callable[[str, "Asked"], Captured]
+"""Takes a snapshot with this intent."""
+LONGEST = 1000
+"""So much of a command line stands with the moment."""
+OUTPUT = "output"
+"""What the command wrote is kept under this name."""
+NOT_CAPTURED = "what came after the command is not captured"
+
+
+class Ran(NamedTuple):
+    """What came of it."""
+
+    status: int
+    before: Captured
+    after: Captured | None
+    warnings: tuple[str, ...] = ()
+
+
+def run_between(
+    capture: Capture, words: Sequence[str], intent: str | None, verify: str | None, out: int
+) -> Ran:
+    """Capture, run a command, capture again; `out` is where the command's standard output goes.
+
+    Nothing is run where the moment before it cannot be had: it is what the command may destroy. Whatever becomes of the
+    moment after it, the command's status is the answer.
+    """
+    command = os.fsdecode(mask_tokens(os.fsencode(shlex.join(words))))[:LONGEST]
+    intent = intent or command
+    before = capture(f"before: {subject(intent)}", {"trigger": Trigger.RUN, "if_changed": True})
+    kept, started = Kept(), time.monotonic()
+    status = pass_through(words, kept.take, out)
+    duration = round((time.monotonic() - started) * 1000)
+    asked: Asked = {
+        "trigger": Trigger.RUN,
+        "verify": verify,
+        "meta": (("command", command), ("exit", str(status)), ("duration-ms", str(duration))),
+        "attached": ((OUTPUT, text),) if (text := kept.text) else (),
+    }
+    try:
+        return Ran(status, before, capture(intent, asked))
+    except (EnvhistError, OSError) as error:
+        return Ran(status, before, None, (f"{NOT_CAPTURED}: {error}",))

@@ -1,0 +1,204 @@
+"""Runs a program as a shell would, and keeps what it writes while that passes through.
+
+Whoever sits at a terminal has one of their own inside: a pager, an editor, a prompt for a password work as they do
+without us. Elsewhere what comes on standard output goes on there, and what comes on standard error there.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+OUT, ERR = 1, 2
+PORTION = 1 << 16
+MOST_IN_A_PIPE = 1 << 20
+PAUSE_MS = 20
+HEAD, TAIL = 1 << 20, 3 << 20
+"""So much of the beginning and of the end of what a program writes is kept."""
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+BY_SIGNAL = 128
+"""Above this a shell tells of a program that a signal ended."""
+OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""The terminal sends these to the program as well."""
+HANDED_ON = (signal.SIGTERM, signal.SIGHUP)
+
+Take = Callable[[bytes], None]
+Taken = Callable[[int, bytes], None]
+"""Given where it came from, too."""
+
+
+class Kept:
+    """The beginning and the end of a text; what is between them, where it is long, is counted."""
+
+    def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
+        self._room = head
+        self._most = tail
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._left_out = 0
+
+    def take(self, data: bytes) -> None:
+        room = self._room - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        # Cut seldom, so that a byte is not moved for every byte that comes.
+        if len(self._tail) > 2 * self._most:
+            self._cut()
+
+    @property
+    def text(self) -> bytes:
+        if len(self._tail) > self._most:
+            self._cut()
+        gap = b"\n[%d bytes left out]\n" % self._left_out if self._left_out else b""
+        return bytes(self._head + gap + self._tail)
+
+    def _cut(self) -> None:
+        over = len(self._tail) - self._most
+        self._left_out += over
+        del self._tail[:over]
+
+
+def pass_through(words: Sequence[str], keep: Take, out: int = OUT) -> int:
+    """Run a program to its end, as one with our terminal, directory and environment; its status as a shell tells it.
+
+    `out`: where its standard output goes.
+    """
+    if out != OUT or not (os.isatty(0) and os.isatty(OUT)):
+        return _by_pipes(words, keep, out)
+    from git_envhist.triggers.ownterminal import run_on_terminal  # loaded late: only people have one
+
+    return run_on_terminal(words, keep)
+
+
+def _by_pipes(words: Sequence[str], keep: Take, out: int) -> int:
+    _flush()
+    try:
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except OSError as error:
+        return tell_not_started(words, error)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    targets = {child.stdout.fileno(): out, child.stderr.fileno(): ERR}
+
+    def take(source: int, data: bytes) -> None:
+        keep(data)
+        write_all(targets[source], data)
+
+    with child, handing_on(child.pid):
+        follow(child.pid, list(targets), take)
+        return status_of(child.wait())
+
+
+def tell_not_started(words: Sequence[str], error: OSError) -> int:
+    """Say it as a shell does; the status it has for that."""
+    with suppress(OSError):
+        write_all(ERR, os.fsencode(f"{words[0]}: {(error.strerror or str(error)).lower()}\n"))
+    return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
+
+def follow(process: int, sources: Sequence[int], take: Taken, *, typed: int | None = None) -> None:
+    """Take what comes until a process is over; what it left in the background is not waited for.
+
+    `typed`: what is typed there is taken, too; what comes after the end is for whoever reads there next.
+    """
+    poll = select.poll()
+    for source in sources if typed is None else (*sources, typed):
+        poll.register(source, select.POLLIN)
+    end = -1
+    with suppress(OSError, AttributeError):
+        end = os.pidfd_open(process)
+        poll.register(end, select.POLLIN)
+    try:
+        while not _is_over(process):
+            for source, _ in poll.poll(None if end >= 0 else PAUSE_MS):
+                if source != end and not _take_some(source, take):
+                    poll.unregister(source)
+    finally:
+        if end >= 0:
+            os.close(end)
+    for source in sources:
+        _take_rest(source, take)
+
+
+def _is_over(process: int) -> bool:
+    # Not taken notice of: whoever waits for it learns how it ended.
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _take_some(source: int, take: Taken) -> int:
+    """Take what is there, or wait for it; how much it was."""
+    try:
+        data = os.read(source, PORTION)
+    except OSError:
+        return 0  # the other end of a terminal is gone
+    if data:
+        take(source, data)
+    return len(data)
+
+
+def _take_rest(source: int, take: Taken) -> None:
+    """What was written before the end; who goes on in the background may write for ever."""
+    poll, taken = select.poll(), 0
+    poll.register(source, select.POLLIN)
+    while taken < MOST_IN_A_PIPE and poll.poll(0):
+        some = _take_some(source, take)
+        if not some:
+            return
+        taken += some
+
+
+def write_all(target: int, data: bytes) -> None:
+    """Write it; where nobody listens any more, that is no reason to end what runs."""
+    view = memoryview(data)
+    with suppress(BrokenPipeError):
+        while view:
+            try:
+                view = view[os.write(target, view) :]
+            except BlockingIOError:
+                select.select([], [target], [])
+
+
+@contextmanager
+def handing_on(process: int) -> Iterator[None]:
+    """What asks us to end is handed on to the program, and what it does about it is what happens."""
+
+    def hand_on(number: int, _frame: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
+    before = {number: signal.signal(number, _ignore) for number in OF_THE_TERMINAL}
+    before |= {number: signal.signal(number, hand_on) for number in HANDED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """A function, since the program would inherit it if it was ignored by the system."""
+
+
+def status_of(code: int) -> int:
+    """As a shell tells it."""
+    return code if code >= 0 else BY_SIGNAL - code
+
+
+def end_here(words: Sequence[str]) -> NoReturn:
+    """In a copy of us: become the program."""
+    try:
+        os.execvp(words[0], list(words))
+    except OSError as error:
+        os._exit(tell_not_started(words, error))
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
