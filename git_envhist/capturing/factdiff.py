@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import Damaged
+from git_envhist.history.declared import INSTALLED, disagreements
+from git_envhist.history.declared import PROBE as DECLARED
 from git_envhist.history.facts import pair_facts
-from git_envhist.model import Change, FactChange
+from git_envhist.model import Change, Fact, FactChange
 from git_envhist.store.compare import compare
-from git_envhist.store.facts import NAME, differing_facts
+from git_envhist.store.facts import NAME, FactText, differing_facts, read_fact, read_fact_text
 from git_envhist.store.git import Git
 from git_envhist.store.layout import FACTS, RESERVED
 from git_envhist.store.objects import CatFile
@@ -31,11 +33,44 @@ def compare_facts(reader: CatFile, before: str, after: str) -> tuple[FactChange,
     """What the facts of two commits or trees differ in; of what either says nothing of, nothing is claimed."""
     old, new = fact_ids(reader, before), fact_ids(reader, after)
     changes: list[FactChange] = []
-    for probe in sorted(old.keys() & new.keys()):
+    for probe in sorted(old.keys() & new.keys() - {DECLARED}):
         if old[probe] != new[probe]:
             gone, come = differing_facts(probe, _text(reader, old[probe]), _text(reader, new[probe]))
             changes += pair_facts(gone, come)
     return tuple(changes)
+
+
+def compare_declared(reader: CatFile, before: str, after: str) -> tuple[FactChange, ...]:
+    """Where what is asked for and what is installed began to disagree, and where they came to agree."""
+    sides = [_texts_held(reader, side) for side in (before, after)]
+    if sides[0] == sides[1] or not all(DECLARED in side for side in sides):
+        return ()
+    opened = [{probe: _opened(reader, probe, oid) for probe, oid in side.items()} for side in sides]
+    versions = [{probe: text.version for probe, text in side.items() if text is not None} for side in opened]
+    # What two versions of a probe say is not compared, nor what one side alone says.
+    if versions[0] != versions[1] or DECLARED not in versions[0]:
+        return ()
+    told = [set(_disagreements(side)) for side in opened]
+    return pair_facts(told[0] - told[1], told[1] - told[0])
+
+
+def _texts_held(reader: CatFile, tree: str) -> dict[str, str]:
+    held = (DECLARED, *INSTALLED)
+    return {probe: oid for probe, oid in fact_ids(reader, tree).items() if probe in held}
+
+
+def _opened(reader: CatFile, probe: str, oid: str) -> FactText | None:
+    return read_fact_text(probe, _text(reader, oid))
+
+
+def _disagreements(texts: Mapping[str, FactText | None]) -> tuple[Fact, ...]:
+    facts = {
+        probe: [fact for line in text.lines if (fact := read_fact(probe, line)) is not None]
+        for probe, text in texts.items()
+        if text is not None
+    }
+    installed = [fact for probe in INSTALLED for fact in facts.get(probe, ())]
+    return disagreements(facts.get(DECLARED, []), installed)
 
 
 def compare_moments(
@@ -52,7 +87,7 @@ def changed_facts(
     if before is None:
         return ()
     with CatFile(git) as reader:
-        changes = compare_facts(reader, before, after)
+        changes = (*compare_facts(reader, before, after), *compare_declared(reader, before, after))
     if not pathspecs or not changes:
         return changes
     from git_envhist.store.pathspecs import matching  # loaded late: few ask for paths

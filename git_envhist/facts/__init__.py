@@ -24,6 +24,18 @@ PROBES: dict[str, TreeProbe | MachineProbe] = {
     ),
     "npm": TreeProbe("node", PACKAGES, 1, reads=(b"package.json",), sees=(b"*.zip",)),
     "system": MachineProbe("system", PACKAGES, 1),
+    "declared": TreeProbe(
+        "declared",
+        PACKAGES,
+        1,
+        reads=(
+            *(b"requirements*", b"*requirements.txt", b"requirements/*.txt", b"requirements/*.in"),
+            *(b"pyproject.toml", b"setup.cfg", b"Pipfile", b"Pipfile.lock", b"uv.lock", b"poetry.lock", b"METADATA"),
+            *(b"package.json", b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b"yarn.lock"),
+            b"node_modules/.package-lock.json",
+        ),
+        sees=(b"setup.py", b"environment.yml", b"environment.yaml"),
+    ),
     "env": TreeProbe("variables", VARIABLES, 1, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
 }
 

@@ -11,6 +11,8 @@ from git_envhist.values import dataclass, replace
 
 ARROW = " → "
 VARIABLES, PACKAGES = "env", "packages"
+DECLARED = "declared"
+"""The probe whose rows tell where lists and what is installed disagree: too much for a line of the list."""
 MOST_PROBES = 4
 MOST_KEYS = 2
 LONGEST_VALUE = 40
@@ -120,7 +122,7 @@ def tell_briefly(
     changes: Sequence[FactChange], changed: ChangeCount, kinds: Mapping[str, str], *, first: bool = False
 ) -> str:
     """The line that a list has of a moment: `pip +flask 3.0.1 +6 · 1,204 files`, `~3 files · .env.local: API_URL`."""
-    rows = fact_rows(changes, tuple(kinds))
+    rows = fact_rows((change for change in changes if change.probe != DECLARED), tuple(kinds))
     told = [row for row in rows if kinds.get(row.probe) != VARIABLES]
     variables = [row for row in rows if kinds.get(row.probe) == VARIABLES]
     by_probe: dict[str, list[FactChange]] = {}

@@ -144,6 +144,7 @@ def test_a_database_and_its_clients_are_told_though_git_saw_nothing(
     assert f"pip       .venv          + psycopg2-binary {psycopg}\n" in rows
     assert f"npm       node_modules   + pg {pg}   + " in rows
     assert f"system                   + postgresql {server}" in rows
+    assert f"declared  node_modules   + pg {pg}, in no list\n" in rows
     back = repo.run("envdiff", after, before, "--only=packages", check=True).out
     assert f"pip       .venv          − psycopg2-binary {psycopg}\n" in back
     assert f"npm       node_modules   − pg {pg}   − " in back

@@ -1,0 +1,89 @@
+"""What requirements files, manifests and lock files ask for, and what installed packages ask of each other.
+
+None of it is told by itself: that a list changed is seen in the list. `history.declared` holds it against what is
+installed. A fact's value is a word for what the line is, and what it says:
+
+    list, lock          the file was read: it asks for packages; it settles versions
+    asked===3.0.1       it asks for the package, for any version where nothing follows
+    maybe=              it names the package: an extra, a group, a marker, another source
+    locked=3.0.1        it settles the version
+    needs=click,jinja2  of an installed package: what it needs in turn
+    root=               of a package installed by npm: no other one needs it
+    open=               it asks for more than can be read from it
+
+`by` names the probe that tells what is installed of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from git_envhist.facts import declarednode, declaredpython
+from git_envhist.facts.probe import File, Files, Keyed
+from git_envhist.model import EnvPath, Fact
+
+PROBE = "declared"
+Lines = Iterator[tuple[str, str]]
+"""(name, value)"""
+INSTALLED = frozenset((b"node_modules", b"site-packages", b"dist-packages", b"_vendor", b".tox", b".nox"))
+"""What stands below these is what somebody else's project asks for."""
+LISTS: dict[bytes, tuple[str, Callable[[bytes], Lines]]] = {
+    b"pyproject.toml": ("pip", declaredpython.read_pyproject),
+    b"Pipfile": ("pip", declaredpython.read_pipfile),
+    b"Pipfile.lock": ("pip", declaredpython.read_pipfile_lock),
+    b"uv.lock": ("pip", declaredpython.read_packages_lock),
+    b"poetry.lock": ("pip", declaredpython.read_packages_lock),
+    b"setup.cfg": ("pip", declaredpython.read_setup_settings),
+    b"setup.py": ("pip", declaredpython.read_nothing),
+    b"environment.yml": ("pip", declaredpython.read_nothing),
+    b"environment.yaml": ("pip", declaredpython.read_nothing),
+    b"package.json": ("npm", declarednode.read_manifest),
+    b"package-lock.json": ("npm", declarednode.read_npm_lock),
+    b"npm-shrinkwrap.json": ("npm", declarednode.read_npm_lock),
+    b"pnpm-lock.yaml": ("npm", declarednode.read_pnpm_lock),
+    b"yarn.lock": ("npm", declarednode.read_yarn_lock),
+}
+
+
+def wants(directory: bytes) -> bool:
+    parts = directory.split(b"/")
+    if parts[-1].endswith(b".dist-info"):
+        return b"_vendor" not in parts
+    # npm notes what it installed at the top of a node_modules.
+    return INSTALLED.isdisjoint(parts[:-1] if parts[-1] == b"node_modules" else parts)
+
+
+def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
+    """What the lists of one directory say, or what one installed package needs."""
+    place, name = EnvPath(directory), directory.rpartition(b"/")[2]
+    if name.endswith(b".dist-info"):
+        if b"METADATA" in files:
+            for key, value in declaredpython.read_metadata(directory, files[b"METADATA"].data or b""):
+                yield Fact(PROBE, key, value, place, "pip")
+    elif name == b"node_modules":
+        if b".package-lock.json" in files:
+            for key, value in declarednode.read_roots(files[b".package-lock.json"].data or b""):
+                yield Fact(PROBE, _join(directory, key), value, place, "npm")
+    else:
+        yield from _lists(directory, files)
+
+
+def _lists(directory: bytes, files: Files) -> Iterator[Fact]:
+    for name in sorted(files):
+        by, read = LISTS.get(name) or ("pip", declaredpython.read_requirements)
+        if name in LISTS or declaredpython.is_requirements(directory, name):
+            place = _join(directory, name.decode("utf-8", "surrogateescape"))
+            for package, value in _lines(files[name], read):
+                yield Fact(PROBE, f"{place}/{package}", value, EnvPath(directory), by)
+
+
+def _lines(file: File, read: Callable[[bytes], Lines]) -> Lines:
+    # A sealed list, or one beyond any measure, asks for what nobody can tell.
+    if file.data is None or file.sealed:
+        return iter([("?", "open=")])
+    return iter(dict.fromkeys(read(file.data)))
+
+
+def _join(directory: bytes, name: str) -> str:
+    place = directory.decode("utf-8", "surrogateescape")
+    return f"{place}/{name}" if place else name
