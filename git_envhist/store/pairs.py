@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from git_envhist.model import Entry, EntryKind, EnvPath, Listing, ObjectId, Pair
 from git_envhist.store.halves import GIT, NESTED, ROOT, Half, Objects, Place, Tree, damaged
 from git_envhist.store.layout import dotgit_directory
-from git_envhist.store.manifest import Shard, read_shard
+from git_envhist.store.manifest import Shard, read_shard, scan_shard
 from git_envhist.store.names import stored_name, suspicious
+from git_envhist.store.plainlists import plain_entries
 from git_envhist.store.trees import DIRECTORY, EXECUTABLE, LINK
 from git_envhist.store.trimming import trim
 
@@ -68,11 +69,23 @@ def _is_directory(half: Half, stored: bytes) -> bool:
 
 def read_listing(half: Half, place: Place, text: bytes, tree: Tree) -> Listing:
     """What a directory holds, its shard and its tree joined."""
-    shard = read_shard(text, directory=place.stored)
-    for entry in shard.entries:
-        if entry.kind is EntryKind.DIRECTORY and not half.has(_below(place, entry.path.rpartition(b"/")[2])):
+    listing = _read_plain(place, text, tree)
+    if listing is None:
+        listing = _join(read_shard(text, directory=place.stored), place, tree)
+    for name, entry in listing.entries.items():
+        if entry.kind is EntryKind.DIRECTORY and not half.has(_below(place, name)):
             raise damaged("a directory is named that nothing describes:", entry.path)
-    return _join(shard, place, tree)
+    return listing
+
+
+def _read_plain(place: Place, text: bytes, tree: Tree) -> Listing | None:
+    """The same, quickly, where nothing is out of the ordinary; None where anything is."""
+    start = text.find(b"\n", text.find(b"\n") + 1) + 1
+    if not start:
+        return None
+    head = scan_shard(text[:start], directory=place.stored)
+    entries = plain_entries(text, start, place.path, head.own, tree)
+    return None if entries is None else Listing(_whole(head.own, place.path, head.own, None), entries)
 
 
 def _below(place: Place, name: bytes) -> bytes:
