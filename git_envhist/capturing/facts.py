@@ -8,17 +8,27 @@ already.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.known import Records
 from git_envhist.capture.pool import Line
 from git_envhist.capture.statcache import KeptFacts
+from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.gather import Gathered, Gatherer
 from git_envhist.capturing.merge import Merged
 from git_envhist.errors import EnvhistError
-from git_envhist.facts import PACKAGES, PROBES, machine_leaf, machine_probes, tree_probes
-from git_envhist.facts.probe import MachineProbe, TreeProbe
+from git_envhist.facts import (
+    PACKAGES,
+    PROBES,
+    machine_leaf,
+    machine_probes,
+    place_leaf,
+    place_probes,
+    tree_probes,
+)
+from git_envhist.facts.probe import MachineProbe, Place, PlaceProbe, TreeProbe
 from git_envhist.store.facts import read_fact_text, write_facts
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import FACTS
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
 MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
 """Where the file system begins of the machine whose packages are told."""
 MOST_TOLD = 3
+HOOKS_PATH = "core.hookspath"
 
 
 class Taking(Protocol):
@@ -55,7 +66,7 @@ class Means:
     known: OwnPacks
     object_format: str
     how: str
-    root: str
+    place: Place
     key: Key | None
     lines: list[Line]
     """Those to the workers: a process of ours must not hold them open."""
@@ -64,10 +75,9 @@ class Means:
 def ask_machine(taking: Taking, key: Key | None, how: str, environ: Mapping[str, str]) -> FactTaker:
     """Begin to take the facts of a capture that has begun; to be closed."""
     gatherer = taking.begin(None)
-    root = environ.get(MACHINE_ROOT) or "/"
-    means = Means(
-        taking.writer, taking.known, taking.repository.object_format, how, root, key, gatherer.lines
-    )
+    repository = taking.repository
+    place = Place(environ.get(MACHINE_ROOT) or "/", repository.root, _hooks_of(repository))
+    means = Means(taking.writer, taking.known, repository.object_format, how, place, key, gatherer.lines)
     taker = FactTaker(means, gatherer.cache.facts if gatherer.cache is not None else {})
     if SYSTEM.facts:
         taker.begin()
@@ -90,20 +100,30 @@ class FactTaker:
 
     def begin(self) -> None:
         """Ask the machine what it has to be asked; the workers are at work meanwhile."""
-        for name, probe in machine_probes().items():
+        probes: dict[str, MachineProbe | PlaceProbe] = {**machine_probes(), **place_probes()}
+        for name, probe in probes.items():
             try:
                 self._begin(name, probe)
             except Exception as wrong:  # whatever it is: it may cost a warning and no snapshot
                 self._warn(name, f"{type(wrong).__name__}: {wrong}")
 
-    def _begin(self, name: str, probe: MachineProbe) -> None:
-        stamp = self._stamps[name] = machine_leaf(probe).stamp(self.means.root)
+    def _begin(self, name: str, probe: MachineProbe | PlaceProbe) -> None:
+        stamp = self._stamp(probe)
+        if stamp is None:
+            return  # nothing is known here, and nothing said
+        self._stamps[name] = stamp
         kept = self.before.get(name)
         if kept is not None and stamp and kept[:2] == (probe.version, stamp) and self._stands(kept):
             self.kept[name] = kept
             return
         asking = self._asked[name] = self._asking()
-        asking.ask("machine", name)
+        asking.ask("machine" if isinstance(probe, MachineProbe) else "place", name)
+
+    def _stamp(self, probe: MachineProbe | PlaceProbe) -> str | None:
+        place = self.means.place
+        if isinstance(probe, MachineProbe):
+            return machine_leaf(probe).stamp(place.root)
+        return place_leaf(probe).stamp(place)
 
     def take_machine(self) -> None:
         """Keep what the machine said, as far as it did in its time."""
@@ -112,7 +132,7 @@ class FactTaker:
             answer = asking.answer()
             asking.close()
             if answer.whole and not answer.failed:
-                self._keep(name, self._stamps[name], answer.lines)
+                self._keep(name, self._stamps[name], _masked(answer.lines))
             else:
                 self._warn(name, answer.failed[0][1])
 
@@ -206,7 +226,7 @@ class FactTaker:
         from git_envhist.capturing.factasking import Asking  # loaded late: where there is something to ask
 
         means = self.means
-        job: dict[str, object] = {"root": means.root, "key": means.key.secret if means.key else None}
+        job: dict[str, object] = {"place": tuple(means.place), "key": means.key.secret if means.key else None}
         return Asking(means.how, job, means.lines)
 
     def _warn(self, name: str, why: str) -> None:
@@ -218,3 +238,16 @@ class FactTaker:
             self.warnings.append(f"no facts of '{place}' ({name}): {why}")
         if len(failed) > MOST_TOLD:
             self.warnings.append(f"no facts of {len(failed) - MOST_TOLD:,} more directories ({name})")
+
+
+def _masked(lines: list[bytes]) -> list[bytes]:
+    masked = mask_tokens(b"\n".join(lines))
+    return masked.split(b"\n") if masked else []
+
+
+def _hooks_of(repository: Repository) -> str:
+    """Where git looks for hooks: what is configured is meant from the top of the working tree."""
+    configured = dict(repository.read_config()).get(HOOKS_PATH)
+    if configured:
+        return os.path.join(repository.root, os.path.expanduser(configured))
+    return os.path.join(repository.common_dir, "hooks")

@@ -12,8 +12,8 @@ from typing import Any, cast
 from git_envhist.capture.lines import receive, serve
 from git_envhist.capture.pool import Frame, Job
 from git_envhist.capture.seal import keyed_hash
-from git_envhist.facts import PROBES, machine_leaf, tree_leaf
-from git_envhist.facts.probe import File, MachineProbe, TreeProbe
+from git_envhist.facts import PROBES, machine_leaf, place_leaf, tree_leaf
+from git_envhist.facts.probe import File, MachineProbe, Place, PlaceProbe, TreeProbe
 from git_envhist.store.facts import fact_line
 from git_envhist.store.keys import Key
 
@@ -26,7 +26,7 @@ class FactWorker:
     """Asks leaves, as it is told."""
 
     def __init__(self, job: Job) -> None:
-        self._root = cast(str, job["root"])
+        self._place = Place(*cast(tuple[str, str, str], job["place"]))
         secret = cast(bytes | None, job["key"])
         self._key = Key.of(secret) if secret is not None else None
 
@@ -42,7 +42,16 @@ class FactWorker:
         probe = PROBES[name]
         assert isinstance(probe, MachineProbe)
         try:
-            yield ("lines", _lines(machine_leaf(probe).facts_of(self._root)))
+            yield ("lines", _lines(machine_leaf(probe).facts_of(self._place.root)))
+        except Exception as wrong:
+            yield ("failed", b"", _why(wrong))
+
+    def do_place(self, name: str) -> Iterator[Frame]:
+        """The same of a probe of what belongs to the environment beside its files."""
+        probe = PROBES[name]
+        assert isinstance(probe, PlaceProbe)
+        try:
+            yield ("lines", _lines(place_leaf(probe).facts_of(self._place, self._keyed)))
         except Exception as wrong:
             yield ("failed", b"", _why(wrong))
 

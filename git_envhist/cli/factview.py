@@ -10,7 +10,8 @@ from git_envhist.cli.diffsource import Manner
 from git_envhist.cli.rows import place_row
 from git_envhist.cli.terminal import escape
 from git_envhist.facts import kinds
-from git_envhist.history.facts import SECRET, FactRow, fact_rows, fact_words, mark_of
+from git_envhist.history.facts import SECRET, FactRow, fact_rows, fact_words, mark_of, name_of
+from git_envhist.history.outside import SERVICE
 from git_envhist.model import FactChange
 
 MOST_CELLS = 10
@@ -33,7 +34,15 @@ def fact_texts(changes: Sequence[FactChange], manner: Manner, *, secrets: bool =
 
 def _fact_cells(row: FactRow) -> list[str]:
     shown = row.changes if len(row.changes) <= MOST_CELLS else row.changes[: MOST_CELLS - 1]
-    cells = [f"{mark_of(change)} {escape(fact_words(change))}" for change in shown]
+    cells = [f"{mark_of(change)} {escape(_words(change))}" for change in shown]
     marks = [mark_of(change) for change in row.changes[len(shown) :]]
     counts = " ".join(f"{mark}{marks.count(mark):,}" for mark in "+~−" if mark in marks)
     return [*cells, f"… {counts}"] if counts else cells
+
+
+def _words(change: FactChange) -> str:
+    """What a fact says; of a service whose name is not that of its program, also how it was called."""
+    told = fact_words(change)
+    if change.probe != SERVICE or change.by.split(" ")[0].rpartition("/")[2] == name_of(change):
+        return told
+    return f"{told} ({change.by})"

@@ -102,7 +102,7 @@ def _outside_lines(restored: Restored) -> Iterator[str]:
     """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
     told = [escape(outside_words(change)) for change in restored.outside[:MOST_OUTSIDE]]
     if len(restored.outside) > MOST_OUTSIDE:
-        told.append(f"{len(restored.outside) - MOST_OUTSIDE:,} more packages of the machine")
+        told.append(f"{len(restored.outside) - MOST_OUTSIDE:,} more packages and services")
     told += [f"{escape(process)} still runs the old code" for process in restored.running[:MOST_TOLD]]
     if len(restored.running) > MOST_TOLD:
         told.append(f"and {len(restored.running) - MOST_TOLD:,} more")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from git_envhist.facts.probe import MachineLeaf, MachineProbe, TreeLeaf, TreeProbe
+from git_envhist.facts.probe import MachineLeaf, MachineProbe, PlaceLeaf, PlaceProbe, TreeLeaf, TreeProbe
 
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
 """The classes of facts, as `--only` names them."""
 
-PROBES: dict[str, TreeProbe | MachineProbe] = {
+PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
     "pip": TreeProbe(
         "python",
         PACKAGES,
@@ -24,6 +24,7 @@ PROBES: dict[str, TreeProbe | MachineProbe] = {
     ),
     "npm": TreeProbe("node", PACKAGES, 1, reads=(b"package.json",), sees=(b"*.zip",)),
     "system": MachineProbe("system", PACKAGES, 1),
+    "service": PlaceProbe("services", SERVICES, 1),
     "declared": TreeProbe(
         "declared",
         PACKAGES,
@@ -50,6 +51,11 @@ def machine_probes() -> dict[str, MachineProbe]:
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, MachineProbe)}
 
 
+def place_probes() -> dict[str, PlaceProbe]:
+    """The probes that look at what belongs to one environment."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, PlaceProbe)}
+
+
 def kinds() -> dict[str, str]:
     """The class of each probe, in the order of the rows of a story."""
     return {name: probe.kind for name, probe in PROBES.items()}
@@ -64,6 +70,12 @@ def tree_leaf(probe: TreeProbe) -> TreeLeaf:
 def machine_leaf(probe: MachineProbe) -> MachineLeaf:
     """The leaf of a probe of the machine, loaded."""
     leaf: MachineLeaf = _load(probe.leaf)
+    return leaf
+
+
+def place_leaf(probe: PlaceProbe) -> PlaceLeaf:
+    """The leaf of a probe of what belongs to an environment, loaded."""
+    leaf: PlaceLeaf = _load(probe.leaf)
     return leaf
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from git_envhist.facts.processes import GONE, PROC, open_files, others, places, target, words_of
 from git_envhist.history.classes import INSTALLED
 from git_envhist.model import Plan
 from git_envhist.store.atwork import callers
 
-PROC = b"/proc"
-GONE = b" (deleted)"
 LONGEST_COMMAND = 60
 PACKAGE_FILES = (
     *(
@@ -48,8 +47,8 @@ def holders(paths: Collection[bytes]) -> dict[bytes, Process]:
     wanted = frozenset(paths)
     found: dict[bytes, Process] = {}
     if wanted:
-        for pid in _others():
-            for path in wanted.intersection(_open_files(pid)):
+        for pid in others():
+            for path in wanted.intersection(open_files(pid)):
                 found.setdefault(path, _describe(pid))
     return found
 
@@ -86,19 +85,19 @@ def still_running(touched: Touched) -> list[Process]:
     """
     # This process, and those that wait for it: the shell, git.
     ours = callers()
-    found = (pid for pid in _others() if pid not in ours and _is_concerned(pid, touched))
+    found = (pid for pid in others() if pid not in ours and _is_concerned(pid, touched))
     return [_describe(pid) for pid in found if not _listens_to_us(pid)]
 
 
 def _is_concerned(pid: int, touched: Touched) -> bool:
-    directory, program = _places(pid)
+    directory, program = places(pid)
     if program in touched.replaced:
         return True
     for place in (directory, os.path.dirname(program)):
         top = next((top for top in touched.tops if place == top or place.startswith(top + b"/")), None)
         if top is not None and touched.holds(package_of(place, top)):
             return True
-    return not touched.replaced.isdisjoint(_open_files(pid)) or _maps_any(pid, touched)
+    return not touched.replaced.isdisjoint(open_files(pid)) or _maps_any(pid, touched)
 
 
 def package_of(place: bytes, top: bytes) -> bytes:
@@ -124,51 +123,15 @@ def _maps_any(pid: int, touched: Touched) -> bool:
     return not touched.replaced.isdisjoint(mapped)
 
 
-def _others() -> Iterator[int]:
-    try:
-        names = os.listdir(PROC)
-    except OSError:
-        return
-    here = os.getpid()
-    yield from (int(name) for name in names if name.isdigit() and int(name) != here)
-
-
-def _open_files(pid: int) -> Iterator[bytes]:
-    directory = b"%b/%d/fd" % (PROC, pid)
-    try:
-        numbers = os.listdir(directory)
-    except OSError:
-        return  # gone, or somebody else's
-    for number in numbers:
-        yield _target(b"%b/%b" % (directory, number))
-
-
-def _places(pid: int) -> tuple[bytes, bytes]:
-    """Where it stands, and its program."""
-    return _target(b"%b/%d/cwd" % (PROC, pid)), _target(b"%b/%d/exe" % (PROC, pid))
-
-
-def _target(link: bytes) -> bytes:
-    try:
-        return os.readlink(link).removesuffix(GONE)
-    except OSError:
-        return b""
-
-
 def _listens_to_us(pid: int) -> bool:
     """Whether it reads from the pipe that we write to: `git envrestore … | tail`."""
-    heard = _target(b"%b/%d/fd/0" % (PROC, pid))
-    said = {_target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
+    heard = target(b"%b/%d/fd/0" % (PROC, pid))
+    said = {target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
     return heard.startswith(b"pipe:") and heard in said
 
 
 def _describe(pid: int) -> Process:
-    try:
-        with open(b"%b/%d/cmdline" % (PROC, pid), "rb") as file:
-            words = file.read(4096).rstrip(b"\0").split(b"\0")
-    except OSError:
-        words = []
-    command = " ".join(word.decode("utf-8", "replace") for word in words) or "a process"
+    command = " ".join(word.decode("utf-8", "replace") for word in words_of(pid)) or "a process"
     if len(command) > LONGEST_COMMAND:
         command = command[: LONGEST_COMMAND - 1] + "…"
     return Process(pid, command)

@@ -1,7 +1,7 @@
 """An environment that is captured again is known already: its verdict is shown with the moment it was reached at.
 
-That holds as long as all that a check depends on agrees: what the files are (`Env-Content`), and what the machine was,
-as far as the snapshot has facts of it.
+That holds as long as all that a check depends on agrees: what the files are (`Env-Content`), which packages the machine
+had, and which services ran at which ports, as far as the snapshot has facts of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from git_envhist.facts import PACKAGES, PROBES, SERVICES
+from git_envhist.facts.probe import TreeProbe
 from git_envhist.model import Record, Verdict, VerdictStatus
 from git_envhist.store import layout
 from git_envhist.store.git import Git
@@ -21,10 +23,15 @@ FACTS = layout.FACTS + b"/"
 
 def circumstances(facts: Iterable[tuple[bytes, str]]) -> str:
     """What a verdict depends on beside the content, as one word: (probe, hash of its facts) of a snapshot."""
-    told = sorted(facts)
+    told = sorted(fact for fact in facts if _counts(fact[0]))
     if not told:
         return ""
     return hashlib.sha256(b"\0".join(b"%s %s" % (name, oid.encode()) for name, oid in told)).hexdigest()
+
+
+def _counts(name: bytes) -> bool:
+    probe = PROBES.get(name.decode("utf-8", "replace"))
+    return probe is not None and not isinstance(probe, TreeProbe) and probe.kind in (PACKAGES, SERVICES)
 
 
 def circumstances_of(git: Git, tree: str) -> str:

@@ -823,6 +823,7 @@ DIFF = (
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
             "facts/test_story.py::test_packages_are_told_by_place_with_versions",
+            "facts/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
         ),
     ),
     Line(

@@ -1,0 +1,255 @@
+"""What listens and runs from an environment: a development server between two moments, in words and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.facts.calls import tell_call
+from git_envhist.facts.listeners import parse_tcp, parse_unix, tcp_listeners, unix_listeners
+from git_envhist.history.outside import command_for
+from git_envhist.model import FactChange
+from git_envhist.system import SYSTEM
+from tests.support.repository import Repo
+
+pytestmark = pytest.mark.skipif(not SYSTEM.proc, reason="the system tells of no processes")
+SECRET = "hunter2hunter2"
+SERVER = """\
+import socket, sys
+listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print(listening.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def here(repo: Repo) -> Repo:
+    """An environment on this very machine, whose packages are nobody's business."""
+    repo.env["GIT_ENVHIST_MACHINE_ROOT"] = "/"
+    repo.write("web/server.py", SERVER)
+    return repo
+
+
+@contextmanager
+def running(repo: Repo, *words: str, place: str = "web") -> Iterator[str]:
+    """A server of the environment, and its port; it ends when its input does."""
+    command = [sys.executable, *(words or ("server.py", "0"))]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=repo.path / place, text=True, **pipes) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        # Its input ends with the block, and with that the server.
+
+
+def capture(repo: Repo, intent: str, *words: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", *words, intent, check=True).out.strip()
+
+
+def services(repo: Repo, *moments: str) -> str:
+    return repo.run("envdiff", *moments, "--only=services", check=True).out
+
+
+def of_services(told: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [one for one in told if one["probe"] == "service"]
+
+
+def test_a_server_that_starts_moves_and_stops_is_told(here: Repo) -> None:
+    program = os.path.basename(sys.executable)
+    capture(here, "nothing runs")
+    with running(here) as port:
+        started = capture(here, "it runs")
+    with running(here) as other:
+        again = capture(here, "moved")
+    capture(here, "stopped")
+    stories = here.run("envlog", "--format=%(story)", check=True).out.splitlines()
+    assert stories[:3] == [
+        f"service −server.py :{other}",
+        f"service ~server.py :{port} → :{other}",
+        f"service +server.py :{port}",
+    ]
+    row = "service   web            "
+    assert services(here, "@~3", "@~2") == f"{row}+ server.py :{port} ({program} server.py 0)\n"
+    assert services(here, "@~2", "@~1") == f"{row}~ server.py :{port} → :{other} ({program} server.py 0)\n"
+    assert services(here, "@~1", "@") == f"{row}− server.py :{other} ({program} server.py 0)\n"
+    assert services(here, "@", "now") == services(here, "@~3", "@") == ""
+    told = json.loads(here.run("envdiff", "--json", "@~2", "@~1", check=True).out)["facts"]
+    moved = {"probe": "service", "key": "web/server.py", "before": f":{port}", "after": f":{other}"}
+    assert of_services(told) == [{**moved, "command": f"{program} server.py 0"}]
+    # Nothing of a process that another start of the same would not have.
+    texts = [here.git("show", f"{moment}:.envhist/facts/service") for moment in (started, again)]
+    assert texts[0].replace(f":{port} ", f":{other} ") == texts[1]
+    story = json.loads(here.run("envlog", "show", "@~1", "--json", check=True).out)["story"]
+    assert of_services(story) == of_services(told)
+
+
+def test_a_server_makes_no_snapshot_by_itself_and_costs_no_process(here: Repo) -> None:
+    first = capture(here, "nothing runs")
+    with running(here) as port:
+        assert capture(here, "only a server", "--if-changed") == first
+        assert f"+ server.py :{port}" in services(here, "@")
+
+
+def test_what_a_restore_cannot_start_again_is_told_with_its_command(here: Repo) -> None:
+    with running(here) as port:
+        capture(here, "it runs", "--name=then")
+    here.write("app.py", "changed\n")
+    program = os.path.basename(sys.executable)
+    planned = json.loads(here.run("envrestore", "-n", "--json", "then", check=True).out)["outside"]
+    assert [(one["key"], one["command"]) for one in of_services(planned)] == [
+        ("web/server.py", f"cd web && {program} server.py 0")
+    ]
+    done = here.run("envrestore", "then", check=True)
+    line = f"service server.py :{port} (cd web && {program} server.py 0)"
+    assert line in next(line for line in (done.out + done.err).splitlines() if "not restored" in line)
+    part = here.run("envrestore", "then", "--only=packages", check=True)
+    assert "service" not in part.out + part.err
+
+
+def test_a_service_of_elsewhere_or_of_nobody_is_not_told(here: Repo, tmp_path: Path) -> None:
+    capture(here, "nothing runs")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(here.path / "web/server.py", elsewhere)
+    with running(here, "server.py", "0", place=str(elsewhere)), socket.create_server(("127.0.0.1", 0)):
+        assert services(here, "@") == ""
+
+
+def test_what_may_be_a_secret_is_in_no_fact(here: Repo) -> None:
+    words = ("server.py", "0", "--password", SECRET, f"--token={SECRET}", SECRET, f"-p{SECRET}")
+    with running(here, *words):
+        capture(here, "it runs")
+    text = here.git("show", "refs/envhist/heads/" + timeline(here) + ":.envhist/facts/service")
+    assert "web/server.py" in text
+    assert SECRET not in text
+
+
+def timeline(repo: Repo) -> str:
+    return repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").removeprefix(
+        "refs/envhist/heads/"
+    )
+
+
+def test_a_socket_in_the_environment_is_told_by_its_path(here: Repo) -> None:
+    here.write(
+        "unix.py",
+        "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind('app.sock')\ns.listen()\n"
+        "print('bound', flush=True)\nsys.stdin.read()\n",
+    )
+    capture(here, "nothing runs")
+    with running(here, "../unix.py"):
+        assert "service   web            + unix.py web/app.sock (" in services(here, "@")
+
+
+def test_without_proc_nothing_is_known_and_nothing_claimed(here: Repo) -> None:
+    with running(here):
+        here.run("envlog", "capture", env={"GIT_ENVHIST_WITHOUT": "proc"}, check=True)
+    capture(here, "seen again")
+    assert services(here, "@~1", "@") == ""
+
+
+def test_a_verdict_is_carried_as_long_as_the_same_services_run(here: Repo) -> None:
+    with running(here):
+        capture(here, "it runs", "--verify=true")
+        assert verdict(here, capture(here, "it runs on")) == "pass"
+    assert verdict(here, capture(here, "nothing runs")) is None
+
+
+def verdict(repo: Repo, moment: str) -> str | None:
+    told = json.loads(repo.run("envlog", "show", "--json", moment, check=True).out)["verify"]
+    return told and str(told["status"])
+
+
+def in_environment(*paths: str) -> dict[str, str]:
+    return {path: path for path in paths}
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "command"),
+    [
+        (["python3", "-m", "http.server", "8000"], "http.server", "python3 -m http.server 8000"),
+        (["/usr/bin/node", "server.js", "--port", "8000"], "server.js", "node server.js --port 8000"),
+        (["node", "/opt/x/bin/vite", "dev"], "vite", "node vite dev"),
+        (
+            ["python", "/usr/bin/gunicorn", "app:app", "-b", "127.0.0.1:8000"],
+            "gunicorn",
+            "python gunicorn app:app -b 127.0.0.1:8000",
+        ),
+        (
+            ["python", "manage.py", "runserver", "0.0.0.0:8000"],
+            "manage.py",
+            "python manage.py runserver 0.0.0.0:8000",
+        ),
+        (["redis-server 127.0.0.1:8000"], "redis-server", "redis-server 127.0.0.1:8000"),
+        (["/usr/lib/postgresql/15/bin/postgres", "-D", "/var/lib/db"], "postgres", "postgres -D ***"),
+        (["java", "-jar", "app.jar", "-Dpw=geheim"], "app.jar", "java -jar app.jar -D***"),
+        (
+            ["mysqld", "-pgeheim", "--user=root", "--key", "server.js"],
+            "mysqld",
+            "mysqld -p*** --user=*** --key ***",
+        ),
+        (["serve", "postgres://u:geheim@host/db", "8000", "9999"], "serve", "serve *** 8000 ***"),
+        (["node", "-e", "geheim"], "node", "node -e ***"),
+        (["server.js:", "worker geheim"], "server.js", "server.js ***"),
+        ([], "program", "program"),
+    ],
+)
+def test_a_command_is_told_without_what_may_be_secret(words: list[str], name: str, command: str) -> None:
+    find = in_environment("server.js", "app.jar", "manage.py", "app.py").get
+    told = tell_call(words, "/bin/\0", frozenset(("8000",)), find)
+    assert (told.name, told.command) == (name, command)
+
+
+@given(st.lists(st.text(), max_size=8), st.text())
+def test_any_words_are_told(words: list[str], program: str) -> None:
+    told = tell_call(words, program, frozenset(), lambda word: None)
+    assert told.name
+    assert "/" not in told.name
+    assert "\n" not in told.command
+
+
+@given(st.binary())
+def test_lists_of_sockets_may_be_garbage(table: bytes) -> None:
+    assert all(found.port >= 0 for found in parse_tcp(b"head\n" + table))
+    assert all(path for _, path in parse_unix(b"head\n" + table))
+
+
+def test_the_kernel_says_what_its_lists_say(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        mine = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        bound = stack.enter_context(socket.socket(socket.AF_UNIX))
+        bound.bind(str(tmp_path / "s"))
+        bound.listen()
+        ports = {one.getsockname()[1] for one in mine}
+        numbers = {os.fstat(one.fileno()).st_ino for one in mine}
+        asked = {one for one in tcp_listeners() if one.inode in numbers}
+        listed = {one for one in parse_tcp(Path("/proc/net/tcp").read_bytes()) if one.inode in numbers}
+        assert {one.port for one in asked} == ports
+        assert {one.owner for one in asked} == {os.geteuid()}
+        assert asked == listed
+        assert unix_listeners()[os.fstat(bound.fileno()).st_ino] == os.fsencode(tmp_path / "s")
+
+
+def test_what_stands_for_a_secret_is_offered_as_no_command() -> None:
+    def command(called: str, key: str = "web/x") -> str:
+        return command_for(FactChange("service", key, None, ":80", by=called))
+
+    assert command("node x.js") == "cd web && node x.js"
+    assert command("node x.js", "x") == "node x.js"
+    assert (
+        command("node x.js ***")
+        == command("node $(reboot)")
+        == command("node x", "a;b/x")
+        == command("")
+        == ""
+    )
