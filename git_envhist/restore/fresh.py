@@ -208,6 +208,7 @@ class _Writer:
     def _write_entries(self, path: EnvPath, entries: Iterable[Entry]) -> bool:
         """Whether there are links among them, which come later."""
         directory = self._way.enter(path)
+        self._pen.begin_directory()
         cut = len(path) + 1 if path else 0
         written, linked = 0, False
         for entry in entries:
@@ -233,6 +234,7 @@ class _Writer:
     def make(self, spots: tuple[Spot, ...]) -> None:
         """Make what has more names than one, under the first of them."""
         for spot in spots:
+            self._pen.begin_directory()
             self._pen.write(self._way.enter(spot.directory), spot.name, spot.entry)
 
     def link(self, pairs: tuple[tuple[Spot, Spot], ...]) -> None:
@@ -240,6 +242,7 @@ class _Writer:
         for leader, spot in pairs:
             source = self._other_way.enter(leader.directory)
             here = self._way.enter(spot.directory)
+            self._pen.begin_directory()
             self._pen.link(source, leader.name, leader.entry, here, spot.name, spot.entry)
 
 

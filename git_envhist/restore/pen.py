@@ -28,6 +28,11 @@ class Pen:
         self._dresser = Dresser(hands)
         self.losses = self._maker.losses
         self.left: list[LeftAlone] = []
+        self._gives_none = False
+
+    def begin_directory(self) -> None:
+        """What is written from now on comes into another directory."""
+        self._gives_none = False
 
     def write(self, directory: int, name: bytes, entry: Entry) -> None:
         """Anything but a directory; EnvhistError where what is read back is not what was written."""
@@ -69,10 +74,18 @@ class Pen:
                 raise _not_as_written(entry)
             if now.st_mtime_ns != entry.mtime_ns or now.st_mode & 0o7777 != entry.mode:
                 self._tell(entry, compare_stat(now, entry))
-            if read_xattrs(descriptor) != dict(entry.xattrs):
-                self._tell(entry, ("attributes",))
+            if entry.xattrs or not self._gives_none:
+                self._check_xattrs(descriptor, entry)
         finally:
             os.close(descriptor)
+
+    def _check_xattrs(self, descriptor: int, entry: Entry) -> None:
+        found = read_xattrs(descriptor)
+        if found != dict(entry.xattrs):
+            self._tell(entry, ("attributes",))
+        elif not found:
+            # What one new file is not given by its directory, an access list say, no other one is.
+            self._gives_none = True
 
     def _fill(self, descriptor: int, entry: Entry) -> int:
         """Write the bytes, and read them back; how many they are."""
@@ -152,6 +165,8 @@ class Pen:
 
 def dress_directory(descriptor: int, path: EnvPath, own: Entry, dresser: Dresser) -> list[tuple[bytes, str]]:
     """Give a directory what its own line says, and look whether it has it; what it has not."""
+    if dresser.plain_directory(descriptor, own):
+        return [(path, what) for what in compare_stat(os.fstat(descriptor), own)]
     lost: list[tuple[bytes, str]] = []
     dresser.directory(descriptor, own, lambda what: lost.append((path, what)))
     whats = list(compare_stat(os.fstat(descriptor), own))

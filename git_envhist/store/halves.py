@@ -199,12 +199,17 @@ class Half:
 
 def read_tree(objects: Objects, oid: bytes) -> Tree:
     """The entries of a tree, or of the tree of a snapshot that is named by its commit."""
+    return decode_by_name(tree_text(objects, oid), len(oid))
+
+
+def tree_text(objects: Objects, oid: bytes) -> bytes:
+    """The bytes of such a tree."""
     kind, data = objects.read(oid)
     if kind == b"commit":
         kind, data = objects.read(bytes.fromhex(data[5 : data.find(b"\n")].decode("ascii")))
     if kind != b"tree":
         raise Damaged(f"object {oid.hex()} is no tree", hint=HINT)
-    return decode_by_name(data, len(oid))
+    return data
 
 
 @lru_cache(64)

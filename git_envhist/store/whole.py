@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from git_envhist.model import Entry, EntryKind, EnvPath, Listing
-from git_envhist.store.halves import NESTED, ROOT, Half, Objects, Place, damaged, read_tree
+from git_envhist.store.halves import NESTED, ROOT, Half, Objects, Place, damaged, tree_text
 from git_envhist.store.layout import split_realm
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import true_name
 from git_envhist.store.pairs import read_listing
-from git_envhist.store.trees import DIRECTORY
+from git_envhist.store.trees import DIRECTORY, decode_by_name
 
 Shard = tuple[bytes, bytes]
 NESTED_DEPTH = 2
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
     place: Place
     tree: bytes | None
-    """None where no tree can hold what it holds."""
+    """What its tree says; None where no tree can hold what it holds."""
     shard: bytes
     entries: int
     """How many its tree has."""
@@ -72,9 +72,10 @@ class Whole:
         kind, text = objects.read(found.shard)
         if kind != b"blob":
             raise damaged("a shard of the manifest is no file:", found.place.stored)
-        tree = self._top if found.tree is None else read_tree(objects, found.tree)
-        if found.tree is None and found.place.stored:
-            tree = {}
+        if not found.place.stored:
+            tree = self._top
+        else:
+            tree = {} if found.tree is None else decode_by_name(found.tree, len(found.shard))
         return read_listing(self._half, found.place, text, tree)
 
     def below(self, path: EnvPath) -> Iterator[Entry]:
@@ -91,10 +92,11 @@ class Whole:
         todo = [(top, oid)]
         while todo:
             stored, oid = todo.pop()
-            tree = self._top if oid is None else read_tree(self._objects, oid)
+            text = None if oid is None else tree_text(self._objects, oid)
+            tree = self._top if oid is None or text is None else decode_by_name(text, len(oid))
             below = [(name, item[1]) for name, item in tree.items() if item[0] == DIRECTORY]
             names = tuple([true_name(name) for name, _ in below])
-            yield Found(self._half.place(stored), oid, self._shard(stored), len(tree), names)
+            yield Found(self._half.place(stored), text, self._shard(stored), len(tree), names)
             prefix = stored + b"/" if stored else b""
             todo += [(prefix + name, inner) for name, inner in reversed(below)]
 
