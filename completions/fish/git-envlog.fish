@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show verify bisect name note undo redo run fork init push fetch key help
+    set -l subcommands capture show verify bisect name note undo redo run fork init push fetch install uninstall status key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -30,6 +30,9 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
     complete -c $program -n '__git_envlog_using list' -f -a push -d 'send the history to a remote'
     complete -c $program -n '__git_envlog_using list' -f -a fetch -d 'bring what others share beside our own'
+    complete -c $program -n '__git_envlog_using list' -f -a install -d 'have git, or a coding agent, capture by itself'
+    complete -c $program -n '__git_envlog_using list' -f -a uninstall -d 'take away what install put in place'
+    complete -c $program -n '__git_envlog_using list' -f -a status -d 'what captures by itself here, and whether it did'
     complete -c $program -n '__git_envlog_using list' -f -a key -d 'show, export or import the keys that seal secret files'
     complete -c $program -n '__git_envlog_using list' -f -a help -d 'the short help of a subcommand'
     complete -c $program -n '__git_envlog_using list' -l max-count -s n -x -d 'at most so many'
@@ -141,6 +144,34 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using init' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using init' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using init' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using install' -l agent -x -d 'that coding agent, and not git'
+    complete -c $program -n '__git_envlog_using install' -l global -d 'for every repository of this user'
+    complete -c $program -n '__git_envlog_using install' -l force -s f -d 'also where others would notice'
+    complete -c $program -n '__git_envlog_using install' -l dry-run -s n -d 'print every byte, write nothing'
+    complete -c $program -n '__git_envlog_using install' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using install' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using install' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using install' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using install' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using install' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using uninstall' -l agent -x -d 'that coding agent alone'
+    complete -c $program -n '__git_envlog_using uninstall' -l global -d 'what was installed for every repository'
+    complete -c $program -n '__git_envlog_using uninstall' -l history -d 'also every snapshot, note, pack and key'
+    complete -c $program -n '__git_envlog_using uninstall' -l yes -d 'do not ask'
+    complete -c $program -n '__git_envlog_using uninstall' -l dry-run -s n -d 'print every byte, write nothing'
+    complete -c $program -n '__git_envlog_using uninstall' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using uninstall' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using uninstall' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using uninstall' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using uninstall' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using uninstall' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using status' -l report -d 'all that a report of a problem needs'
+    complete -c $program -n '__git_envlog_using status' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using status' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using status' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using status' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using status' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using status' -l version -d 'the version of this program'
     complete -c $program -n '__git_envlog_using key' -a 'show export import'
     complete -c $program -n '__git_envlog_using key' -l use -d 'seal new files with the imported key'
     complete -c $program -n '__git_envlog_using key' -l json -d 'the answer as JSON'

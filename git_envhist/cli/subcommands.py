@@ -28,6 +28,13 @@ SUBCOMMANDS = {
         "git_envhist.cli.push:push_command", "send the history to a remote, with its notes and names"
     ),
     "fetch": Subcommand("git_envhist.cli.fetch:fetch_command", "bring what others share beside our own"),
+    "install": Subcommand(
+        "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
+    ),
+    "uninstall": Subcommand("git_envhist.cli.install:uninstall_command", "take away what install put in place"),
+    "status": Subcommand(
+        "git_envhist.cli.status:status", "what captures by itself here, and whether it did"
+    ),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
@@ -39,8 +46,8 @@ PROGRAMS = {
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
     *("task", "resume", "effect"),
-    *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch", "install", "uninstall"),
-    *("status", "browse", "mcp"),
+    *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch"),
+    *("browse", "mcp"),
 }
 # Words of other tools, and the command that does here what they do there.
 MEANT = {

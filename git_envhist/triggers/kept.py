@@ -77,9 +77,9 @@ def uninstall_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit
     wanted = effective(as_before(record, edits))
     carry_out(wanted)
     files = {path: kept for path, kept in record.files.items() if kept.owner != owner}
+    _write(state, Record(files, record.made if files else ()))
+    # Our own record may have stood in one of them.
     remove_empty(record.made)
-    left = tuple(directory for directory in record.made if os.path.isdir(directory) and files)
-    _write(state, Record(files, left))
     return wanted
 
 
@@ -100,6 +100,7 @@ def _write(state: str, record: Record) -> None:
     if not record.files:
         if os.path.lexists(path):
             os.unlink(path)
+            remove_empty([state])
         return
     value = {"files": {each: _row(kept) for each, kept in record.files.items()}, "made": record.made}
     state_directory(state)

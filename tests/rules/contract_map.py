@@ -1395,6 +1395,108 @@ CHECKS = (
     ),
 )
 
+HOOKS = (
+    Line(
+        "envlog install",
+        "git captures by itself; what is there keeps running; once is enough",
+        (
+            "triggers/test_install.py::test_installed_twice_is_installed_once",
+            "triggers/test_install.py::test_hooks_that_were_there_keep_their_input_their_words_and_their_status",
+            "triggers/test_install.py::test_where_core_hookspath_says_is_where_they_go",
+            "triggers/test_install.py::test_a_program_that_has_gone_leaves_hooks_that_do_nothing",
+        ),
+    ),
+    Line(
+        "envlog install --agent",
+        "an agent by its name",
+        (
+            "triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
+        ),
+    ),
+    Line(
+        "envlog install --global",
+        "for every repository of this user",
+        (
+            "triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",
+        ),
+    ),
+    Line(
+        "envlog install --force",
+        "also where others would notice",
+        (
+            "triggers/test_install.py::test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said",
+        ),
+    ),
+    Line(
+        "envlog install --dry-run",
+        "every byte, and none written",
+        (
+            "triggers/test_install.py::test_a_dry_run_prints_every_byte_and_writes_none",
+        ),
+    ),
+    Line(
+        "envlog uninstall",
+        "every byte comes back, or its absence",
+        (
+            "triggers/test_install.py::test_uninstall_gives_back_every_byte_and_the_absence_of_what_was_not_there",
+            "triggers/test_install.py::test_what_stands_there_comes_back_with_its_mode_and_its_links",
+            "triggers/test_install.py::test_what_was_changed_since_loses_our_lines_alone",
+        ),
+    ),
+    Line(
+        "envlog uninstall --agent",
+        "that agent alone",
+        (
+            "triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
+        ),
+    ),
+    Line(
+        "envlog uninstall --global",
+        "what was installed for every repository",
+        (
+            "triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",
+        ),
+    ),
+    Line(
+        "envlog uninstall --history",
+        "refs, notes, packs and keys go, and nothing else",
+        (
+            "triggers/test_forgetting.py::test_every_ref_pack_note_and_key_goes_and_the_code_stays",
+            "triggers/test_forgetting.py::test_keys_of_what_was_sent_elsewhere_stay",
+        ),
+    ),
+    Line(
+        "envlog uninstall --yes",
+        "without it, it is refused",
+        (
+            "triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",
+        ),
+    ),
+    Line(
+        "envlog uninstall --dry-run",
+        "what would go",
+        (
+            "triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",
+        ),
+    ),
+    Line(
+        "envlog status",
+        "what is active, when it last ran, what went wrong",
+        (
+            "triggers/test_status.py::test_it_tells_what_is_active_and_what_ran_last",
+            "triggers/test_status.py::test_hooks_that_another_tool_replaced_are_told",
+            "triggers/test_status.py::test_a_hook_that_was_never_called_is_told",
+        ),
+    ),
+    Line(
+        "envlog status --report",
+        "versions, settings, runs; no secret",
+        (
+            "triggers/test_status.py::test_a_report_has_versions_and_settings_and_no_secret",
+        ),
+    ),
+)
+
 LINES: tuple[Line, ...] = (
     *WORDS,
     *REVISIONS,
@@ -1408,4 +1510,5 @@ LINES: tuple[Line, ...] = (
     *SETTINGS,
     *STATUS,
     *PYTHON,
+    *HOOKS,
 )

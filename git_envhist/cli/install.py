@@ -1,0 +1,148 @@
+"""`git envlog install`, `uninstall`: git and coding agents call us by themselves, or do so no longer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import complain
+from git_envhist.cli.options import option
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.errors import EnvhistError, NotARepository, UsageError
+from git_envhist.triggers.edits import Edit, describe
+from git_envhist.triggers.installing import Done, chosen, every, install, uninstall
+from git_envhist.triggers.integration import Place
+
+if TYPE_CHECKING:
+    from git_envhist.cli.forgetting import Forgetting
+
+PROGRAM = "git-envhist"
+DONE = {"git": "git's hooks"}
+
+
+@command("install", "git envlog install [--agent <name>]… [--global] [-n]")
+@option(
+    "--agent", "agents", metavar="<name>", multiple=True, help="that coding agent, and not git; repeatable"
+)
+@option("--global", "everywhere", is_flag=True, help="for every repository of this user")
+@option("-f", "--force", is_flag=True, help="also where others would notice: shared or committed hooks")
+@option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
+def install_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
+    """Has git, or a coding agent, capture by itself: after each commit, merge, checkout and rebase."""
+    session.no_paths()
+    wanted = chosen(agents)
+    place = place_of(session, everywhere=options["everywhere"], force=options["force"])
+    _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+
+
+@command("uninstall", "git envlog uninstall [--agent <name>]… [--global] [--history] [-n]")
+@option("--agent", "agents", metavar="<name>", multiple=True, help="that coding agent alone; repeatable")
+@option("--global", "everywhere", is_flag=True, help="what was installed for every repository of this user")
+@option("--history", is_flag=True, help="also every snapshot, note, pack and key of this repository")
+@option("--yes", is_flag=True, help="with --history: do not ask")
+@option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
+def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
+    """Takes away what 'install' put in place; what nobody has changed since is what it was before, byte for byte."""
+    session.no_paths()
+    if options["history"] and (agents or options["everywhere"]):
+        raise UsageError("--history goes with the repository alone", hint="git envlog uninstall --history")
+    place = place_of(session, everywhere=options["everywhere"])
+    wanted = chosen(agents) if agents else every()
+    dry_run = options["dry_run"]
+    if not options["history"]:
+        _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "taken away")
+        return
+    from git_envhist.cli.forgetting import Forgetting  # loaded late: hardly ever asked for
+
+    history = Forgetting(session.history.repository)
+    if not (dry_run or options["yes"]):
+        history.ask()
+    done = uninstall(place, wanted, dry_run=dry_run)
+    if not dry_run:
+        history.carry_out()
+    _tell(session, done, dry_run, "taken away", history)
+
+
+def place_of(session: Session, *, everywhere: bool = False, force: bool = False) -> Place:
+    """Where it is to be installed: this repository, or the user's own configuration."""
+    try:
+        repository = session.history.repository
+    except NotARepository:
+        if not everywhere:
+            raise
+        repository = None
+    if repository is not None and repository.plain and not everywhere:
+        raise EnvhistError(
+            f"'{repository.root}' is no git repository: no hook of git is called there",
+            hint="capture by hand, or by an agent: git envlog install --global --agent <name>",
+        )
+    return Place(repository, os.environ, own_program(), everywhere, force)
+
+
+def own_program() -> str:
+    """`git-envhist` of this very installation, by its absolute path."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
+    found = beside if os.access(beside, os.X_OK) else shutil.which(PROGRAM)
+    if found is None:
+        raise EnvhistError(
+            f"'{PROGRAM}' is neither beside '{sys.argv[0]}' nor on the PATH", hint="install git-envhist again"
+        )
+    return os.path.abspath(found)
+
+
+def _tell(
+    session: Session, done: Sequence[Done], dry_run: bool, word: str, history: Forgetting | None = None
+) -> None:
+    if session.json:
+        told = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
+        session.print_json(told if history is None else {**told, "history": history.as_json()})
+        return
+    if dry_run:
+        for line in describe(edit for one in done for edit in one.edits):
+            session.line(escape(line, lines=True))
+    for one in done:
+        _tell_one(session, one, word, dry_run)
+    if word != "installed" and not any(one.edits for one in done):
+        session.line("nothing of ours is installed here")
+    if history is not None:
+        for line in history.lines(dry_run):
+            session.line(line)
+
+
+def _tell_one(session: Session, one: Done, word: str, dry_run: bool) -> None:
+    if not dry_run and one.edits:
+        session.line(f"{DONE.get(one.name, one.name)}: {word}")
+        for edit in one.edits:
+            session.line(f"  {_verb(edit)} {escape(edit.path)}")
+    elif not one.edits and word == "installed":
+        session.line(f"{DONE.get(one.name, one.name)}: nothing to do, all of it is in place")
+    for remark in one.remarks:
+        complain(f"note: {escape(remark)}")
+
+
+def _verb(edit: Edit) -> str:
+    if edit.after is None:
+        return "removed"
+    return "wrote" if edit.before is None else "changed"
+
+
+def _as_json(one: Done) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "changes": [_edit_json(edit) for edit in one.edits],
+        "remarks": [*map(escape_invalid, one.remarks)],
+    }
+
+
+def _edit_json(edit: Edit) -> dict[str, object]:
+    after = edit.after
+    return {
+        "path": escape_invalid(edit.path),
+        "change": _verb(edit),
+        "mode": None if after is None or after.mode is None else f"{after.mode:04o}",
+        "content": None if after is None else escape_invalid(after.data.decode("utf-8", "surrogateescape")),
+    }

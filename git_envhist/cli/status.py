@@ -1,0 +1,149 @@
+"""`git envlog status`: what captures by itself here, when it last did, and what went wrong."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from datetime import datetime
+
+from git_envhist._version import __version__
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.zone import LocalZone
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.install import DONE, place_of
+from git_envhist.cli.options import option
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import seconds
+from git_envhist.triggers.git.outcomes import Outcome
+from git_envhist.triggers.integration import Part
+from git_envhist.triggers.status import Status, read_status
+
+TOLD = 5
+"""So many of the last runs are told; a report has all that are kept."""
+
+
+@command("status", "git envlog status [--report]")
+@option(
+    "--report", is_flag=True, help="all that a report of a problem needs: versions, settings, every run kept"
+)
+def status(session: Session, report: bool) -> None:
+    """Tells what captures by itself here, when it last did, and what went wrong."""
+    session.no_paths()
+    found = read_status(place_of(session), session.history.settings)
+    if session.json:
+        session.print_json(_as_json(found, _settings(session) if report else None))
+        return
+    for line in _lines(found, report):
+        session.line(escape(line))
+    if report:
+        for line in _report_lines(session, found):
+            session.line(escape(line))
+    for warning in found.warnings:
+        warn(warning)
+
+
+def _lines(found: Status, whole: bool) -> Iterator[str]:
+    if not found.here and not found.everywhere:
+        yield "nothing captures by itself here: git envlog install"
+    for where, parts in (("this repository", found.here), ("every repository", found.everywhere)):
+        for name, several in parts.items():
+            yield f"{DONE.get(name, name)}, for {where}"
+            yield from map(_part_line, several)
+    yield from _run_lines(found, len(found.outcomes) if whole else TOLD)
+
+
+def _part_line(part: Part) -> str:
+    remark = f"  ({part.remark})" if part.remark else ""
+    return f"  {'✓' if part.active else '✗'} {part.event:<14} {part.place}{remark}"
+
+
+def _run_lines(found: Status, most: int) -> Iterator[str]:
+    if found.waiting is not None:
+        yield f"waiting since {_time(found.waiting.at)}: {found.waiting.event}"
+    if not found.outcomes:
+        if found.here or found.everywhere:
+            yield "no hook of git has run here yet"
+        return
+    yield "the last runs" if len(found.outcomes) > 1 else "the last run"
+    for one in reversed(found.outcomes[-most:] if most else ()):
+        yield f"  {_time(one.at)}  {one.event:<14} {_what_came(one)}"
+
+
+def _what_came(one: Outcome) -> str:
+    if one.snapshot is not None:
+        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)})"
+    return f"{one.result}: {one.message}" if one.message else one.result
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(int(at), LocalZone()).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _report_lines(session: Session, found: Status) -> Iterator[str]:
+    yield ""
+    for name, value in _versions(found).items():
+        yield f"{name}: {value}"
+    for key, value in _settings(session).items():
+        yield f"{key}={value}"
+
+
+def _versions(found: Status) -> dict[str, str]:
+    return {
+        "git-envhist": __version__,
+        "program": found.program,
+        "git": ".".join(map(str, found.git)),
+        "python": platform.python_version(),
+        "system": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
+    }
+
+
+def _settings(session: Session) -> dict[str, str]:
+    """What is configured of ours and of hooks; what looks like a secret is masked."""
+    config = session.history.repository.read_config()
+    ours = [(key, value) for key, value in config if key.startswith(("envhist.", "core.hookspath", "hook."))]
+    return {key: os.fsdecode(mask_tokens(os.fsencode(value or ""))) for key, value in ours}
+
+
+def _as_json(found: Status, settings: dict[str, str] | None) -> dict[str, object]:
+    told: dict[str, object] = {
+        "schema": 1,
+        "enabled": found.enabled,
+        "program": escape_invalid(found.program),
+        "git": ".".join(map(str, found.git)),
+        "here": {name: [*map(_part_json, parts)] for name, parts in found.here.items()},
+        "everywhere": {name: [*map(_part_json, parts)] for name, parts in found.everywhere.items()},
+        "waiting": None if found.waiting is None else _iso(found.waiting.at),
+        "runs": [_run_json(one) for one in reversed(found.outcomes)],
+        "warnings": [*map(escape_invalid, found.warnings)],
+    }
+    if settings is not None:
+        told["versions"] = _versions(found)
+        told["settings"] = {escape_invalid(key): escape_invalid(value) for key, value in settings.items()}
+    return told
+
+
+def _part_json(part: Part) -> dict[str, object]:
+    return {
+        "event": part.event,
+        "active": part.active,
+        "place": escape_invalid(part.place),
+        "remark": part.remark or None,
+    }
+
+
+def _run_json(one: Outcome) -> dict[str, object]:
+    return {
+        "event": one.event,
+        "at": _iso(one.at),
+        "result": one.result,
+        "seconds": one.seconds,
+        "id": one.snapshot,
+        "message": escape_invalid(one.message) or None,
+        "hint": escape_invalid(one.hint) or None,
+    }
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(int(at), LocalZone()).isoformat()

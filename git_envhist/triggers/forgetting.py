@@ -1,0 +1,153 @@
+"""A whole history, taken out of a repository: refs first, so that nothing is left that names what has gone.
+
+The copies of its keys in the user's configuration go too, unless something sealed with them has left this repository:
+then they are all that opens it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from git_envhist.capturing.tidying import COMMON_LOCK
+from git_envhist.errors import Refused, RestoreLeft
+from git_envhist.settings import config_home
+from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
+from git_envhist.store.locks import locked, locked_now, state_directory
+from git_envhist.store.ownpacks import bears_mark
+from git_envhist.store.remotememory import directory_of
+from git_envhist.store.repository import RefMove, Repository
+from git_envhist.store.spares import spares
+from git_envhist.values import dataclass
+
+OURS = ("refs/envhist/", "refs/notes/envhist/")
+SNAPSHOTS = "refs/envhist/heads/"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All that a history is made of."""
+
+    refs: dict[str, str]
+    """Each ref and the hash it names."""
+    packs: tuple[str, ...]
+    """Every file of every pack of ours, the marks last."""
+    states: tuple[str, ...]
+    """Our directories in the git directories of all working trees, the common one last."""
+    keys: tuple[str, ...]
+    """The keys' copies outside of the repository."""
+    snapshots: int
+    stored: int
+    """Bytes of the packs."""
+    has_left: bool
+    """Whether something was sent elsewhere."""
+
+
+def look_at_history(repository: Repository, environ: Mapping[str, str]) -> Whole:
+    """What there is to forget."""
+    refs = {ref: oid for prefix in OURS for ref, oid in repository.list_refs(prefix).items()}
+    packs = tuple(_packs(repository.pack_dir))
+    return Whole(
+        refs,
+        packs,
+        tuple(_states(repository)),
+        tuple(_copies_of_keys(repository, environ)),
+        _count(repository, [ref for ref in refs if ref.startswith(SNAPSHOTS)]),
+        sum(os.path.getsize(path) for path in packs),
+        os.path.isdir(directory_of(repository.common_state)),
+    )
+
+
+def forget_history(repository: Repository, found: Whole) -> list[str]:
+    """Take it all away; returns what the user has to know."""
+    state_directory(repository.common_state)
+    own = os.path.join(state_directory(repository.state), "lock")
+    with locked(own), locked_now(os.path.join(repository.common_state, COMMON_LOCK)) as alone:
+        if not alone:
+            raise Refused(
+                "a capture is under way in another working tree", hint="run the command again in a moment"
+            )
+        _refuse_left(found)
+        repository.move_refs([RefMove(ref, None, oid) for ref, oid in found.refs.items()])
+        for prefix in (*OURS, "refs/notes/"):
+            _remove_empty(os.path.join(repository.common_dir, prefix))
+        _remove_packs(repository, found)
+        return _remove_states(found)
+
+
+def _refuse_left(found: Whole) -> None:
+    for state in found.states:
+        if os.path.lexists(os.path.join(state, "restore", "journal")):
+            raise RestoreLeft
+
+
+def _remove_empty(top: str) -> None:
+    """git leaves the directories of refs that have gone."""
+    for directory, _, _ in os.walk(top, topdown=False):
+        with suppress(OSError):
+            os.rmdir(directory)
+
+
+def _remove_packs(repository: Repository, found: Whole) -> None:
+    ids = [bytes.fromhex(oid) for oid in found.refs.values()]
+    # A cache that names what has gone would hide what has not.
+    drop_caches_naming(repository.objects_dir, ids)
+    for spare in spares(repository.common_state, repository.pack_dir):
+        shutil.rmtree(spare, ignore_errors=True)
+    for path in found.packs:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+    drop_broken_index(repository.pack_dir)
+
+
+def _remove_states(found: Whole) -> list[str]:
+    for state in found.states:
+        shutil.rmtree(state, ignore_errors=True)
+    if found.has_left:
+        return [
+            f"what was sent elsewhere is opened by this key, which stays: '{path}'" for path in found.keys
+        ]
+    for path in found.keys:
+        with suppress(OSError):
+            os.unlink(path)
+    return []
+
+
+def _packs(pack_dir: str) -> Iterator[str]:
+    names = sorted(os.listdir(pack_dir)) if os.path.isdir(pack_dir) else []
+    bases = [name[: -len(".keep")] for name in names if name.endswith(".keep")]
+    ours = [base for base in bases if bears_mark(os.path.join(pack_dir, f"{base}.keep"))]
+    for base in ours:
+        # The index goes first, as git itself has it: without one nobody looks for the pack.
+        for ending in (".idx", ".rev", ".bitmap", ".mtimes", ".pack", ".keep"):
+            if f"{base}{ending}" in names:
+                yield os.path.join(pack_dir, f"{base}{ending}")
+
+
+def _states(repository: Repository) -> Iterator[str]:
+    linked = os.path.join(repository.common_dir, "worktrees")
+    for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
+        state = os.path.join(linked, name, "envhist")
+        if os.path.isdir(state):
+            yield state
+    if os.path.isdir(repository.common_state):
+        yield repository.common_state
+
+
+def _copies_of_keys(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
+    here = os.path.join(repository.common_state, "keys")
+    copies = os.path.join(config_home(environ), "git-envhist", "keys")
+    for name in sorted(os.listdir(here)) if os.path.isdir(here) else []:
+        copy = os.path.join(copies, name)
+        # Names that stand in both and are no key (the lock) belong to all repositories.
+        if len(name) == 12 and os.path.isfile(copy):
+            yield copy
+
+
+def _count(repository: Repository, refs: list[str]) -> int:
+    if not refs:
+        return 0
+    done = repository.git.try_run("rev-list", "--count", *refs)
+    return int(done.out) if done.status == 0 else 0

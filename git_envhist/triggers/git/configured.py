@@ -1,0 +1,78 @@
+"""Hooks that git's configuration names (git 2.54 and newer): a few sections at the end of a file, between two marks.
+
+They stand beside whatever is in the hooks directory, so nothing has to be chained, and no other tool's installation
+can lose them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from git_envhist.triggers.edits import Edit, look, rewrite
+from git_envhist.triggers.git.events import EVENTS
+from git_envhist.triggers.git.shim import BLOCK, END, START, command
+from git_envhist.triggers.integration import Part
+
+
+def plan(path: str, program: str) -> Edit:
+    """The sections in a file of git's configuration, in place of older ones."""
+    return rewrite(path, _with(_read(path), sections(program)))
+
+
+def plan_away(path: str) -> Edit | None:
+    """The file without them; None where they are not in it."""
+    text = _read(path)
+    left = BLOCK.sub(b"", text)
+    if left == text:
+        return None
+    return rewrite(path, left or None)
+
+
+def sections(program: str) -> bytes:
+    """What is written."""
+    lines = []
+    for event in EVENTS:
+        lines += [f'[hook "envhist-{event}"]', f"\tevent = {event}", f"\tcommand = {_quoted(event, program)}"]
+    return marked("\n".join([*lines, ""]).encode("utf-8", "surrogateescape"))
+
+
+def marked(ours: bytes) -> bytes:
+    """Lines of a configuration between our marks."""
+    return START + b": git envlog uninstall takes these lines away\n" + ours + END + b"\n"
+
+
+def parts(path: str, version: tuple[int, ...], since: tuple[int, ...]) -> tuple[Part, ...]:
+    """The events that the sections name; nothing where there are none."""
+    found = BLOCK.search(_read(path))
+    if found is None:
+        return ()
+    old = version < since
+    remark = (
+        f"git {_dotted(version)} does not run hooks of the configuration: git envlog install" if old else ""
+    )
+    there = set(re.findall(r"event = (\S+)", found.group().decode("utf-8", "replace")))
+    return tuple(
+        Part(event, event in there and not old, path, remark if event in there else "not named there")
+        for event in EVENTS
+    )
+
+
+def _with(text: bytes, ours: bytes) -> bytes:
+    if BLOCK.search(text):
+        return BLOCK.sub(lambda _: ours, text, count=1)
+    return text + (b"" if not text or text.endswith(b"\n") else b"\n") + ours
+
+
+def _read(path: str) -> bytes:
+    edit = rewrite(path, b"")
+    content = look(edit.path)
+    return content.data if content is not None else b""
+
+
+def _quoted(event: str, program: str) -> str:
+    escaped = command(event, program).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

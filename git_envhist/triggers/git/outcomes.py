@@ -1,0 +1,123 @@
+"""What hooks left to do, and what came of it: a mark and a short log in the git directory of the working tree.
+
+The mark is written before anything else and goes when a capture holds what it stands for: whatever kills a worker, the
+next hook makes up for it. The log is bounded; it is written by the worker that holds the lock, and may be lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+from git_envhist.store.locks import state_directory
+from git_envhist.values import dataclass
+
+MOST = 50
+"""So many outcomes are kept."""
+LONGEST = 500
+"""So much is kept of what went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A hook has called; `seen` tells one mark from the next."""
+
+    event: str
+    at: float
+    seen: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of a worker came to."""
+
+    event: str
+    at: float
+    result: str
+    """captured, unchanged, off, waiting, failed."""
+    seconds: float = 0.0
+    snapshot: str | None = None
+    message: str = ""
+    hint: str = ""
+
+
+def place_of(state: str) -> str:
+    """The directory of hooks in a working tree's state."""
+    return os.path.join(state, "hooks")
+
+
+def leave_mark(place: str, event: str) -> None:
+    """Say that a capture is wanted."""
+    state_directory(place)
+    new = os.path.join(place, f"pending.{os.getpid()}")
+    with open(new, "w", encoding="ascii") as file:
+        json.dump([event, time.time()], file)
+    os.rename(new, os.path.join(place, "pending"))
+
+
+def read_mark(place: str) -> Mark | None:
+    """The latest mark that nobody has answered."""
+    path = os.path.join(place, "pending")
+    try:
+        with open(path, encoding="ascii") as file:
+            seen = os.fstat(file.fileno())
+            event, at = json.load(file)
+        return Mark(str(event), float(at), (seen.st_ino, seen.st_mtime_ns))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError):
+        # A mark that cannot be read wants a capture all the same.
+        return Mark("post-commit", time.time(), (0, 0)) if os.path.exists(path) else None
+
+
+def take_mark(place: str, mark: Mark) -> bool:
+    """Remove a mark that was answered; False where a newer one has come."""
+    now = read_mark(place)
+    if now is not None and now.seen != mark.seen:
+        return False
+    with suppress(OSError):
+        os.unlink(os.path.join(place, "pending"))
+    return True
+
+
+def write_outcome(place: str, outcome: Outcome) -> None:
+    """Add to the log; the oldest go."""
+    rows = [_row(one) for one in read_outcomes(place)[-(MOST - 1) :]]
+    text = "".join(json.dumps(row) + "\n" for row in [*rows, _row(outcome)])
+    path = os.path.join(place, "log")
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(f"{path}.new", path)
+
+
+def read_outcomes(place: str) -> tuple[Outcome, ...]:
+    """The log, oldest first; a line that cannot be read is passed over."""
+    try:
+        with open(os.path.join(place, "log"), encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return ()
+    return tuple(outcome for line in lines if (outcome := _read(line)) is not None)
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    row = {name: getattr(outcome, name) for name in ("event", "at", "result", "seconds", "snapshot")}
+    return {**row, "message": outcome.message[:LONGEST], "hint": outcome.hint[:LONGEST]}
+
+
+def _read(line: str) -> Outcome | None:
+    try:
+        row = json.loads(line)
+        texts = {name: str(row[name]) for name in ("event", "result", "message", "hint")}
+        snapshot = row["snapshot"]
+        return Outcome(
+            at=float(row["at"]),
+            seconds=float(row["seconds"]),
+            snapshot=None if snapshot is None else str(snapshot),
+            **texts,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

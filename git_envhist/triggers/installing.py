@@ -1,0 +1,68 @@
+"""Installed, taken away, looked at: the verbs over all kinds of integrations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from git_envhist.errors import UsageError
+from git_envhist.triggers.agents import AGENTS
+from git_envhist.triggers.edits import Edit, effective
+from git_envhist.triggers.git.integration import GitHooks
+from git_envhist.triggers.integration import Integration, Part, Place
+from git_envhist.triggers.kept import as_before, install_edits, read_record, uninstall_edits
+from git_envhist.values import dataclass
+
+GIT = GitHooks()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was changed for one integration, or would be."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def chosen(agents: Sequence[str]) -> tuple[Integration, ...]:
+    """The agents that are named; git where none is."""
+    unknown = [name for name in agents if name not in AGENTS]
+    if unknown:
+        known = ", ".join(sorted(AGENTS)) or "none in this version"
+        raise UsageError(f"no agent is known by this name: '{unknown[0]}'", hint=f"known are: {known}")
+    return tuple(AGENTS[name] for name in agents) or (GIT,)
+
+
+def every() -> tuple[Integration, ...]:
+    """git, and every agent."""
+    return (GIT, *AGENTS.values())
+
+
+def install(place: Place, integrations: Sequence[Integration], *, dry_run: bool = False) -> tuple[Done, ...]:
+    """Put them in place; nothing changes where all of it is."""
+    plans = [(one, one.plan_install(place)) for one in integrations]
+    done = []
+    for one, plan in plans:
+        edits = effective(plan.edits) if dry_run else install_edits(place.state, one.name, plan.edits)
+        done.append(Done(one.name, edits, plan.remarks))
+    return tuple(done)
+
+
+def uninstall(
+    place: Place, integrations: Sequence[Integration], *, dry_run: bool = False
+) -> tuple[Done, ...]:
+    """Take them away; what nobody has changed since is what it was before."""
+    plans = [(one, one.plan_uninstall(place)) for one in integrations]
+    done = []
+    for one, plan in plans:
+        if dry_run:
+            edits = effective(as_before(read_record(place.state), plan.edits))
+        else:
+            edits = uninstall_edits(place.state, one.name, plan.edits)
+        done.append(Done(one.name, edits, plan.remarks))
+    return tuple(done)
+
+
+def parts(place: Place) -> dict[str, tuple[Part, ...]]:
+    """What of each is there, in this repository and for the user; nothing of those that are nowhere."""
+    return {one.name: found for one in every() if (found := one.parts(place))}

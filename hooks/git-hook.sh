@@ -1,0 +1,9 @@
+# >>> git-envhist: captures the environment in the background (git envlog uninstall takes these lines away)
+@UNLESS@(
+	(
+		p=@PROGRAM@
+		[ -x "$p" ] || p=git-envhist
+		exec "$p" hook @EVENT@ "$PPID" "$@"
+	) </dev/null >/dev/null 2>&1 &
+)
+# <<< git-envhist

@@ -1,0 +1,71 @@
+"""`git envlog uninstall --history`: nothing of ours is left, and everything else is as it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.support.repository import Repo
+from tests.triggers.hooks import standing
+
+
+def ours_in(repo: Repo) -> list[str]:
+    return [name for name in standing(repo.path / ".git") if "envhist" in name]
+
+
+def test_every_ref_pack_note_and_key_goes_and_the_code_stays(repo: Repo, hermetic: Path) -> None:
+    repo.git("gc", "-q")
+    before = standing(repo.path)
+    repo.write(".env", "SECRET=1\n")
+    repo.run("envlog", "capture", "one", "--name", "first", check=True)
+    repo.write("big", os.urandom(100_000))
+    repo.run("envlog", "capture", "two", check=True)
+    copies = hermetic / "config/git-envhist/keys"
+    assert [path for path in copies.iterdir() if len(path.name) == 12]
+    repo.git("worktree", "add", "-q", "../linked")
+    linked = Repo(repo.path.parent / "linked", repo.env)
+    linked.run("envlog", "capture", "there", check=True)
+    done = repo.run("envlog", "uninstall", "--history", "--yes", check=True)
+    assert "3 snapshots" in done.out
+    repo.git("worktree", "remove", "--force", "../linked")
+    repo.git("branch", "-D", "linked")
+    assert ours_in(repo) == []
+    assert not [path for path in copies.iterdir() if len(path.name) == 12]
+    (repo.path / ".env").unlink()
+    (repo.path / "big").unlink()
+    left = {name for name in standing(repo.path) if not name.startswith(".git/logs")}
+    assert left - set(before) <= {".git/worktrees"}
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+    assert repo.git("for-each-ref", "refs/envhist", "refs/notes") == ""
+
+
+def test_without_a_yes_it_is_refused_and_a_dry_run_lists_it(repo: Repo) -> None:
+    repo.run("envlog", "capture", "one", check=True)
+    refused = repo.run("envlog", "uninstall", "--history")
+    assert refused.status == 3
+    assert "--yes" in refused.err
+    before = standing(repo.path)
+    listed = repo.run("envlog", "uninstall", "--history", "--dry-run", check=True).out
+    assert "remove refs/envhist/heads/" in listed
+    assert ".pack" in listed
+    assert standing(repo.path) == before
+    assert repo.run("envlog", "--format=%s", check=True).out == "one\n"
+
+
+def test_a_new_history_can_begin_afterwards(repo: Repo) -> None:
+    repo.run("envlog", "capture", "one", check=True)
+    repo.run("envlog", "uninstall", "--history", "--yes", check=True)
+    repo.run("envlog", "capture", "anew", check=True)
+    assert repo.run("envlog", "--format=%s", check=True).out == "anew\n"
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_keys_of_what_was_sent_elsewhere_stay(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
+    repo.execute("git", "init", "-q", "--bare", str(tmp_path / "remote"))
+    repo.write(".env", "SECRET=1\n")
+    repo.run("envlog", "capture", "one", check=True)
+    repo.git("remote", "add", "origin", str(tmp_path / "remote"))
+    repo.run("envlog", "push", "--yes", "origin", check=True)
+    done = repo.run("envlog", "uninstall", "--history", "--yes", check=True)
+    assert "which stays" in done.err
+    assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 12]
