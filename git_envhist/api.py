@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline
+from git_envhist.doing import Doing
 from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import World, by_name, next_word_on
 from git_envhist.lookup import judge_verdicts, list_timelines, path_below, read_timeline, world_of
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from git_envhist.verifying.verbs import Checks
 
 
-class EnvHistory:
+class EnvHistory(Doing):
     """The history of one environment."""
 
     def __init__(
@@ -176,7 +177,7 @@ class EnvHistory:
         """Give a moment a name, or take it away."""
         snapshot = self._snapshot(revision)
         line = self.world.timeline(snapshot.timeline) or self.world.own
-        self._annotate(snapshot, name_record(name, next_word_on(line, name, self.now), removed=remove))
+        self.tell(snapshot, name_record(name, next_word_on(line, name, self.now), removed=remove))
         return snapshot
 
     def remove_name(self, name: str) -> Snapshot:
@@ -192,7 +193,7 @@ class EnvHistory:
 
         snapshot = self._snapshot(revision)
         masked = os.fsdecode(mask_tokens(os.fsencode(text)))
-        self._annotate(snapshot, remark_record(masked, self.now))
+        self.tell(snapshot, remark_record(masked, self.now))
         return snapshot
 
     def read_file(self, revision: str | Snapshot, path: EnvPath) -> bytes:
@@ -286,7 +287,8 @@ class EnvHistory:
     def _tree(self, moment_of: Snapshot | str | None) -> str | None:
         return None if moment_of is None else self.bring(self._snapshot(moment_of)).tree
 
-    def _annotate(self, snapshot: Snapshot, *records: Record) -> None:
+    def tell(self, snapshot: Snapshot, *records: Record) -> None:
+        """Add records to the note of a moment."""
         from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
 
         line = signature(who_am_i(self.settings, self._environ), self.now)

@@ -543,6 +543,8 @@ class Restored:
     """What came and named another working tree, and names this one now."""
     outside: tuple[FactChange, ...] = ()
     """What of the machine is not as it was: from what is here to the moment."""
+    effects: tuple[Effect, ...] = ()
+    """What was done outside the machine since: no restore undoes it."""
     running: tuple[str, ...] = ()
     """Processes that were at work in the environment, and still run what was there."""
     services: tuple[str, ...] = ()

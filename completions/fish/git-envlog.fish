@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show verify bisect name note undo redo run fork init push fetch install uninstall status key help
+    set -l subcommands capture show verify bisect name note undo redo run task resume effect fork init push fetch install uninstall status key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -26,6 +26,12 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a run -d 'run a command between two snapshots'
     complete -c $program -n '__git_envlog_using run' -s m -l message -x -d 'why it is run'
     complete -c $program -n '__git_envlog_using run' -l verify -x -d 'check what came of it'
+    complete -c $program -n '__git_envlog_using list' -f -a task -d 'keep the tasks of a piece of work'
+    complete -c $program -n '__git_envlog_using task' -f -a 'add start done fail skip list'
+    complete -c $program -n '__git_envlog_using list' -f -a resume -d 'which task comes next, and from where'
+    complete -c $program -n '__git_envlog_using list' -f -a effect -d 'note what is done outside the machine'
+    complete -c $program -n '__git_envlog_using effect' -l irreversible -d 'it cannot be undone'
+    complete -c $program -n '__git_envlog_using effect' -s y -l yes -d 'do not ask'
     complete -c $program -n '__git_envlog_using list' -f -a fork -d 'an environment of its own that begins at a moment'
     complete -c $program -n '__git_envlog_using list' -f -a init -d 'begin a history for a directory without git'
     complete -c $program -n '__git_envlog_using list' -f -a push -d 'send the history to a remote'
@@ -180,6 +186,6 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using key' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using key' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using key' -l version -d 'the version of this program'
-    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note undo redo run fork init key'
+    complete -c $program -n '__git_envlog_using help' -f -a 'capture show name note undo redo run task resume effect fork init key'
 end
 complete -c git -n '__fish_git_needs_command' -f -a envlog -d 'read and keep the history of an environment'

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from git_envhist.cli.terminal import escape_invalid
+from git_envhist.history.doings import effects_of, tasks_of
 from git_envhist.model import (
+    Effect,
     Actor,
     Captured,
     Change,
@@ -72,7 +74,24 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
         "story": [fact_json(fact) for fact in details.facts],
         "services": [escape_invalid(name) for name in details.services],
+        "tasks": [
+            {"text": escape_invalid(task.text), "status": task.status.value, "at": moment(task.at)}
+            for task in tasks_of((snapshot,))
+        ],
+        "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
         "restored_from": snapshot.restored_from,
+    }
+
+
+def effect_json(effect: Effect) -> Json:
+    """Something done outside the machine."""
+    return {
+        "text": escape_invalid(effect.text),
+        "at": moment(effect.at),
+        "irreversible": effect.irreversible,
+        "command": effect.command and escape_invalid(effect.command),
+        "exit_code": effect.exit_code,
+        "snapshot": effect.stands_on,
     }
 
 

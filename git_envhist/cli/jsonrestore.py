@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from git_envhist.cli.jsonform import SCHEMA, Json, fact_json, path_fields
+from git_envhist.cli.jsonform import SCHEMA, Json, effect_json, fact_json, path_fields
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.outside import command_for
 from git_envhist.model import FactChange, LeftAlone, Plan, PlanStep, Restored
@@ -29,6 +29,7 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "head": restored.head and escape_invalid(restored.head),
         "relocated": [path_fields(path) for path in restored.relocated],
         "outside": [_outside(change) for change in restored.outside],
+        "effects": [effect_json(effect) for effect in restored.effects],
         "running": [escape_invalid(process) for process in restored.running],
         "services": [escape_invalid(line) for line in restored.services],
         "warnings": [escape_invalid(warning) for warning in restored.warnings],

@@ -13,12 +13,14 @@ from git_envhist.cli.words import (
     changes_phrase,
     claim,
     count,
+    effect_words,
     first_line,
     story_line,
     symbol,
     verdict_cause,
     verdict_phrase,
 )
+from git_envhist.history.doings import effects_of, tasks_of
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.model import Missing, Snapshot, Verdict
 
@@ -117,6 +119,8 @@ def card(
     lines += [f"{label}:".ljust(LABEL) + value for label, value in _fields(snapshot, look) if value]
     if services:
         lines.append("Services:".ljust(LABEL) + escape(", ".join(services)))
+    for label, told in _doings(snapshot):
+        lines.append(f"{label}:".ljust(LABEL) + escape(told))
     for verdict in snapshot.verdicts:
         lines += _verdict_lines(verdict, palette)
     lines += _state_lines(snapshot, missing, story)
@@ -128,6 +132,14 @@ def card(
             "",
         ]
     return lines[:-1]
+
+
+def _doings(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """What was told while it was the newest."""
+    if not snapshot.records:
+        return []
+    tasks = [("Task", f"{task.status.value}: {first_line(task.text)}") for task in tasks_of((snapshot,))]
+    return tasks + [("Effect", effect_words(effect)) for effect in effects_of((snapshot,))]
 
 
 def _fields(snapshot: Snapshot, look: Look) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.terminal import escape
-from git_envhist.cli.words import count, seconds
+from git_envhist.cli.words import count, effect_words, seconds
 from git_envhist.history.outside import outside_words
 from git_envhist.history.story import Row, describe_marks, fold_by_directory
 from git_envhist.history.timeline import subject
@@ -108,6 +108,12 @@ def _outside_lines(restored: Restored) -> Iterator[str]:
         told.append(f"and {len(restored.running) - MOST_TOLD:,} more")
     if told:
         yield "not restored: " + "; ".join(told)
+    # The newest first, and the list is cut: what cannot be undone at all is told in any case.
+    effects = sorted(restored.effects, key=lambda effect: (effect.irreversible, effect.mark), reverse=True)
+    for effect in effects[:MOST_TOLD]:
+        yield f"not undone: {escape(effect_words(effect))}"
+    if len(effects) > MOST_TOLD:
+        yield f"not undone: {len(effects) - MOST_TOLD:,} more effects outside the machine"
 
 
 def _staying(number: int) -> str:

@@ -22,6 +22,9 @@ SUBCOMMANDS = {
     "undo": Subcommand("git_envhist.cli.undo:undo", "take back a restore, or go to the state before"),
     "redo": Subcommand("git_envhist.cli.undo:redo", "go forth again after an undo"),
     "run": Subcommand("git_envhist.cli.run:run", "run a command between two snapshots"),
+    "task": Subcommand("git_envhist.cli.task:task", "keep the tasks of a piece of work"),
+    "resume": Subcommand("git_envhist.cli.task:resume", "which task comes next, and from where"),
+    "effect": Subcommand("git_envhist.cli.effect:effect", "note what is done outside the machine"),
     "fork": Subcommand("git_envhist.cli.fork:fork", "an environment of its own that begins at a moment"),
     "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
     "push": Subcommand(
@@ -45,7 +48,6 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("task", "resume", "effect"),
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch"),
     *("browse", "mcp"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.history.story import describe_counts
-from git_envhist.model import Snapshot, Verdict, VerdictStatus
+from git_envhist.model import Effect, Snapshot, Verdict, VerdictStatus
 
 SYMBOLS = {VerdictStatus.PASS: "✓", VerdictStatus.FAIL: "✗", VerdictStatus.ERROR: "!"}
 NOT_CHECKED = "·"
@@ -73,6 +73,14 @@ def claim(snapshot: Snapshot) -> str:
 def changes_phrase(snapshot: Snapshot) -> str:
     """What changed, as the snapshot itself tells it; at least how many files."""
     return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
+
+
+def effect_words(effect: Effect) -> str:
+    """`deployed to staging (irreversible, exit 1)`."""
+    told = ["irreversible"] if effect.irreversible else []
+    if effect.command is not None and effect.exit_code != 0:
+        told.append("it never ended" if effect.exit_code is None else f"exit {effect.exit_code}")
+    return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
 
 
 def count(number: int, noun: str) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
 from git_envhist.errors import EnvhistError, RestoreLeft
+from git_envhist.history.doings import effects_since
 from git_envhist.history.cursor import Walk, read_walk
 from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.model import TOP, EnvPath, Restored, RestorePart, Snapshot
+from git_envhist.model import Effect, EnvPath, RestorePart, Restored, Snapshot, TOP
 from git_envhist.restoring.attachments import read_attachments, write_attachments
 from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.restore import Choose, Restoring
@@ -46,6 +47,10 @@ class History(Protocol):
     def judge(self, snapshot: Snapshot) -> Snapshot: ...
     def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes: ...
+
+
+FEW = 50
+"""Most restores go no further back than so many moments."""
 
 
 class Going:
@@ -117,11 +122,16 @@ class Going:
     def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         try:
             with self._told():
-                if wish.services:
-                    return self._bringing.restore(wish, part, choose)
-                return self._restoring.restore(wish, part, choose)
+                how = self._bringing if wish.services else self._restoring
+                restored = how.restore(wish, part, choose)
+                return replace(restored, effects=self._effects_since(restored.target))
         finally:
             self._history.forget_world()
+
+    def _effects_since(self, target: Snapshot) -> tuple[Effect, ...]:
+        newest = self._history.log(FEW)
+        is_near = len(newest) < FEW or any(one.id == target.id for one in newest)
+        return effects_since(newest if is_near else self._history.log(), target.id)
 
     def _is_captured(self, directory: str) -> bool:
         bases = self._capturing.survey(None).bases.values()

@@ -1058,6 +1058,47 @@ RESTORE = (
         ("triggers/test_run.py::test_what_came_of_it_can_be_checked",),
     ),
     Line(
+        "envlog task",
+        "progress on the timeline, in five words and no others",
+        (
+            "doing/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",
+            "doing/test_doing.py::test_a_word_that_task_does_not_know_is_told",
+        ),
+    ),
+    Line(
+        "envlog resume",
+        "the first task neither completed nor skipped, and the snapshot it starts from",
+        ("doing/test_doing.py::test_resume_names_what_is_next_and_where_it_starts_from",),
+    ),
+    Line(
+        "envlog effect",
+        "what is done outside the machine is noted, with the status of its command",
+        (
+            "doing/test_doing.py::test_an_effect_is_noted_before_it_happens_and_as_it_ended",
+            "doing/test_doing.py::test_a_restore_across_an_effect_tells_of_it",
+        ),
+    ),
+    Line(
+        "envlog effect --irreversible",
+        "asks first, and where nobody can be asked, does nothing",
+        ("doing/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+    ),
+    Line(
+        "envlog effect --yes",
+        "does not ask",
+        ("doing/test_doing.py::test_what_cannot_be_undone_is_done_only_after_a_yes",),
+    ),
+    Line(
+        "python tasks",
+        "the tasks of a timeline",
+        ("doing/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",),
+    ),
+    Line(
+        "python effects",
+        "what was done outside the machine; whoever is asked may refuse it before it happens",
+        ("doing/test_doing.py::test_a_host_program_may_refuse_an_effect",),
+    ),
+    Line(
         "envlog undo",
         "to the newest earlier state that differs, so many steps",
         (

@@ -16,6 +16,9 @@ WIRING = {"api", "capturing", "restoring", "forking", "verifying", "lookup"}
 # Which history is meant by a directory, and how one begins; the state of servers.
 WIRING |= {"opening", "beginning", "services"}
 
+# Tasks, and what happens outside the machine.
+WIRING |= {"doing"}
+
 # Pushes, fetches, and what came with them.
 WIRING |= {"sharing"}
 

@@ -1,0 +1,103 @@
+"""`git envlog task`: how far a piece of work has come; `git envlog resume`: what comes next, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.formats import Look
+from git_envhist.cli.jsonform import SCHEMA, Json, moment
+from git_envhist.cli.options import argument
+from git_envhist.cli.render import SHORTEST_ID, id_length
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+from git_envhist.model import Task, TaskStatus
+
+USAGE = "git envlog task add <text> | start|done|fail|skip <number> | list"
+STATUSES = {
+    "start": TaskStatus.IN_PROGRESS,
+    "done": TaskStatus.COMPLETED,
+    "fail": TaskStatus.FAILED,
+    "skip": TaskStatus.SKIPPED,
+}
+WIDEST_STATUS = max(len(status.value) for status in TaskStatus)
+
+
+@command("task", USAGE)
+@argument("action", default="list", metavar="add|start|done|fail|skip|list")
+@argument("which", metavar="[<text> | <number>]")
+def task(session: Session, action: str, which: str | None) -> None:
+    """Keeps the tasks of a piece of work with the timeline; what is here is captured when one begins or ends."""
+    session.no_paths()
+    tasks = session.history.tasks
+    if action == "list" and which is None:
+        _tell(session, tasks.all())
+    elif action == "add" and which is not None:
+        _tell_one(session, tasks.add(which))
+    elif action in STATUSES and which is not None:
+        _tell_one(session, tasks.set(_number(which), STATUSES[action]))
+    else:
+        raise UsageError(f"not a word that 'task' knows: '{action}'", hint=USAGE)
+
+
+@command("resume", "git envlog resume")
+def resume(session: Session) -> None:
+    """Says which task comes next, the first neither completed nor skipped, and the snapshot that it starts from."""
+    session.no_paths()
+    found = session.history.tasks.resume()
+    if session.json:
+        told = None if found is None else _task_json(found.task)
+        session.print_json(
+            {"schema": SCHEMA, "task": told, "start": None if found is None else found.start.id}
+        )
+        return
+    if found is None:
+        session.line("no task is left to do")
+        return
+    look = Look(session.history.now)
+    session.line(_line(found.task))
+    session.line(
+        f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {escape(subject(found.start.intent))}"
+    )
+    session.line(f"go there with: git envrestore {found.start.id[:7]}")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"not the number of a task: '{text}'", hint="git envlog task list")
+    return int(text)
+
+
+def _tell(session: Session, tasks: Sequence[Task]) -> None:
+    if session.json:
+        session.print_json({"schema": SCHEMA, "tasks": [_task_json(one) for one in tasks]})
+        return
+    ids = id_length([one.stands_on for one in tasks])
+    for one in tasks:
+        session.line(_line(one, ids))
+    if not tasks:
+        session.line("no tasks; the first: git envlog task add <text>")
+
+
+def _tell_one(session: Session, one: Task) -> None:
+    if session.json:
+        session.print_json({"schema": SCHEMA, "task": _task_json(one)})
+    else:
+        session.line(_line(one))
+
+
+def _line(one: Task, digits: int = SHORTEST_ID) -> str:
+    told = f"{one.number:>3}  {one.status.value:<{WIDEST_STATUS}}  {one.stands_on[:digits]}"
+    return f"{told}  {escape(subject(one.text))}"
+
+
+def _task_json(one: Task) -> Json:
+    return {
+        "number": one.number,
+        "text": escape_invalid(one.text),
+        "status": one.status.value,
+        "at": moment(one.at),
+        "snapshot": one.stands_on,
+        "begun_at": one.begun_at,
+    }

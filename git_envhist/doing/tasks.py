@@ -1,0 +1,103 @@
+"""The tasks of a timeline: told as they go, and found again by whoever goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.errors import Refused, UsageError
+from git_envhist.history.doings import next_task, starting_point, task_record, tasks_of
+from git_envhist.history.timeline import subject
+from git_envhist.model import Captured, Record, Snapshot, Task, TaskStatus, Trigger
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from git_envhist.capturing.request import Asked
+
+LONGEST = 10_000
+
+
+class History(Protocol):
+    """What is needed of a history."""
+
+    @property
+    def now(self) -> datetime: ...
+    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
+    def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured: ...
+    def resolve(self, text: str) -> Snapshot: ...
+    def tell(self, snapshot: Snapshot, *records: Record) -> None: ...
+
+
+class Resumed(NamedTuple):
+    """What is to be done next, and where it starts from."""
+
+    task: Task
+    start: Snapshot
+
+
+class Tasks:
+    """The tasks of a timeline."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def all(self) -> tuple[Task, ...]:
+        """All of them, in the order in which they were added."""
+        return tasks_of(self._history.log())
+
+    def add(self, text: str) -> Task:
+        """One more; it is pending."""
+        mark = new_mark()
+        newest = self._history.log(1)
+        stands_on = newest[0] if newest else standing(self._history, f"before: {subject(text)}")
+        self._tell(stands_on, mark, mark, checked(text), TaskStatus.PENDING)
+        return self._by_mark(mark)
+
+    def set(self, number: int, status: TaskStatus) -> Task:
+        """Say how far one has come; what is here is captured first, so that it can be gone on from there."""
+        task = self._by_number(number)
+        snapshot = standing(self._history, f"task {number} {status.value}: {subject(task.text)}")
+        self._tell(snapshot, task.mark, new_mark(), task.text, status)
+        return self._by_mark(task.mark)
+
+    def resume(self) -> Resumed | None:
+        """The first one neither completed nor skipped, and the moment it starts from; None where none is left."""
+        tasks = self.all()
+        task = next_task(tasks)
+        return None if task is None else Resumed(task, self._history.resolve(starting_point(task, tasks)))
+
+    def _tell(self, snapshot: Snapshot, mark: str, event: str, text: str, status: TaskStatus) -> None:
+        self._history.tell(snapshot, task_record(mark, event, text, status, self._history.now))
+
+    def _by_mark(self, mark: str) -> Task:
+        return next(task for task in self.all() if task.mark == mark)
+
+    def _by_number(self, number: int) -> Task:
+        tasks = self.all()
+        if not 1 <= number <= len(tasks):
+            raise Refused(f"no such task: '{number}'", hint="git envlog task list")
+        return tasks[number - 1]
+
+
+def standing(history: History, intent: str) -> Snapshot:
+    """The newest snapshot, of what is here now."""
+    captured = history.capture(intent, if_changed=True, trigger=Trigger.API)
+    return captured.snapshot or history.resolve("@")
+
+
+def new_mark() -> str:
+    """Sorts behind those that were made before; two processes do not make the same."""
+    return f"{time.time_ns():016x}{os.urandom(3).hex()}"
+
+
+def checked(text: str) -> str:
+    """What is told, without what must not be."""
+    if not text.strip():
+        raise UsageError("nothing is said", hint="say it in a few words")
+    if len(text) > LONGEST:
+        raise UsageError(f"too long: {len(text):,} characters", hint="a few words serve")
+    return os.fsdecode(mask_tokens(os.fsencode(text)))

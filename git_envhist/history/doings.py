@@ -1,0 +1,119 @@
+"""What is being done, read from the notes of a timeline: its tasks, and what happened outside the machine (pure).
+
+Each record tells one event. Those of one task, or of one effect, share a mark; marks sort by the time at which they
+were made. Notes may come from anywhere: what is not such a record is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from git_envhist.model import Effect, Record, Snapshot, SnapshotId, Task, TaskStatus
+
+TASK, EFFECT = "task", "effect"
+STATUSES = {status.value: status for status in TaskStatus}
+ENDED = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
+
+
+class _Event(NamedTuple):
+    """One record, and the snapshot that it stands on."""
+
+    event: str
+    mark: str
+    text: str
+    at: datetime
+    snapshot: SnapshotId
+    record: Record
+
+
+def task_record(task: str, event: str, text: str, status: TaskStatus, at: datetime) -> Record:
+    """An event of a task; it is the task's first one where `event` is its mark."""
+    return Record(TASK, at, {"mark": task, "event": event, "text": text, "status": status.value})
+
+
+def effect_record(effect: Effect, event: str) -> Record:
+    """An event of an effect: that it is about to happen, or how it ended."""
+    fields: dict[str, object] = {"mark": effect.mark, "event": event, "text": effect.text}
+    if effect.irreversible:
+        fields["irreversible"] = True
+    known = {"command": effect.command, "exit_code": effect.exit_code}
+    return Record(
+        EFFECT, effect.at, fields | {key: value for key, value in known.items() if value is not None}
+    )
+
+
+def tasks_of(snapshots: Iterable[Snapshot]) -> tuple[Task, ...]:
+    """The tasks of a timeline, in the order in which they were added."""
+    tasks: dict[str, Task] = {}
+    for told in _events(snapshots, TASK):
+        status = STATUSES.get(str(told.record.fields.get("status")))
+        if status is None:
+            continue
+        before = tasks.get(told.mark)
+        begun = before.begun_at if before else None
+        if status is TaskStatus.IN_PROGRESS:
+            begun = told.snapshot
+        tasks[told.mark] = Task(
+            before.number if before else len(tasks) + 1,
+            told.mark,
+            before.text if before else told.text,
+            status,
+            told.at,
+            told.snapshot,
+            begun,
+        )
+    return tuple(tasks.values())
+
+
+def next_task(tasks: Sequence[Task]) -> Task | None:
+    """The first one that is neither completed nor skipped."""
+    return next((task for task in tasks if task.status not in ENDED), None)
+
+
+def starting_point(task: Task, tasks: Sequence[Task]) -> SnapshotId:
+    """The moment that a task starts from: where it was begun, else where the last one before it ended."""
+    if task.begun_at is not None and task.status is not TaskStatus.PENDING:
+        return task.begun_at
+    ended = [one for one in tasks if one.number < task.number and one.status in ENDED]
+    return max(ended, key=lambda one: (one.at, one.number)).stands_on if ended else task.stands_on
+
+
+def effects_of(snapshots: Iterable[Snapshot]) -> tuple[Effect, ...]:
+    """What happened outside the machine, the oldest first; each as it was told last."""
+    effects: dict[str, Effect] = {}
+    for told in _events(snapshots, EFFECT):
+        fields, before = told.record.fields, effects.get(told.mark)
+        command, code = fields.get("command"), fields.get("exit_code")
+        effects[told.mark] = Effect(
+            told.mark,
+            before.text if before else told.text,
+            before.at if before else told.at,
+            fields.get("irreversible") is True or (before is not None and before.irreversible),
+            command if isinstance(command, str) else None,
+            code if isinstance(code, int) else None,
+            before.stands_on if before else told.snapshot,
+        )
+    return tuple(effects.values())
+
+
+def effects_since(line: Sequence[Snapshot], target: SnapshotId) -> tuple[Effect, ...]:
+    """What happened at a moment of a timeline, the newest first, or after it; nothing where it stands on another."""
+    for number, snapshot in enumerate(line):
+        if snapshot.id == target:
+            return effects_of(line[: number + 1])
+    return ()
+
+
+def _events(snapshots: Iterable[Snapshot], kind: str) -> list[_Event]:
+    found = [event for snapshot in snapshots for event in _read(snapshot, kind)]
+    return sorted(found, key=lambda event: event.event)
+
+
+def _read(snapshot: Snapshot, kind: str) -> Iterator[_Event]:
+    for record in snapshot.records:
+        fields = record.fields
+        event, mark, text = fields.get("event"), fields.get("mark"), fields.get("text")
+        if record.kind == kind and isinstance(event, str) and isinstance(mark, str) and isinstance(text, str):
+            yield _Event(event, mark, text, record.at, snapshot.id, record)

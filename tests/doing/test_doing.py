@@ -1,0 +1,178 @@
+"""Tasks go along with the timeline, and what was done outside the machine is not forgotten by a restore."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+from typing import Any
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.errors import Refused
+from git_envhist.history.doings import effects_of, tasks_of
+from git_envhist.model import Effect, TaskStatus
+from git_envhist.values import replace
+from tests.support.repository import Repo
+
+
+def answer(repo: Repo, *words: str) -> Any:
+    return json.loads(repo.run("envlog", *words, "--json", check=True).out)
+
+
+def statuses(repo: Repo) -> list[str]:
+    return [one["status"] for one in answer(repo, "task", "list")["tasks"]]
+
+
+def test_tasks_are_told_as_they_go_and_found_by_another_process(repo: Repo) -> None:
+    tasks = EnvHistory.open(str(repo.path)).tasks
+    for text in ("write it", "try it", "ship it", "tell of it"):
+        tasks.add(text)
+    assert statuses(repo) == ["pending"] * 4
+    assert answer(repo, "task", "start", "1")["task"]["status"] == "in-progress"
+    assert answer(repo, "task", "done", "1")["task"]["status"] == "completed"
+    assert answer(repo, "task", "fail", "2")["task"]["status"] == "failed"
+    assert answer(repo, "task", "skip", "3")["task"]["status"] == "skipped"
+    tasks.set(4, TaskStatus.IN_PROGRESS)
+    assert statuses(repo) == ["completed", "failed", "skipped", "in-progress"]
+    assert [(task.number, task.text) for task in tasks.all()][3] == (4, "tell of it")
+
+
+def test_what_is_here_is_captured_when_a_task_begins_or_ends(repo: Repo) -> None:
+    answer(repo, "task", "add", "write it")
+    repo.write("app.py", b"begun")
+    begun = answer(repo, "task", "start", "1")["task"]
+    repo.write("app.py", b"done")
+    done = answer(repo, "task", "done", "1")["task"]
+    assert [repo.git("show", f"{one}:app.py") for one in (begun["snapshot"], done["snapshot"])] == [
+        "begun",
+        "done",
+    ]
+
+
+def test_resume_names_what_is_next_and_where_it_starts_from(repo: Repo) -> None:
+    assert answer(repo, "resume") == {"schema": 1, "task": None, "start": None}
+    answer(repo, "task", "add", "first")
+    answer(repo, "task", "add", "second")
+    repo.write("app.py", b"1")
+    first = answer(repo, "task", "done", "1")["task"]["snapshot"]
+    repo.write("app.py", b"2")
+    repo.run("envlog", "capture", check=True)
+    # It was never begun: it goes on from where the one before it ended.
+    assert answer(repo, "resume")["start"] == first
+    begun = answer(repo, "task", "start", "2")["task"]["snapshot"]
+    repo.write("app.py", b"3")
+    answer(repo, "task", "fail", "2")
+    resumed = answer(repo, "resume")
+    assert (resumed["task"]["text"], resumed["task"]["status"], resumed["start"]) == (
+        "second",
+        "failed",
+        begun,
+    )
+    assert f"git envrestore {begun[:7]}" in repo.run("envlog", "resume", check=True).out
+    answer(repo, "task", "done", "2")
+    assert repo.run("envlog", "resume", check=True).out == "no task is left to do\n"
+
+
+@pytest.mark.parametrize("words", [["finish", "1"], ["start"], ["done", "one"], ["list", "1"], ["add", " "]])
+def test_a_word_that_task_does_not_know_is_told(repo: Repo, words: list[str]) -> None:
+    done = repo.run("envlog", "task", *words)
+    assert done.status == 129
+    assert done.err.startswith("error: ")
+    unknown = repo.run("envlog", "task", "done", "7")
+    assert (unknown.status, unknown.err) == (3, "error: no such task: '7'\nhint: git envlog task list\n")
+
+
+def test_an_effect_is_noted_before_it_happens_and_as_it_ended(repo: Repo) -> None:
+    repo.run("envlog", "capture", "--name", "ready", check=True)
+    # What runs sees that it is noted already.
+    script = "git envlog show --json > seen; exit 4"
+    done = repo.run("envlog", "effect", "deployed", "--", "sh", "-c", script)
+    assert (done.status, done.err.partition(": ")[2]) == (4, "deployed (exit 4)\n")
+    (seen,) = json.loads(repo.read("seen"))["effects"]
+    assert (seen["text"], seen["exit_code"]) == ("deployed", None)
+    (now,) = answer(repo, "show", "ready")["effects"]
+    assert (now["exit_code"], now["irreversible"], now["command"]) == (4, False, f"sh -c '{script}'")
+
+
+def test_what_cannot_be_undone_is_done_only_after_a_yes(repo: Repo) -> None:
+    words = ("git-envlog", "effect", "paid", "--irreversible", "--", "touch", "paid")
+    refused = repo.execute(*words, check=False)
+    assert (refused.status, (repo.path / "paid").exists()) == (3, False)
+    assert ask(repo, words, b"\n") == 3
+    assert not (repo.path / "paid").exists()
+    assert answer(repo, "show")["effects"] == []
+    assert ask(repo, words, b"y\n") == 0
+    (repo.path / "paid").unlink()
+    repo.run("envlog", "effect", "--yes", "paid", "--irreversible", "--", "touch", "paid", check=True)
+    assert (repo.path / "paid").exists()
+
+
+def ask(repo: Repo, words: tuple[str, ...], reply: bytes) -> int:
+    child, master = pty.fork()
+    if child == 0:
+        os.chdir(repo.path)
+        os.execvpe(words[0], words, repo.env)
+    seen = b""
+    try:
+        while b"[y/N]" not in seen:
+            seen += os.read(master, 1 << 16)
+        os.write(master, reply)
+        try:
+            while os.read(master, 1 << 16):
+                pass
+        except OSError:
+            pass  # nobody has the terminal any more
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        os.close(master)
+
+
+def test_a_restore_across_an_effect_tells_of_it(repo: Repo) -> None:
+    repo.run("envlog", "capture", "--name", "one", check=True)
+    repo.write("app.py", b"two")
+    repo.run("envlog", "effect", "deployed", check=True)
+    repo.run("envlog", "effect", "paid", "--irreversible", check=True)
+    repo.write("app.py", b"three")
+    repo.run("envlog", "capture", "--name", "three", check=True)
+    dry = repo.run("envrestore", "-n", "one", check=True).out
+    done = repo.run("envrestore", "one", check=True).out
+    for told in (dry, done):
+        assert told.index("not undone: paid (irreversible)\n") < told.index("not undone: deployed\n")
+    assert "not undone" not in repo.run("envrestore", "three", check=True).out
+    result = json.loads(repo.run("envrestore", "one", "--json", check=True).out)
+    assert [one["text"] for one in result["effects"]] == ["deployed", "paid"]
+
+
+def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    asked: list[Effect] = []
+    happened: list[str] = []
+
+    def act() -> int:
+        happened.append("sent")
+        return 0
+
+    def refuse(effect: Effect) -> bool:
+        asked.append(effect)
+        return False
+
+    with pytest.raises(Refused, match="not approved"):
+        history.effects.perform("send it", act, irreversible=True, approve=refuse)
+    assert ([one.text for one in asked], happened, history.effects.all()) == (["send it"], [], ())
+    assert history.effects.perform("send it", act, approve=refuse).exit_code == 0
+    assert happened == ["sent"]
+
+
+def test_what_is_no_such_record_is_passed_over(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    history.tasks.add("true")
+    history.tasks.set(1, TaskStatus.COMPLETED)
+    (snapshot, *_) = history.log()
+    garbage: list[dict[str, object]] = [{}, {"mark": 1}, {"mark": "x", "event": [], "text": {}}]
+    garbage += [{"mark": "x", "event": "y", "text": "z", "status": "perhaps"}]
+    broken = [replace(record, fields=fields) for record in snapshot.records[:1] for fields in garbage]
+    spoilt = replace(snapshot, records=(*broken, *snapshot.records))
+    assert [(task.text, task.status) for task in tasks_of([spoilt])] == [("true", TaskStatus.COMPLETED)]
+    assert effects_of([spoilt]) == ()
