@@ -327,6 +327,47 @@ class Snapshot:
         return ours[-1] if ours else None
 
 
+class TaskStatus(Enum):
+    """How far a task has come."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in-progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A part of the work on a timeline, as it was told last."""
+
+    number: int
+    mark: str
+    text: str
+    status: TaskStatus
+    at: datetime
+    """When that was told."""
+    stands_on: SnapshotId
+    """The newest snapshot at that time."""
+    begun_at: SnapshotId | None = None
+    """The newest snapshot when it was begun last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something done outside the machine: no restore undoes it."""
+
+    mark: str
+    text: str
+    at: datetime
+    irreversible: bool = False
+    command: str | None = None
+    exit_code: int | None = None
+    """None where there was no command, or it never ended."""
+    stands_on: SnapshotId | None = None
+    """The newest snapshot before it happened."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """One derived statement about a snapshot."""
@@ -337,7 +378,7 @@ class Fact:
     at: EnvPath = TOP
     """The directory that says so; the top for what is said of the machine."""
     by: str = ""
-    """Who manages it, where the probe's name does not say that: `dpkg`, `apk`."""
+    """Who manages it, where the probe's name does not say that: `dpkg`, `rpm`, `brew`."""
     auto: bool = False
     """It came along with something else; nobody asked for it."""
 
