@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 SHORT = {
     7: b"\\a",
@@ -28,6 +29,11 @@ def quoted(path: bytes, *, quote_all: bool) -> bytes:
     if wanting.search(path) is None:
         return path
     return b'"' + wanting.sub(_escape, path) + b'"'
+
+
+def all_plain(paths: Sequence[bytes]) -> bool:
+    """Whether git quotes none of them, whatever is configured."""
+    return ALL.search(b"/".join(paths)) is None
 
 
 def _escape(found: re.Match[bytes]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.diffsource import Manner
-from git_envhist.cli.paths import quoted
+from git_envhist.cli.paths import all_plain, quoted
 from git_envhist.model import Change, ChangeKind, EntryKind, Side
 
 TYPE_BITS = {
@@ -19,6 +19,7 @@ TYPE_BITS = {
     EntryKind.BOUNDARY: 0o160000,
 }
 ID_LENGTHS = (20, 32)
+LETTERS = {kind.value: kind.value.encode("ascii") for kind in ChangeKind}
 
 
 def name_only(changes: tuple[Change, ...], manner: Manner) -> Iterator[bytes]:
@@ -29,6 +30,10 @@ def name_only(changes: tuple[Change, ...], manner: Manner) -> Iterator[bytes]:
 
 def name_status(changes: tuple[Change, ...], manner: Manner) -> Iterator[bytes]:
     """git's letter and the path, or both paths of a rename."""
+    if not manner.ended_by_nul and all_plain([change.path for change in changes]):
+        # As nearly all lists are: none of a thousand paths is looked at on its own.
+        yield b"".join([_plain_line(change, manner) for change in changes])
+        return
     for change in changes:
         yield _record([letter(change), *paths(change)], manner)
 
@@ -54,6 +59,13 @@ def paths(change: Change) -> list[bytes]:
     if change.kind is ChangeKind.RENAMED and change.before is not None:
         return [change.before.path, change.path]
     return [change.path]
+
+
+def _plain_line(change: Change, manner: Manner) -> bytes:
+    kind = change.kind
+    if kind is ChangeKind.RENAMED:
+        return _record([letter(change), *paths(change)], manner)
+    return b"%b\t%b\n" % (LETTERS[kind.value], change.path or b".")
 
 
 def side_mode(side: Side) -> int:

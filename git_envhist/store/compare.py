@@ -1,7 +1,8 @@
 """Two snapshots side by side: what git sees differ in their trees, and what only the manifest knows.
 
-One `git diff-tree` gives all that differs, the manifest's shards included; equal subtrees are skipped by git. What
-counts as a change is told in `history/diff.py`. Paths are true names; two kinds stand beside the environment's own:
+One `git diff-tree` gives all that differs in the environment; meanwhile the shards of the manifest are found in packs
+of captures. Equal subtrees are skipped. What counts as a change is told in `history/diff.py`. Paths are true names; two
+kinds stand beside the environment's own:
 
 - `<name>://<path>`: a path of the further root `<name>` (no path of the environment has an empty component);
 - `<path>/.git`: the `.git` of a nested repository, whatever differs in it, as one directory whose `oid` is its tree.
@@ -9,7 +10,9 @@ counts as a change is told in `history/diff.py`. Paths are true names; two kinds
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from git_envhist.model import Change, EntryKind, EnvPath, ObjectId
 from git_envhist.store.git import Git
@@ -19,10 +22,13 @@ from git_envhist.store.metadata import Both, read_differences
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import matching
 from git_envhist.store.rows import RenameRow, Rows, empty_tree, parse_rows, read_renames
-from git_envhist.store.shardlines import settled_shards
+from git_envhist.store.shardlines import Differing, settled_shards
 from git_envhist.store.sides import environment_path, join
-from git_envhist.store.treediff import compare_trees
+from git_envhist.store.treediff import Comparison
 from git_envhist.store.trees import decode_tree
+
+if TYPE_CHECKING:
+    from git_envhist.store.ownfirst import OwnFirst
 
 
 def compare(
@@ -42,15 +48,8 @@ def compare(
     of a file whose bytes differ: its modes are those that git's imply, and it is not known how it is stored.
     """
     old = before if before is not None else empty_tree(git, after)
-    with CatFile(git) as reader:
-        # For a list of paths hardly a shard is read: the lines that differ say enough, and git finds them meanwhile.
-        with_lines = brief and metadata and before is not None
-        if not with_lines:
-            # It looks for its packs while the trees are compared.
-            reader.start()
-        listed, lines = compare_trees(git, old, after, lines=with_lines)
-        rows = parse_rows(listed)
-        changes = find_changes(reader, rows, after, metadata=metadata, brief=brief, lines=lines)
+    with _compare_trees(git, old, after, metadata=metadata, brief=brief) as (rows, reader):
+        changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
     if pathspecs:
         changes = _limit(git, changes, pathspecs)
     if renames is not None:
@@ -59,17 +58,15 @@ def compare(
 
 
 def find_changes(
-    reader: CatFile,
+    reader: CatFile | OwnFirst,
     rows: Rows,
     after: str,
     *,
     metadata: bool = True,
     brief: bool = False,
-    lines: bytes = b"",
 ) -> dict[EnvPath, Change]:
-    """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side,
-    `lines`: those in which shards differ, as far as they are known."""
-    known = _read_metadata(reader, rows, after, brief, lines) if metadata else {}
+    """The changes that rows of git's diff and the shards among them tell, by their paths; `after`: the later side."""
+    known = _read_metadata(reader, rows, after, brief) if metadata else {}
     tree = TreeReader(reader, after, rows.id_length)
     changes = join(rows.contents, rows.nested, known, tree.look_up)
     if any(change.after is None for change in changes.values()):
@@ -80,7 +77,7 @@ def find_changes(
 class TreeReader:
     """Finds what stands at stored paths of one tree, each directory read once; any name will do."""
 
-    def __init__(self, reader: CatFile, tree_ish: str, id_length: int) -> None:
+    def __init__(self, reader: CatFile | OwnFirst, tree_ish: str, id_length: int) -> None:
         self._reader = reader
         self._tree_ish = tree_ish
         self._id_length = id_length
@@ -109,21 +106,48 @@ class TreeReader:
         return {name: oid for name, _, oid in decode_tree(answer[1], self._id_length, gitlinks=True)}
 
 
-def _read_metadata(
-    reader: CatFile, rows: Rows, after: str, brief: bool, lines: bytes
-) -> Mapping[bytes, Both]:
+@contextmanager
+def _compare_trees(
+    git: Git, before: str, after: str, *, metadata: bool, brief: bool
+) -> Iterator[tuple[Rows, CatFile | OwnFirst]]:
+    """All rows; and who reads what they name."""
+    with CatFile(git) as others, closing(Comparison(git, before, after, shards=False)) as running:
+        from git_envhist.store.ownfirst import OwnFirst  # loaded late: while git compares
+        from git_envhist.store.shardpairs import differing_shards, lines_of  # loaded late: likewise
+
+        with closing(OwnFirst(git, others, after)) as own:
+            shards = differing_shards(own, before, after) if metadata else []
+            lines = lines_of(own, shards) if shards and brief else []
+            rows = parse_rows(running.finish())
+            if shards is not None:
+                yield _without_settled(rows._replace(shards=shards), lines), own
+                return
+        others.start()
+        with closing(Comparison(git, before, after, shards=True)) as running:
+            shards = parse_rows(running.finish()).shards
+        yield rows._replace(shards=shards), others
+
+
+def _without_settled(rows: Rows, lines: Sequence[Differing]) -> Rows:
+    settled = settled_shards(lines, *_certain(rows)) if lines else set()
+    return rows._replace(shards=[row for row in rows.shards if (row.old_oid, row.new_oid) not in settled])
+
+
+def _certain(rows: Rows) -> tuple[set[bytes], list[bytes]]:
+    """The stored paths that were modified, whatever the manifest says, and all others that differ."""
+    certain = {path for path, row in rows.contents.items() if row.stays_what_it_is}
+    return certain, [path for path in rows.contents if path not in certain]
+
+
+def _read_metadata(reader: CatFile | OwnFirst, rows: Rows, after: str, brief: bool) -> Mapping[bytes, Both]:
     shards = [(row.before, row.after) for row in rows.shards]
     if not brief:
         return read_differences(reader, shards, rows.contents, after)
-    # Where both sides are of one kind the path was modified, whatever the manifest says.
-    certain = {path for path, row in rows.contents.items() if row.stays_what_it_is}
-    others = [path for path in rows.contents if path not in certain]
-    settled = settled_shards(lines, certain, others)
-    shards = [pair for pair in shards if pair not in settled]
+    certain, others = _certain(rows)
     return read_differences(reader, shards, others, after, certain)
 
 
-def _read_missing(reader: CatFile, tree: TreeReader) -> frozenset[bytes]:
+def _read_missing(reader: CatFile | OwnFirst, tree: TreeReader) -> frozenset[bytes]:
     """The paths that are not in the later snapshot because they could not be captured."""
     oid = tree.look_up(RESERVED + b"/" + MISSING)
     answer = reader.read(oid.hex()) if oid is not None else None

@@ -8,7 +8,6 @@ SHA-256 one; nothing else differs.
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 import sys
@@ -36,6 +35,8 @@ def encode_index(
     large_from: int = LARGE,
 ) -> bytes:
     """The index of the entries whose offsets and CRCs stand in pack order; `numbers` says which id is which entry."""
+    import hashlib  # loaded late: whoever reads an index hashes nothing
+
     names = sorted(numbers)
     order = [numbers[name] for name in names]
     near, far = _split_offsets([offsets[number] for number in order], large_from)

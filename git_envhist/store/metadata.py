@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import compress
 from operator import ne
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, StoredAs
@@ -19,6 +19,9 @@ from git_envhist.store.names import stored_name, suspicious, true_name
 from git_envhist.store.objects import Answer, CatFile
 from git_envhist.store.quoting import UNSAFE, quote, unquote_path
 from git_envhist.store.rows import SHARDS
+
+if TYPE_CHECKING:
+    from git_envhist.store.ownfirst import OwnFirst
 
 LINE_FEED = 0x0A
 
@@ -47,7 +50,7 @@ Texts = dict[bytes, tuple[bytes | None, bytes | None]]
 
 
 def read_differences(
-    reader: CatFile,
+    reader: CatFile | OwnFirst,
     shards: Iterable[tuple[bytes | None, bytes | None]],
     contents: Iterable[bytes],
     after: str,
@@ -82,17 +85,17 @@ def _merge(known: Both | None, more: Both) -> Both:
     return more if known is None else Both(more.before or known.before, more.after or known.after)
 
 
-def _read_pairs(reader: CatFile, shards: Iterable[tuple[bytes | None, bytes | None]]) -> Texts:
+def _read_pairs(reader: CatFile | OwnFirst, shards: Iterable[tuple[bytes | None, bytes | None]]) -> Texts:
     pairs = list(shards)
     blobs = reader.read_many([oid for pair in pairs for oid in pair if oid is not None])
     texts: Texts = {}
     for pair in pairs:
         old, new = (_text(next(blobs)) if oid is not None else None for oid in pair)
-        texts[_directory(old if new is None else new)] = (old, new)
+        texts[shard_directory(old if new is None else new)] = (old, new)
     return texts
 
 
-def _read_unchanged(reader: CatFile, directories: list[bytes], after: str) -> Texts:
+def _read_unchanged(reader: CatFile | OwnFirst, directories: list[bytes], after: str) -> Texts:
     # Bytes that changed under the same time leave the shard as it was; how they are stored stands in it all the same.
     places = [shard_path(directory) for directory in directories]
     answers = reader.read_many(f"{after}:{SHARDS.decode()}{first}/{rest}" for first, rest in places)
@@ -106,7 +109,8 @@ def _text(answer: Answer | None) -> bytes:
     return answer.data
 
 
-def _directory(text: bytes | None) -> bytes:
+def shard_directory(text: bytes | None) -> bytes:
+    """The stored directory that a shard speaks of."""
     assert text is not None
     head = text.partition(b"\n")[0].split(b" ")
     if len(head) != 3:
@@ -140,7 +144,7 @@ def _without_equal_lines(
     if old_head != new_head or _owner(old_own) != _owner(new_own):
         # Lines that name no owner mean the directory's.
         return old, new
-    start, old_end, new_end = _where_they_differ(old_body, new_body)
+    start, old_end, new_end = where_they_differ(old_body, new_body)
     old_lines, new_lines = _without_pairs(_lines(old_body[start:old_end]), _lines(new_body[start:new_end]))
     kept = set(old_lines) ^ set(new_lines)
     if certain:
@@ -168,7 +172,7 @@ def _split(text: bytes) -> tuple[bytes, bytes, bytes]:
     return head, own, body.rstrip(b"\n") + b"\n" if body else b""
 
 
-def _where_they_differ(old: bytes, new: bytes) -> tuple[int, int, int]:
+def where_they_differ(old: bytes, new: bytes) -> tuple[int, int, int]:
     """(start of the first line that differs, end of the last one in either text)."""
     start = old.rfind(b"\n", 0, _same_at_start(old, new)) + 1
     same = _same_at_end(old, new, min(len(old), len(new)) - start)

@@ -5,7 +5,6 @@ Read by `pread`, never mapped: a pack that was cut short is then an error to rep
 
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import lru_cache
 from typing import NamedTuple
@@ -71,6 +70,8 @@ class PackFile:
             kind, data = self._read_at(self.index.offset(number))
         except OSError as error:
             raise Damaged(f"cannot read the pack '{self.path}': {error.strerror}", hint=FSCK_HINT) from error
+        import hashlib  # loaded late: a comparison reads what needs no check
+
         digest = hashlib.new(self._format, b"%b %d\0" % (kind, len(data)), usedforsecurity=False)
         digest.update(data)
         if digest.digest() != oid:

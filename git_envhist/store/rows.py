@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -84,8 +85,13 @@ def parse_rows(listed: bytes) -> Rows:
 
 def parse_row(text: bytes) -> Row:
     """The row that `:100644 100644 <id> <id> M` tells."""
-    old_mode, new_mode, old_oid, new_oid, _ = text[1:].split(b" ")
-    return Row(int(old_mode, 8), int(new_mode, 8), old_oid, new_oid)
+    old_mode, new_mode, old_oid, new_oid, _ = text.split(b" ")
+    return Row(_mode(old_mode[1:]), _mode(new_mode), old_oid, new_oid)
+
+
+@lru_cache(64)
+def _mode(word: bytes) -> int:
+    return int(word, 8)
 
 
 def sort_rows(rows: Iterable[tuple[bytes, Row]]) -> Rows:

@@ -1,58 +1,69 @@
-"""Shards of which a list of paths needs no more than the lines that differ, as git's own comparison shows them (pure).
+"""Shards of which a list of paths needs no more than the lines that differ (pure).
 
 After most changes a shard differs in the times of its directory and of files whose bytes differ as well, which the
-trees say already. Then nothing of it is read. A shard whose first line git does not show, as whose directory it speaks,
-or that tells anything else, is read and compared as ever.
+trees say already. What tells anything else is compared as ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterable
+from itertools import compress
+from operator import ne
+from typing import NamedTuple
 
 from git_envhist.errors import Damaged
-from git_envhist.store.manifest import HEADER, VERSION
-from git_envhist.store.metadata import by_directory, quoted_names
-from git_envhist.store.quoting import unquote_path
+from git_envhist.store.metadata import by_directory, quoted_names, shard_directory, where_they_differ
 
-Ids = tuple[bytes | None, bytes | None]
+LONG = 1 << 15
+"""From here on it pays to look first for the part of a shard that differs."""
+
+Ids = tuple[bytes, bytes]
+Lines = list[tuple[bytes, bytes]]
 
 
-def settled_shards(patch: bytes, certain: Iterable[bytes], others: Iterable[bytes]) -> set[Ids]:
-    """The shards, by their ids before and after, that tell nothing but times beside what is `certain`: that these
-    stored paths were modified. Shards of directories that `others` stand in tell more."""
-    if not patch:
-        return set()
+class Differing(NamedTuple):
+    """A shard, by its ids before and after: the directory it speaks of, and the lines that differ, side by side."""
+
+    ids: Ids
+    directory: bytes
+    lines: Lines
+
+
+def differing_lines(old: bytes, new: bytes) -> tuple[bytes, Lines] | None:
+    """(directory, the lines that differ) of two shards of one directory; None where lines came or went, or others."""
+    try:
+        directory = shard_directory(new)
+        if shard_directory(old) != directory:
+            return None
+    except Damaged:
+        return None
+    if min(len(old), len(new)) >= LONG:
+        start, old_end, new_end = where_they_differ(old, new)
+        old, new = old[start:old_end], new[start:new_end]
+    before, after = old.split(b"\n"), new.split(b"\n")
+    if len(before) != len(after):
+        return None
+    differ = list(map(ne, before, after))
+    return directory, list(zip(compress(before, differ), compress(after, differ), strict=True))
+
+
+def settled_shards(
+    differing: Iterable[Differing], certain: Iterable[bytes], others: Iterable[bytes]
+) -> set[Ids]:
+    """The shards, by their ids, that tell nothing but times beside what is `certain`: that these stored paths were
+    modified. Shards of directories that `others` stand in tell more."""
     passed_over, wanted = by_directory(certain), by_directory(others)
-    found: set[Ids] = set()
-    for ids, directory, lines in _pieces(patch):
-        if directory not in wanted and not _tell_more(lines, quoted_names(passed_over.get(directory, ()))):
-            found.add(ids)
-    return found
+    return {
+        ids
+        for ids, directory, lines in differing
+        if directory not in wanted and not _tell_more(lines, quoted_names(passed_over.get(directory, ())))
+    }
 
 
-def _pieces(patch: bytes) -> Iterator[tuple[Ids, bytes, list[bytes]]]:
-    """(ids, directory, lines with their signs) of each shard whose first line is shown, the same on both sides."""
-    for piece in patch.split(b"\ndiff --git "):
-        header, found, body = piece.partition(b"\n@@ -1,")
-        index = header.partition(b"\nindex ")[2].partition(b" ")[0]
-        before, dots, after = index.partition(b"..")
-        lines = body.split(b"\n")
-        words = lines[1].split(b" ") if len(lines) > 1 else []
-        if found and dots and len(words) == 4 and words[:3] == [b"", HEADER, b"%d" % VERSION]:
-            with suppress(Damaged):
-                yield (before, after), unquote_path(words[3]), lines[2:]
-
-
-def _tell_more(lines: Iterable[bytes], passed_over: Collection[bytes]) -> bool:
-    """Whether lines differ, those of some names aside, in anything but a time."""
-    sides: dict[bytes, set[bytes]] = {b"-": set(), b"+": set()}
-    for line in lines:
-        sign, name = line[:1], line[1:].partition(b" ")[0]
-        if sign in sides and name not in passed_over:
-            words = line[1:].split(b" ")
-            told = b" ".join(words[:3] + words[4:])
-            if told in sides[sign]:
-                return True  # no shard says anything twice
-            sides[sign].add(told)
-    return sides[b"-"] != sides[b"+"]
+def _tell_more(lines: Lines, passed_over: Collection[bytes]) -> bool:
+    """Whether lines, those of some names aside, differ in anything but a time."""
+    for before, after in lines:
+        old, new = before.split(b" "), after.split(b" ")
+        if old[0] != new[0] or (old[0] not in passed_over and old[:3] + old[4:] != new[:3] + new[4:]):
+            return True
+    return False

@@ -14,8 +14,15 @@ from git_envhist.store.metadata import Both, Traits
 from git_envhist.store.names import stored_name, stored_path, true_name, true_path
 from git_envhist.store.rows import NESTED, ROOTS, Row
 
-KINDS = {0o120000: EntryKind.LINK, 0o040000: EntryKind.DIRECTORY, 0o160000: EntryKind.BOUNDARY}
-IMPLIED_MODES = {EntryKind.LINK: 0o777, EntryKind.DIRECTORY: 0o755, EntryKind.BOUNDARY: 0o755}
+IMPLIED = {
+    0o100644: (EntryKind.FILE, 0o644),
+    0o100755: (EntryKind.FILE, 0o755),
+    0o120000: (EntryKind.LINK, 0o777),
+    0o040000: (EntryKind.DIRECTORY, 0o755),
+    0o160000: (EntryKind.BOUNDARY, 0o755),
+}
+"""By git's mode: what it says, and the permission bits that it stands for."""
+DIRECTORY_MODE = 0o755
 NOTHING = Both(None, None)
 _FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")
 
@@ -93,10 +100,10 @@ def _side(path: EnvPath, git_mode: int, oid: bytes, traits: Traits | None) -> Si
     if not git_mode:
         # Not in the tree, and yet it was there: its bytes could not be had, or it has none.
         return None if traits is None else Side(path, traits.kind, traits.mode, None, traits.stored)
-    kind = KINDS.get(git_mode, EntryKind.FILE)
+    kind, mode = IMPLIED.get(git_mode) or (EntryKind.FILE, git_mode & 0o777)
     raw = ObjectId(unhexlify(oid))
     if traits is None or traits.kind is not kind:
-        return Side(path, kind, IMPLIED_MODES.get(kind, git_mode & 0o777), raw)
+        return Side(path, kind, mode, raw)
     return Side(path, kind, traits.mode, raw, traits.stored)
 
 
@@ -120,7 +127,7 @@ def _nested_repositories(
         top = b"/".join(stored.split(b"/", 3)[:3])
         if stored.startswith(NESTED) and top not in nested and both.before != both.after:
             path, oid = environment_path(stored), look_up(top)
-            side = Side(path, EntryKind.DIRECTORY, IMPLIED_MODES[EntryKind.DIRECTORY], oid)
+            side = Side(path, EntryKind.DIRECTORY, DIRECTORY_MODE, oid)
             yield path, Found(side, side, both)
 
 
@@ -135,7 +142,7 @@ def _without_full_directories(found: Mapping[EnvPath, Found]) -> dict[EnvPath, C
             before = None if before is not None and _stands_for_more(before, full_before) else before
             after = None if after is not None and _stands_for_more(after, full_after) else after
         if before is not None or after is not None:
-            changes[path] = Change(before, after, attributes=_attributes(before, after, traits))
+            changes[path] = Change(before, after, None, _attributes(before, after, traits))
     return changes
 
 
@@ -168,8 +175,10 @@ def _parent(path: bytes) -> bytes:
 def _attributes(before: Side | None, after: Side | None, traits: Both) -> tuple[str, ...]:
     if before is None or after is None or before.kind is not after.kind:
         return ()
-    words = ["mode"] if before.mode != after.mode else []
     old, new = traits
+    if old is None and before.mode == after.mode:
+        return ()
+    words = ["mode"] if before.mode != after.mode else []
     if old is not None and new is not None and old != new:
         pairs = (
             ("owner", old.owner != new.owner),

@@ -1,6 +1,6 @@
-"""What git says of two trees: the rows that differ and, side by side with them, the lines in which shards do.
+"""What git says of two trees, asked beside other work: the rows that differ.
 
-Answers go into memory files: a pipe would hold up the one git while the other is read.
+The answer goes into a memory file: a pipe would hold git up until somebody reads it.
 """
 
 from __future__ import annotations
@@ -14,39 +14,37 @@ from git_envhist.store.pathspecs import at_top
 from git_envhist.store.rows import NOT_PIECES, RAW
 
 ROWS = (*RAW, "-t", "--no-renames")
-# One line around each change shows the first line where the second differs. Nothing of the user's has a say in it.
-LINES = (
-    *("diff-tree", "-r", "-p", "-U1", "--inter-hunk-context=0", "--text", "--no-color", "--no-renames"),
-    *("--full-index", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"),
-)
-NO_ATTRIBUTES = ("-c", "core.attributesFile=/dev/null")
+TOP = b":(top)"
+NOT_SHARDS = b":(top,exclude).envhist/manifest"
 SHARDS = b":(top).envhist/manifest"
 
 
-def compare_trees(git: Git, before: str, after: str, *, lines: bool) -> tuple[bytes, bytes]:
-    """All rows; and where `lines` are wanted a patch of the shards, empty where git cannot tell it."""
-    environment = {**git.environment, **git.no_index}
-    place = at_top(git)
-    words: list[str | bytes] = [*place, *ROWS, before, after, "--", b":(top)", NOT_PIECES]
-    # For a patch git asks the working tree what a file's attributes are: of the user's it must read nothing, and a
-    # named pipe in the place of `.gitattributes` would have it wait for ever. Below the git directory there are none.
-    own = os.fsencode(git.git_dir)
-    elsewhere = {**environment, b"GIT_WORK_TREE": own}
-    beside: list[str | bytes] = [b"-C", own, *NO_ATTRIBUTES, *LINES, before, after, "--", SHARDS]
-    running = _Running(words, environment)
-    try:
-        patch = _Running(beside, elsewhere).finish() if lines else None
-    finally:
-        rows = running.finish()
-    if rows.status != 0:
-        raise GitFailed(rows.complaint)
-    return rows.out, patch.out if patch is not None and patch.status == 0 else b""
+class Comparison:
+    """Two trees that git is comparing; to be closed."""
+
+    def __init__(self, git: Git, before: str, after: str, *, shards: bool) -> None:
+        """All but the shards of the manifest, or these alone."""
+        limits = (SHARDS,) if shards else (TOP, NOT_SHARDS, NOT_PIECES)
+        words: list[str | bytes] = [*at_top(git), *ROWS, before, after, "--", *limits]
+        self._running = _Running(words, {**git.environment, **git.no_index})
+
+    def finish(self) -> bytes:
+        """The rows."""
+        done = self._running.finish()
+        if done.status != 0:
+            raise GitFailed(done.complaint)
+        return done.out
+
+    def close(self) -> None:
+        if not self._running.is_finished:
+            self._running.finish()
 
 
 class _Running:
-    """A git command at work; `finish` has to be called."""
+    """A git command at work."""
 
     def __init__(self, words: Sequence[str | bytes], environment: Mapping[bytes, bytes]) -> None:
+        self.is_finished = False
         self._answer = memory_file(b"")
         self._complaints = memory_file(b"")
         actions = [
@@ -64,6 +62,7 @@ class _Running:
 
     def finish(self) -> Completed:
         """Wait for its end, and say what came of it."""
+        self.is_finished = True
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
             return Completed(status, _content(self._answer), _content(self._complaints))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +13,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.store.compare import compare
 from git_envhist.store.manifest import OWN_NAME, format_line, join_shard
 from git_envhist.store.metadata import _compare_shards
-from git_envhist.store.shardlines import settled_shards
-from git_envhist.store.treediff import LINES
+from git_envhist.store.shardlines import Differing, differing_lines, settled_shards
 from tests.support.repository import Repo
 
 NAMES = [b"a", b"aa", b"b c", b"--", b"+++", b"@@", b"z" * 40, b"%41"]
@@ -30,19 +27,9 @@ def text(own: tuple[int, int, bytes], lines: dict[bytes, tuple[int, int, bytes]]
     return join_shard(b"src", format_line(OWN_NAME, b"d", *own), [line for _, line in sorted(entries)])
 
 
-def patch_of(old: bytes, new: bytes) -> bytes:
-    with tempfile.TemporaryDirectory() as place:
-        for name, data in ((b"old", old), (b"new", new)):
-            (Path(place) / name.decode()).write_bytes(data)
-        words = [
-            "git",
-            "diff",
-            "--no-index",
-            *(word for word in LINES[2:] if word != "--no-renames"),
-            "old",
-            "new",
-        ]
-        return subprocess.run(words, cwd=place, capture_output=True).stdout
+def settled(old: bytes, new: bytes, certain: list[bytes], others: list[bytes]) -> bool:
+    lines = differing_lines(old, new)
+    return lines is not None and bool(settled_shards([Differing((b"1", b"2"), *lines)], certain, others))
 
 
 @settings(max_examples=60)
@@ -54,7 +41,7 @@ def test_a_shard_that_is_not_read_has_nothing_to_tell(
 ) -> None:
     old, new = text(*before), text(*after)
     certain = {STORED[name] for name in modified & before[1].keys() & after[1].keys()}
-    if settled_shards(patch_of(old, new), [b"src/" + name for name in certain], []):
+    if settled(old, new, [b"src/" + name for name in certain], []):
         told = _compare_shards(b"src", old, new, (), certain)
         assert [path for path, both in told if both.before != both.after] == []
 
@@ -63,9 +50,16 @@ def test_where_files_were_replaced_nothing_is_read() -> None:
     times = (0o755, 1, b""), (0o755, 2, b"")
     old = text(times[0], dict.fromkeys(NAMES, (420, 1, b"")))
     new = text(times[1], {name: (0o644, 2 if name in NAMES[:3] else 1, b"") for name in NAMES})
-    assert len(settled_shards(patch_of(old, new), [b"src/a", b"src/aa"], [])) == 1
+    assert settled(old, new, [b"src/a", b"src/aa"], [])
     # Something else came or went there, of which the shard may say more.
-    assert settled_shards(patch_of(old, new), [b"src/a"], [b"src/new"]) == set()
+    assert not settled(old, new, [b"src/a"], [b"src/new"])
+    # A long one is cut to what differs first.
+    rest = [b"n%05d" % number for number in range(2000)]
+    long = [text(own, {**dict.fromkeys(rest, (420, 1, b"")), b"n01000": (mode, own[1], b"")})
+            for own, mode in ((times[0], 420), (times[1], 420), (times[1], 384))]  # fmt: skip
+    assert settled(long[0], long[1], [b"src/n01000"], [])
+    assert settled(long[0], long[2], [b"src/n01000"], [])
+    assert not settled(long[0], long[2], [b"src/n01001"], [])
 
 
 EDITS = {
@@ -102,6 +96,13 @@ def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) 
 
     assert [(change.path, change.kind) for change in brief] == [(one.path, one.kind) for one in whole]
     assert whole
+    # Where no pack is ours any more git tells all of it, and the same.
+    for kept in (repo.path / ".git/objects/pack").glob("*.keep"):
+        kept.unlink()
+    assert compare(git, before.commit, after.commit, brief=True) == brief
+    assert compare(git, before.commit, after.commit) == whole
+    subprocess.run(["git", "repack", "-adfq"], cwd=repo.path, check=True, env=repo.env)
+    assert compare(git, before.tree, after.tree) == whole
 
 
 def test_the_users_attributes_have_no_say_and_a_pipe_in_their_place_holds_nothing_up(repo: Repo) -> None:
