@@ -48,7 +48,9 @@ def envrestore() -> NoReturn:
 def envhist() -> NoReturn:
     """`git envhist`: what hooks call; every subcommand of `git envlog`."""
     if sys.argv[1:2] == ["hook"]:
-        from git_envhist.triggers.git.called import called as answer  # loaded late: only a hook of git needs it
+        from git_envhist.triggers.git.called import (
+            called as answer,  # loaded late: only a hook of git needs it
+        )
 
         leave(answer(sys.argv[2:], os.environ))
     leave(run_program("git-envhist", sys.argv[1:]))

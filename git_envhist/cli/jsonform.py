@@ -9,11 +9,11 @@ from datetime import datetime
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.doings import effects_of, tasks_of
 from git_envhist.model import (
-    Effect,
     Actor,
     Captured,
     Change,
     ChangeCount,
+    Effect,
     EnvPath,
     FactChange,
     GitChange,

@@ -34,10 +34,10 @@ SUBCOMMANDS = {
     "install": Subcommand(
         "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
     ),
-    "uninstall": Subcommand("git_envhist.cli.install:uninstall_command", "take away what install put in place"),
-    "status": Subcommand(
-        "git_envhist.cli.status:status", "what captures by itself here, and whether it did"
+    "uninstall": Subcommand(
+        "git_envhist.cli.install:uninstall_command", "take away what install put in place"
     ),
+    "status": Subcommand("git_envhist.cli.status:status", "what captures by itself here, and whether it did"),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }

@@ -31,7 +31,15 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
         1,
         reads=(
             *(b"requirements*", b"*requirements.txt", b"requirements/*.txt", b"requirements/*.in"),
-            *(b"pyproject.toml", b"setup.cfg", b"Pipfile", b"Pipfile.lock", b"uv.lock", b"poetry.lock", b"METADATA"),
+            *(
+                b"pyproject.toml",
+                b"setup.cfg",
+                b"Pipfile",
+                b"Pipfile.lock",
+                b"uv.lock",
+                b"poetry.lock",
+                b"METADATA",
+            ),
             *(b"package.json", b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b"yarn.lock"),
             b"node_modules/.package-lock.json",
         ),

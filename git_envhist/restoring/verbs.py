@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
 from git_envhist.errors import EnvhistError, RestoreLeft
-from git_envhist.history.doings import effects_since
 from git_envhist.history.cursor import Walk, read_walk
+from git_envhist.history.doings import effects_since
 from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.model import Effect, EnvPath, RestorePart, Restored, Snapshot, TOP
+from git_envhist.model import TOP, Effect, EnvPath, Restored, RestorePart, Snapshot
 from git_envhist.restoring.attachments import read_attachments, write_attachments
 from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.restore import Choose, Restoring

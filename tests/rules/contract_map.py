@@ -1450,30 +1450,22 @@ HOOKS = (
     Line(
         "envlog install --agent",
         "an agent by its name",
-        (
-            "triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
-        ),
+        ("triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",),
     ),
     Line(
         "envlog install --global",
         "for every repository of this user",
-        (
-            "triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",
-        ),
+        ("triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
     ),
     Line(
         "envlog install --force",
         "also where others would notice",
-        (
-            "triggers/test_install.py::test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said",
-        ),
+        ("triggers/test_install.py::test_hooks_that_are_code_or_shared_are_changed_only_where_that_is_said",),
     ),
     Line(
         "envlog install --dry-run",
         "every byte, and none written",
-        (
-            "triggers/test_install.py::test_a_dry_run_prints_every_byte_and_writes_none",
-        ),
+        ("triggers/test_install.py::test_a_dry_run_prints_every_byte_and_writes_none",),
     ),
     Line(
         "envlog uninstall",
@@ -1487,16 +1479,12 @@ HOOKS = (
     Line(
         "envlog uninstall --agent",
         "that agent alone",
-        (
-            "triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
-        ),
+        ("triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",),
     ),
     Line(
         "envlog uninstall --global",
         "what was installed for every repository",
-        (
-            "triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",
-        ),
+        ("triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
     ),
     Line(
         "envlog uninstall --history",
@@ -1509,16 +1497,12 @@ HOOKS = (
     Line(
         "envlog uninstall --yes",
         "without it, it is refused",
-        (
-            "triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",
-        ),
+        ("triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
     ),
     Line(
         "envlog uninstall --dry-run",
         "what would go",
-        (
-            "triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",
-        ),
+        ("triggers/test_forgetting.py::test_without_a_yes_it_is_refused_and_a_dry_run_lists_it",),
     ),
     Line(
         "envlog status",
@@ -1532,9 +1516,7 @@ HOOKS = (
     Line(
         "envlog status --report",
         "versions, settings, runs; no secret",
-        (
-            "triggers/test_status.py::test_a_report_has_versions_and_settings_and_no_secret",
-        ),
+        ("triggers/test_status.py::test_a_report_has_versions_and_settings_and_no_secret",),
     ),
 )
 
