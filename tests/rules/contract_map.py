@@ -1094,6 +1094,11 @@ RESTORE = (
         ("doing/test_doing.py::test_tasks_are_told_as_they_go_and_found_by_another_process",),
     ),
     Line(
+        "python tell",
+        "a record more in the note of a moment",
+        ("doing/test_doing.py::test_what_is_no_such_record_is_passed_over",),
+    ),
+    Line(
         "python effects",
         "what was done outside the machine; whoever is asked may refuse it before it happens",
         ("doing/test_doing.py::test_a_host_program_may_refuse_an_effect",),
