@@ -59,6 +59,12 @@ ALWAYS = {
 OVERRIDES = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
+    # From git 2.54 on the configuration may name hooks, too, which the directory does not switch off.
+    "hook.reference-transaction.enabled=false",
+    "hook.post-checkout.enabled=false",
+    "hook.post-index-change.enabled=false",
+    "hook.pre-push.enabled=false",
+    "hook.pre-auto-gc.enabled=false",
     "core.logAllRefUpdates=false",
     "core.quotePath=false",
     "core.warnAmbiguousRefs=false",

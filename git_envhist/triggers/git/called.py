@@ -27,6 +27,7 @@ from git_envhist.triggers.git.outcomes import (
 
 UNDER_WAY = ("rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """What stands in a git directory while something is half done."""
+REBASING = {"rebase-merge", "rebase-apply"}
 TOUCHED = ("HEAD", "index", "logs/HEAD", "rebase-merge/done", "rebase-apply/next", "sequencer/todo")
 """What a git that gets on with it touches."""
 QUIET = 10.0
@@ -84,7 +85,7 @@ def clear(environ: MutableMapping[str, str]) -> None:
 def wait_for_end(git_dir: str, caller: int | None, quiet: float = QUIET) -> bool:
     """Wait until the caller and whatever is half done have ended; False where that has stopped half way."""
     seen, since, step = _touched(git_dir), time.monotonic(), STEP
-    while (half_done := _half_done(git_dir)) or _runs(caller):
+    while (half_done := bool(_half_done(git_dir))) or _runs(caller):
         now = _touched(git_dir)
         if now != seen:
             seen, since, step = now, time.monotonic(), STEP
@@ -110,19 +111,21 @@ def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, 
 def _serve(place: str, git_dir: str, caller: int | None, environ: Mapping[str, str]) -> Mark | None:
     """Answer all marks; the one that has to wait for a later hook, if one has."""
     while (mark := read_mark(place)) is not None:
+        rebases = REBASING & _half_done(git_dir)
         if not wait_for_end(git_dir, caller):
             message = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
             write_outcome(place, Outcome(mark.event, time.time(), "waiting", message=message))
             return mark
         # Marks that came meanwhile are answered by the same capture.
         mark = read_mark(place) or mark
-        outcome = _capture(mark, environ)
+        # A rebase begins with a checkout, whose hook is called first.
+        outcome = _capture("post-rewrite" if rebases else mark.event, environ)
         write_outcome(place, outcome)
         take_mark(place, mark)
     return None
 
 
-def _capture(mark: Mark, environ: Mapping[str, str]) -> Outcome:
+def _capture(event: str, environ: Mapping[str, str]) -> Outcome:
     from git_envhist.errors import EnvhistError  # loaded late: most calls find a worker and end
     from git_envhist.triggers.git.taking import take  # loaded late: likewise
 
@@ -130,11 +133,11 @@ def _capture(mark: Mark, environ: Mapping[str, str]) -> Outcome:
 
     def outcome(result: str, snapshot: str | None = None, message: str = "", hint: str = "") -> Outcome:
         seconds = round(time.monotonic() - started, 3)
-        return Outcome(mark.event, time.time(), result, seconds, snapshot, message, hint)
+        return Outcome(event, time.time(), result, seconds, snapshot, message, hint)
 
     try:
         with _limited(LONGEST):
-            return outcome(*take(EVENTS.get(mark.event, EVENTS["post-commit"]), environ))
+            return outcome(*take(EVENTS.get(event, EVENTS["post-commit"]), environ))
     except EnvhistError as error:
         return outcome("failed", None, error.message, error.hint or "")
     except Exception as failure:
@@ -168,8 +171,8 @@ def _git_dir(environ: Mapping[str, str]) -> str | None:
     return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
 
 
-def _half_done(git_dir: str) -> bool:
-    return any(os.path.lexists(os.path.join(git_dir, name)) for name in UNDER_WAY)
+def _half_done(git_dir: str) -> set[str]:
+    return {name for name in UNDER_WAY if os.path.lexists(os.path.join(git_dir, name))}
 
 
 def _touched(git_dir: str) -> list[tuple[int, int] | None]:
