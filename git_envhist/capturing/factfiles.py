@@ -10,8 +10,10 @@ from typing import NamedTuple
 from git_envhist.capture.descent import join, shown_path
 from git_envhist.capture.records import SIZE, WIDTH, Record
 from git_envhist.capture.seal import unseal
+from git_envhist.capturing.factparts import InPieces, Whole, wanted_parts
 from git_envhist.errors import Damaged, SealingError
-from git_envhist.facts.probe import TreeProbe
+from git_envhist.facts import parts_leaf
+from git_envhist.facts.probe import Parts, Source, TreeProbe
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.keys import Key
 from git_envhist.store.packfile import PackFile, open_entry
@@ -117,7 +119,9 @@ class CapturedFiles:
         self._key = key
 
     def show(self, record: Record, woken: Iterable[Woken], probe: TreeProbe) -> Iterator[tuple[object, ...]]:
-        """The files of a directory as `probe.File` is made of: (name, bytes, size, sealed, id)."""
+        """The files of a directory as `probe.File` is made of: (name, bytes, size, sealed, id, parts)."""
+        woken = list(woken)
+        parts = self._parts(record, woken, probe) if probe.in_parts else {}
         modes, cells = record.modes, record.cells
         reads = _names_at(record.path, probe.reads)
         for number, name, oid in woken:
@@ -128,7 +132,23 @@ class CapturedFiles:
             is_plain = stat.S_ISREG(modes[number]) and b"as=pieces" not in extras
             if is_plain and size <= LARGEST and is_named(name, reads):
                 data = self._data(join(record.path, name), oid, sealed)
-            yield (name, data, size, sealed, oid)
+            yield (name, data, size, sealed, oid, parts.get(name, ()))
+
+    def _parts(self, record: Record, woken: list[Woken], probe: TreeProbe) -> dict[bytes, Parts]:
+        """Of a directory that holds files in pieces, what is wanted of them."""
+        if not any(record.pieces.get(number) for number, _, _ in woken):
+            return {}
+        sources = {name: self._source(record, number, name, oid) for number, name, oid in woken}
+        return wanted_parts(parts_leaf(probe), sources)
+
+    def _source(self, record: Record, number: int, name: bytes, oid: bytes) -> Source:
+        size, tree = record.cells[number * WIDTH + SIZE], record.pieces.get(number)
+        if tree is not None:
+            return InPieces(self._blob, tree[: len(oid)], size)
+        is_shown = stat.S_ISREG(record.modes[number]) and size <= LARGEST
+        sealed = b"as=sealed" in record.extras.get(number, b"")
+        path = join(record.path, name)
+        return Whole(size, lambda: self._data(path, oid, sealed) if is_shown else None)
 
     def _data(self, path: bytes, oid: bytes, sealed: bool) -> bytes | None:
         blob = self._blob(oid)

@@ -121,12 +121,19 @@ class FactReader:
                 continue
             files = list(self._files.show(record, woken, probe))
             batch.append((shown_path(path), files))
-            size += sum(len(data) for _, data, *_ in files if isinstance(data, bytes))
+            size += sum(map(_shown, files))
             if size >= BATCH:
                 yield batch
                 batch, size = [], 0
         if batch:
             yield batch
+
+
+def _shown(file: tuple[object, ...]) -> int:
+    """How many bytes are shown of a file."""
+    data, parts = file[1], file[5]
+    assert isinstance(parts, tuple)
+    return (len(data) if isinstance(data, bytes) else 0) + sum(len(part) for _, part in parts)
 
 
 def _files_of(directories: dict[bytes, list[Woken]], path: bytes) -> list[tuple[bytes, bytes]]:

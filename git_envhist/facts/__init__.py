@@ -9,7 +9,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from git_envhist.facts.probe import MachineLeaf, MachineProbe, PlaceLeaf, PlaceProbe, TreeLeaf, TreeProbe
+from git_envhist.facts.probe import (
+    MachineLeaf,
+    MachineProbe,
+    PartsLeaf,
+    PlaceLeaf,
+    PlaceProbe,
+    TreeLeaf,
+    TreeProbe,
+)
 
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
 """The classes of facts, as `--only` names them."""
@@ -45,6 +53,16 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
         ),
         sees=(b"setup.py", b"environment.yml", b"environment.yaml"),
     ),
+    "sqlite": TreeProbe(
+        "sqlite",
+        DATABASES,
+        1,
+        reads=(
+            *(b"*.db", b"*.db3", b"*.sqlite", b"*.sqlite3", b"*.s3db", b"*.sl3"),
+            *(b"*-wal", b"*-journal"),
+        ),
+        in_parts=True,
+    ),
     "env": TreeProbe("variables", VARIABLES, 1, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
 }
 
@@ -72,6 +90,12 @@ def kinds() -> dict[str, str]:
 def tree_leaf(probe: TreeProbe) -> TreeLeaf:
     """The leaf of a probe of files, loaded."""
     leaf: TreeLeaf = _load(probe.leaf)
+    return leaf
+
+
+def parts_leaf(probe: TreeProbe) -> PartsLeaf:
+    """The same, of one that reads large files, too."""
+    leaf: PartsLeaf = _load(probe.leaf)
     return leaf
 
 

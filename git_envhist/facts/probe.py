@@ -28,6 +28,8 @@ class TreeProbe(NamedTuple):
     `vendor/modules.txt`, `conda-meta/*.json`."""
     sees: tuple[bytes, ...] = ()
     """Names of files that say enough by being there."""
+    in_parts: bool = False
+    """Whether the leaf says itself, by `parts_of`, what it wants of files that are too large to be shown as a whole."""
 
 
 class MachineProbe(NamedTuple):
@@ -57,6 +59,10 @@ class Place(NamedTuple):
     """The directory in which git looks for hooks."""
 
 
+Parts = tuple[tuple[int, bytes], ...]
+"""(offset, the bytes from there on)."""
+
+
 class File(NamedTuple):
     """One file as it was captured."""
 
@@ -66,6 +72,8 @@ class File(NamedTuple):
     sealed: bool
     oid: bytes
     """Two files with one id hold the same."""
+    parts: Parts = ()
+    """Of a file that is too large to be shown, what the leaf wanted."""
 
 
 Files = Mapping[bytes, File]
@@ -81,6 +89,22 @@ class TreeLeaf(Protocol):
 
     def facts_of(self, directory: bytes, files: Files, keyed: Keyed) -> Iterable[Fact]:
         """What the files of one directory say."""
+
+
+class Source(Protocol):
+    """A captured file that is read here and there; less than was asked for comes from its end."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, length: int) -> bytes: ...
+
+
+class PartsLeaf(Protocol):
+    """A module that reads large files, too."""
+
+    def parts_of(self, files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+        """What it wants of the files of a directory. Asked where the capture is made: it reads little."""
 
 
 class MachineLeaf(Protocol):

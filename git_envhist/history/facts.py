@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
+from git_envhist.history.databases import PROBES as DATABASES
+from git_envhist.history.databases import database_words, without_unread
 from git_envhist.history.story import describe_counts
 from git_envhist.model import ChangeCount, Fact, FactChange
 from git_envhist.values import dataclass, replace
@@ -33,7 +35,7 @@ class FactRow:
 def pair_facts(gone: Iterable[Fact], come: Iterable[Fact]) -> tuple[FactChange, ...]:
     """Facts that only the earlier moment has, and those that only the later one has, as changes by their keys."""
     keys: dict[tuple[str, str], tuple[list[Fact], list[Fact]]] = {}
-    for side, facts in enumerate((gone, come)):
+    for side, facts in enumerate(without_unread((list(gone), list(come)))):
         for fact in facts:
             keys.setdefault((fact.probe, fact.key), ([], []))[side].append(fact)
     return tuple(change for key in sorted(keys) for change in _pair(*keys[key]))
@@ -99,6 +101,8 @@ def fact_words(change: FactChange) -> str:
     """`flask 3.0.1`, `click 8.1.7 → 8.5.1`; of what is secret the name alone."""
     if change.probe in SECRET:
         return name_of(change)
+    if change.probe in DATABASES:
+        return database_words(name_of(change), change.before, change.after)
     before, after = short_values(change)
     told = ARROW.join(value for value in (before, after) if value)
     return f"{name_of(change)} {told}".rstrip()

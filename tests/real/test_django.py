@@ -54,6 +54,11 @@ def test_packages_a_migration_rows_settings_and_variables_are_what_they_were(sho
     shop.repo.write("shop/settings.py", "import nothing_that_is_here\n")
     assert shop.call(".venv/bin/pip", "check", check=False).status != 0
     assert shop.call(".venv/bin/python", "manage.py", "check", check=False).status != 0
+    told = shop.repo.run("envdiff", "working", "--only=databases", check=True).out
+    assert told.startswith(
+        "sqlite    db.sqlite3     + migration catalog.0002_item_price   ~ catalog_item 50 → 10 rows"
+    )
+    assert "10 rows, + column price integer" in told
     done = shop.repo.run("envrestore", "working", check=True)
     assert "verified" in done.out
     judge(shop, frozen)

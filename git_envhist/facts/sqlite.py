@@ -1,0 +1,242 @@
+"""SQLite databases: their tables with columns and rows, indexes, views, and the migrations that were applied.
+
+What is told is the database as it was captured: with what stood only in its log, without what an unfinished
+transaction wrote. Rows are counted where they stand on few enough pages; of a larger table the pages are told, which
+the pages above them tell exactly. Of a sealed database nothing is told but that it is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from git_envhist.facts.migrations import applied, is_of_migrations
+from git_envhist.facts.probe import File, Files, Keyed, Parts, Source
+from git_envhist.facts.sqlitefile import MAGIC, Database, Malformed, Row, Value
+from git_envhist.facts.sqlitelog import Laid, read_journal, read_log
+from git_envhist.facts.sqliteschema import LARGEST, Column, columns_of, columns_text
+from git_envhist.model import EnvPath, Fact
+
+PROBE = "sqlite"
+ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
+BLOCK = 1 << 14
+"""A captured database is kept in pieces of this size: one costs what all of its pages cost."""
+COUNTED_BLOCKS, ALL_BLOCKS, BLOCKS_ABOVE = 2048, 4096, 1024
+LARGEST_LOG = 64 << 20
+MOST_TABLES, MOST_MIGRATIONS = 5_000, 5_000
+MOST_DATABASES = 100
+"""Of one directory."""
+LARGEST_SCHEMA = 16 << 20
+SHADOWS = (
+    *("content", "data", "idx", "docsize", "config", "segments", "segdir", "stat"),
+    *("node", "parent", "rowid"),
+)
+"""What the tables are called, behind its name and `_`, in which a virtual one keeps what it holds."""
+UNREAD = "?"
+
+
+class Item(NamedTuple):
+    """One line of a schema."""
+
+    kind: str
+    name: str
+    table: str
+    root: int
+    statement: str
+
+
+class Held(NamedTuple):
+    """What a table holds: its rows, or where they are too many the pages that they stand on; of migrations the rows."""
+
+    rows: int | None
+    pages: int | None = None
+    migrations: tuple[Row, ...] = ()
+
+
+def wants(directory: bytes) -> bool:
+    return True
+
+
+def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
+    """What every database of a directory says of itself."""
+    told = 0
+    for name in filter(_is_named, sorted(files)):
+        if _Shown(files[name]).read(0, len(MAGIC)) != MAGIC:
+            continue
+        told += 1
+        place = directory + b"/" + name if directory else name
+        found = _database(files, name) if told <= MOST_DATABASES else [(UNREAD, "one of too many", False)]
+        if any(files[one].sealed for one in _unit(files, name)):
+            found = _sealed(place, found, keyed)
+        for key, value, auto in found:
+            yield Fact(PROBE, f"{_text(place)}/{key.replace('/', '∕')}", value, EnvPath(directory), auto=auto)
+
+
+def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+    """Of files that are too large to be shown as a whole, what `facts_of` will read."""
+    kept: dict[bytes, Parts] = {}
+    for name in filter(_is_named, files):
+        traced = {one: _Traced(files[one]) for one in _unit(files, name)}
+        if traced[name].read(0, len(MAGIC)) != MAGIC:
+            continue
+        try:
+            for _ in _items_held(_open(traced, name)):
+                pass
+        except Malformed:
+            pass  # whoever reads the same again is told the same
+        kept.update({one: source.parts for one, source in traced.items()})
+    return kept
+
+
+def _database(files: Files, name: bytes) -> list[tuple[str, str, bool]]:
+    """(key, value, whether it came along) of all that is told of one database."""
+    try:
+        sources = {one: _Shown(files[one]) for one in _unit(files, name)}
+        return [told for item, held in _items_held(_open(sources, name)) for told in _told(item, held)]
+    except Malformed as wrong:
+        return [(UNREAD, str(wrong), False)]
+
+
+def _sealed(place: bytes, found: list[tuple[str, str, bool]], keyed: Keyed) -> list[tuple[str, str, bool]]:
+    told = repr(found).encode("utf-8", "surrogateescape")
+    return [("contents", "sealed:" + (keyed(place + b"\0sqlite", told) or "set"), False)]
+
+
+def _is_named(name: bytes) -> bool:
+    return name.endswith(ENDINGS)
+
+
+def _unit(files: Iterable[bytes], name: bytes) -> list[bytes]:
+    return [one for one in (name, name + b"-wal", name + b"-journal") if one in files]
+
+
+def _open(sources: Mapping[bytes, Source], name: bytes) -> Database:
+    """A database under its log; or, where that is empty, under its journal."""
+    return Database(sources[name], _laid(sources, name))
+
+
+def _laid(sources: Mapping[bytes, Source], name: bytes) -> Laid | None:
+    for ending, read in ((b"-wal", read_log), (b"-journal", read_journal)):
+        source = sources.get(name + ending)
+        if source is None:
+            continue
+        if source.size > LARGEST_LOG:
+            raise Malformed(f"its {ending[1:].decode()} is larger than {LARGEST_LOG >> 20} MiB")
+        laid = read(source.read(0, source.size))
+        if laid is not None:
+            return laid
+    return None
+
+
+def _items_held(database: Database) -> Iterator[tuple[Item, Held]]:
+    """The schema, and what each table holds."""
+    items = _schema(database)
+    virtual = {item.name for item in items if item.kind == "table" and not item.root}
+    shadows = {f"{name}_{shadow}" for name in virtual for shadow in SHADOWS}
+    blocks = ALL_BLOCKS
+    for item in items:
+        if item.name.startswith("sqlite_") or item.name in shadows or item.table in shadows:
+            continue
+        held = Held(None)
+        if item.kind == "table" and item.root:
+            held, used = _held(database, item, blocks)
+            blocks -= used
+        yield item, held
+
+
+def _schema(database: Database) -> list[Item]:
+    items = []
+    size = 0
+    for row in database.rows(1, MOST_TABLES):
+        kind, name, table, root, statement = (*row.values, *[None] * 5)[:5]
+        if isinstance(kind, str) and isinstance(name, str):
+            told = statement[:LARGEST] if isinstance(statement, str) else ""
+            items.append(Item(kind, name, str(table), root if isinstance(root, int) else 0, told))
+            size += len(told) + len(name)
+        if size > LARGEST_SCHEMA:
+            raise Malformed("its schema is too large")
+    return items
+
+
+def _held(database: Database, item: Item, room: int) -> tuple[Held, int]:
+    """What a table holds, and how many blocks were read for that."""
+    if is_of_migrations(item.name):
+        return Held(None, migrations=tuple(database.rows(item.root, MOST_MIGRATIONS))), 0
+    extent = database.extent(item.root, BLOCKS_ABOVE)
+    if extent is None:
+        return Held(None), 0
+    per_block = max(1, BLOCK // database.page_size)
+    blocks = len({(leaf - 1) // per_block for leaf in extent.leaves}) * max(1, database.page_size // BLOCK)
+    if blocks > min(COUNTED_BLOCKS, room):
+        return Held(None, pages=len(extent.leaves)), 0
+    return Held(database.count(extent)), blocks
+
+
+def _told(item: Item, held: Held) -> Iterator[tuple[str, str, bool]]:
+    if item.kind != "table":
+        yield (
+            f"{item.kind} {item.name}",
+            f"on {item.table}" if item.kind != "view" else "",
+            item.kind == "index",
+        )
+        return
+    columns = columns_of(item.statement) if item.root else []
+    # Its own table comes along with a framework; what it tells is what was asked for.
+    is_own = is_of_migrations(item.name)
+    yield item.name, _table(columns, held, virtual=not item.root), is_own
+    if is_own:
+        for name, state in applied(item.name, (_by_column(columns, row) for row in held.migrations)):
+            yield f"migration {name}", state, False
+
+
+def _table(columns: list[Column], held: Held, *, virtual: bool) -> str:
+    """`15 rows (id INTEGER, name TEXT)`"""
+    number = f"{held.rows} rows" if held.rows is not None else ""
+    if held.pages is not None:
+        number = f"{held.pages} pages"
+    return f"{'virtual' if virtual else number} ({columns_text(columns)})".lstrip()
+
+
+def _by_column(columns: list[Column], row: Row) -> dict[str, Value]:
+    """A row by the names of its columns; what is the number of the row itself is stored as nothing."""
+    values = [*row.values, *[None] * (len(columns) - len(row.values))]
+    return {
+        column.name.lower(): row.rowid if value is None and column.type.upper() == "INTEGER" else value
+        for column, value in zip(columns, values, strict=False)
+    }
+
+
+class _Traced:
+    """A source that keeps what was read of it."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._read: dict[int, bytes] = {}
+        self.size = source.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = self._source.read(offset, length)
+        if len(data) > len(self._read.get(offset, b"")):
+            self._read[offset] = data
+        return data
+
+    @property
+    def parts(self) -> Parts:
+        return tuple(self._read.items())
+
+
+class _Shown:
+    """A file of which all, or some parts, were given."""
+
+    def __init__(self, file: File) -> None:
+        self._data = file.data
+        self._parts = dict(file.parts)
+        self.size = file.size if file.data is None else len(file.data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = self._data
+        return data[offset : offset + length] if data is not None else self._parts.get(offset, b"")[:length]
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,236 @@
+"""Reads what a SQLite file says of itself: its tables and how many rows they have. No SQL is run, nothing is written.
+
+The format is read as https://www.sqlite.org/fileformat2.html tells it, because what was captured is bytes in a store
+and not a file that a library could open; and because a database may come from anywhere: whatever its schema says, here
+it is text. Every walk is bounded by pages, so that a file made to be endless ends in `Malformed`.
+
+    page = 1 KiB .. 64 KiB; page 1 begins with 100 bytes about the file, and is the root of the table of tables
+    a table is a tree of pages: inner ones hold numbers of pages, leaves hold rows (an index: both hold rows)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+MAGIC = b"SQLite format 3\0"
+HEADER_SIZE = 100
+INNER_INDEX, INNER_TABLE, LEAF_INDEX, LEAF_TABLE = 2, 5, 10, 13
+INNER = (INNER_INDEX, INNER_TABLE)
+DEEPEST = 24
+MOST_PAGES = 200_000
+"""So many pages are looked at in one database, whatever it says of itself."""
+LARGEST_RECORD = 1 << 20
+ENCODINGS = {1: "utf-8", 2: "utf-16-le", 3: "utf-16-be"}
+INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+
+Value = int | float | str | bytes | None
+
+
+class Malformed(Exception):
+    """The file is not what it says to be."""
+
+
+class Bytes(Protocol):
+    """Bytes that are read where they are wanted; what lies outside is `Malformed`."""
+
+    def read(self, offset: int, length: int) -> bytes: ...
+
+
+class Overlay(Protocol):
+    """Pages that stand in the place of those of the file: what a log or a journal holds."""
+
+    page_size: int
+
+    def page(self, number: int) -> bytes | None: ...
+
+
+class Row(NamedTuple):
+    """One row of a table, as it is stored."""
+
+    rowid: int
+    values: list[Value]
+
+
+class Extent(NamedTuple):
+    """A tree of pages: its leaves, and the rows that stand above them, which only an index has."""
+
+    leaves: list[int]
+    above: int
+
+
+class Database:
+    """A database as it was at one moment: its file, and what lies over it."""
+
+    def __init__(self, source: Bytes, overlay: Overlay | None = None) -> None:
+        self._source = source
+        self._overlay = overlay
+        self._left = MOST_PAGES
+        head = (overlay.page(1) if overlay else None) or source.read(0, HEADER_SIZE)
+        if not head.startswith(MAGIC) or len(head) < HEADER_SIZE:
+            raise Malformed("no database")
+        size = int.from_bytes(head[16:18], "big")
+        self.page_size = 65536 if size == 1 else size
+        self._usable = self.page_size - head[20]
+        if size & (size - 1) or (size != 1 and size < 512) or self._usable < 480:
+            raise Malformed("no size of a page")
+        if overlay is not None and overlay.page_size != self.page_size:
+            raise Malformed("its log has other pages")
+        self.encoding = ENCODINGS.get(int.from_bytes(head[56:60], "big"), "utf-8")
+
+    def extent(self, root: int, most: int = MOST_PAGES) -> Extent | None:
+        """The leaves of a tree; None where more than `most` pages stand above them."""
+        level, above, seen = [root], 0, {root}
+        for _ in range(DEEPEST):
+            if self._kind(level[0]) not in INNER:
+                return Extent(level, above)
+            if len(level) > most:
+                return None
+            below: list[int] = []
+            for number in level:
+                children, is_index = self._children(number)
+                if not seen.isdisjoint(children) or len(set(children)) != len(children):
+                    raise Malformed("it goes round in a circle")
+                seen.update(children)
+                below += children
+                above += len(children) - 1 if is_index else 0
+            level = below
+        raise Malformed("its tree is too deep")
+
+    def count(self, extent: Extent) -> int:
+        """How many rows a tree has: the leaves are read."""
+        return extent.above + sum(map(self._cells_of_leaf, extent.leaves))
+
+    def rows(self, root: int, most: int) -> Iterator[Row]:
+        """The first rows of a table, in its order."""
+        extent = self.extent(root)
+        for number in extent.leaves if extent is not None else []:
+            for row in self._rows_of(number):
+                if most <= 0:
+                    return
+                most -= 1
+                yield row
+
+    def _rows_of(self, number: int) -> Iterator[Row]:
+        page, start = self._page(number), _start(number)
+        if page[start] != LEAF_TABLE:
+            raise Malformed("not a leaf of a table")
+        for offset in _pointers(page, start + 8, _number(page, start + 3)):
+            size, at = read_varint(page, offset)
+            rowid, at = read_varint(page, at)
+            if size <= LARGEST_RECORD:
+                payload = self._payload(page, at, size)
+                yield Row(rowid, list(_values(payload, self.encoding)))
+
+    def _payload(self, page: bytes, at: int, size: int) -> bytes:
+        usable = self._usable
+        if size <= usable - 35:
+            return page[at : at + size]
+        least = (usable - 12) * 32 // 255 - 23
+        local = least + (size - least) % (usable - 4)
+        local = local if local <= usable - 35 else least
+        parts = [page[at : at + local]]
+        following = int.from_bytes(page[at + local : at + local + 4], "big")
+        left = size - local
+        while left > 0:
+            page = self._page(following)
+            parts.append(page[4 : 4 + min(left, usable - 4)])
+            following = int.from_bytes(page[:4], "big")
+            left -= usable - 4
+        return b"".join(parts)
+
+    def _children(self, number: int) -> tuple[list[int], bool]:
+        page, start = self._page(number), _start(number)
+        if page[start] not in INNER:
+            raise Malformed("not a page above leaves")
+        pointers = _pointers(page, start + 12, _number(page, start + 3))
+        children = [int.from_bytes(page[offset : offset + 4], "big") for offset in pointers]
+        children.append(int.from_bytes(page[start + 8 : start + 12], "big"))
+        return children, page[start] == INNER_INDEX
+
+    def _cells_of_leaf(self, number: int) -> int:
+        head = self._head(number)
+        if head[0] not in (LEAF_INDEX, LEAF_TABLE):
+            raise Malformed("not a leaf")
+        return _number(head, 3)
+
+    def _kind(self, number: int) -> int:
+        return self._head(number)[0]
+
+    def _head(self, number: int) -> bytes:
+        """The first bytes of a page of a tree; all of it is not read for them."""
+        start = _start(number)
+        return self._read(number, start, 8)
+
+    def _page(self, number: int) -> bytes:
+        return self._read(number, 0, self.page_size)
+
+    def _read(self, number: int, start: int, length: int) -> bytes:
+        self._left -= 1
+        if number < 1 or self._left < 0:
+            raise Malformed("it has no such page" if number < 1 else "too much to be looked at")
+        page = self._overlay.page(number) if self._overlay is not None else None
+        if page is not None:
+            return page[start : start + length]
+        data = self._source.read((number - 1) * self.page_size + start, length)
+        if len(data) != length:
+            raise Malformed("it is cut off")
+        return data
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of 1 to 9 bytes, and where it ends."""
+    value = 0
+    for place in range(8):
+        if at + place >= len(data):
+            raise Malformed("a number is cut off")
+        byte = data[at + place]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, at + place + 1
+    if at + 8 >= len(data):
+        raise Malformed("a number is cut off")
+    value = value << 8 | data[at + 8]
+    return value - (value >> 63 << 64), at + 9
+
+
+def _values(record: bytes, encoding: str) -> Iterator[Value]:
+    """The columns of a record: first the kind of each, then their bytes."""
+    end, at = read_varint(record, 0)
+    if end > len(record):
+        raise Malformed("a record is cut off")
+    body = end
+    while at < end:
+        kind, at = read_varint(record, at)
+        size = INTEGER_SIZES.get(kind, 8 if kind == 7 else max(0, kind - 12) // 2)
+        yield _value(kind, record[body : body + size], encoding)
+        body += size
+
+
+def _value(kind: int, data: bytes, encoding: str) -> Value:
+    if kind in INTEGER_SIZES:
+        return int.from_bytes(data, "big", signed=True)
+    if kind == 7:
+        return float(struct.unpack(">d", data)[0]) if len(data) == 8 else None
+    if kind in (8, 9):
+        return kind - 8
+    if kind < 12:
+        return None
+    if kind % 2 == 0:
+        return data
+    return data.decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace")
+
+
+def _start(number: int) -> int:
+    return HEADER_SIZE if number == 1 else 0
+
+
+def _number(data: bytes, at: int) -> int:
+    return data[at] << 8 | data[at + 1]
+
+
+def _pointers(page: bytes, at: int, cells: int) -> tuple[int, ...]:
+    if at + 2 * cells > len(page):
+        raise Malformed("more cells than a page holds")
+    return struct.unpack_from(f">{cells}H", page, at)
