@@ -18,9 +18,16 @@ from git_envhist.store.idx import PackIndex
 from git_envhist.store.keys import Key
 from git_envhist.store.packfile import PackFile, open_entry
 from git_envhist.store.packs import StagedPack
+from git_envhist.store.trees import decode_tree
 
 LARGEST = 8 << 20
 """No file is read for a fact that is larger."""
+ANY_MAY_RUN = 0o111
+SMALLEST_PROGRAM, LARGEST_PROGRAM = 1 << 17, 256 << 20
+"""Of these sizes are programs that say what they were built from."""
+TOGETHER = 32 << 20
+WINDOW, MOST_MARKS = 1 << 17, 4
+"""So much behind a mark is looked at; a program that looks for marks holds one in a text, too."""
 
 
 class Wake(NamedTuple):
@@ -117,18 +124,22 @@ class CapturedFiles:
         ]
         self._read_known = read_known
         self._key = key
+        self._given = 0
 
     def show(self, record: Record, woken: Iterable[Woken], probe: TreeProbe) -> Iterator[tuple[object, ...]]:
         """The files of a directory as `probe.File` is made of: (name, bytes, size, sealed, id, parts)."""
         woken = list(woken)
         parts = self._parts(record, woken, probe) if probe.in_parts else {}
         modes, cells = record.modes, record.cells
+        self._given = 0
         reads = _names_at(record.path, probe.reads)
         for number, name, oid in woken:
             extras = record.extras.get(number, b"")
             sealed = b"as=sealed" in extras
             size = cells[number * WIDTH + SIZE]
             data = None
+            if probe.mark and stat.S_ISREG(modes[number]) and modes[number] & ANY_MAY_RUN and not sealed:
+                data = self._program(oid, size, record.pieces.get(number), probe.mark)
             is_plain = stat.S_ISREG(modes[number]) and b"as=pieces" not in extras
             if is_plain and size <= LARGEST and is_named(name, reads):
                 data = self._data(join(record.path, name), oid, sealed)
@@ -162,6 +173,22 @@ class CapturedFiles:
         except SealingError:
             return None
 
+    def _program(self, oid: bytes, size: int, pieces: bytes | None, mark: bytes) -> bytes | None:
+        """What a program says of itself, if it does."""
+        if not SMALLEST_PROGRAM <= size <= LARGEST_PROGRAM:
+            return None
+        if pieces is not None:
+            return behind_marks(self._pieces(pieces[: len(oid)]), mark)
+        blob = self._blob(oid)
+        # Together they are one answer: of a directory full of them, each tells its part.
+        self._given += len(blob)
+        return blob if mark in blob and self._given <= TOGETHER else behind_marks((blob,), mark)
+
+    def _pieces(self, tree: bytes) -> Iterator[bytes]:
+        for _, _, run in decode_tree(self._blob(tree), len(tree)):
+            for _, _, piece in decode_tree(self._blob(run), len(tree)):
+                yield self._blob(piece)
+
     def _blob(self, oid: bytes) -> bytes:
         entry = self._entries.get(oid)
         if entry is not None:
@@ -178,6 +205,21 @@ class CapturedFiles:
     def close(self) -> None:
         for pack in self._packs:
             pack.close()
+
+
+def behind_marks(blocks: Iterable[bytes], mark: bytes) -> bytes | None:
+    """What stands behind the first few marks in a long text, each with its mark; None where there is none."""
+    found: list[bytes] = []
+    rest = b""
+    for block in blocks:
+        found = [window + block[: max(0, WINDOW - len(window))] for window in found]
+        text = rest + block
+        at = text.find(mark)
+        while at >= 0 and len(found) < MOST_MARKS:
+            found.append(text[at : at + WINDOW])
+            at = text.find(mark, at + 1)
+        rest = text[1 - len(mark) :]
+    return b"".join(found) or None
 
 
 def _names_at(path: bytes, patterns: Iterable[bytes]) -> list[bytes]:

@@ -28,6 +28,8 @@ class TreeProbe(NamedTuple):
     `vendor/modules.txt`, `conda-meta/*.json`."""
     sees: tuple[bytes, ...] = ()
     """Names of files that say enough by being there."""
+    mark: bytes = b""
+    """Of programs among these that hold this mark, all is given, or of larger ones what stands behind it."""
     in_parts: bool = False
     """Whether the leaf says itself, by `parts_of`, what it wants of files that are too large to be shown as a whole."""
 

@@ -1,7 +1,7 @@
 """Python packages: what installers leave beside them wherever that is, and the interpreter of each environment.
 
-Names are as people write them and as indexes compare them (`psycopg2-binary`, `jaraco-functools`). What pip or uv was
-asked for has a file `REQUESTED`; one of theirs that has none came along with another.
+Names are as people write them and as indexes compare them (`psycopg2-binary`, `jaraco-functools`). What pip was asked
+for has a file `REQUESTED`; one of its own that has none came along with another. uv makes one for each.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ SITE = re.compile(rb"(?:^|/)(?:lib(?:64|32)?/(?:python|pypy)[^/]*|Lib)/(?:site|d
 SITE_NAMES = (b"site-packages", b"dist-packages")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 VERSION = re.compile(r"[A-Za-z0-9!+._*-]{1,80}\Z")
+# What is no letter of a version stands as `_` in such a name; what is no word of a name does, too.
+EGG = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9._]{0,100})-([0-9][A-Za-z0-9!+._]{0,80})-py[0-9.]+(?:-[^/]{1,80})?\.egg\Z"
+)
 SEPARATORS = re.compile(r"[-_.]+")
-NOTES_WHAT_IS_ASKED = (b"pip", b"uv")
+NOTES_WHAT_IS_ASKED = b"pip"
 SETTING = re.compile(
     rb"^[ \t]*version(?:_info)?[ \t]*=[ \t]*([0-9][0-9A-Za-z.+]{0,40})[ \t\r]*$", re.MULTILINE
 )
@@ -54,18 +58,20 @@ def _package(site: bytes, directory: bytes, files: Files, name: bytes) -> Iterat
         return
     package, version = told
     installer = files[b"INSTALLER"].data if b"INSTALLER" in files else None
-    asked = b"REQUESTED" in files or (installer or b"").strip() not in NOTES_WHAT_IS_ASKED
+    asked = b"REQUESTED" in files or (installer or b"").strip() != NOTES_WHAT_IS_ASKED
     editable = " (editable)" if _is_editable(files) else ""
     yield Fact(PROBE, _key(site, package), version + editable, EnvPath(directory), auto=not asked)
 
 
 def _single_files(site: bytes, files: Files) -> Iterator[Fact]:
-    """What older installers leave: one file with the fields, or a link to where the source stands."""
+    """What older installers leave: a file with the fields, an archive, or a link to where the source stands."""
     for name, file in files.items():
         if name.endswith(b".egg-info"):
             told = _fields(file.data or b"")
             if told is not None:
                 yield Fact(PROBE, _key(site, told[0]), told[1], EnvPath(site))
+        elif name.endswith(b".egg") and (archive := EGG.match(name.decode("utf-8", "replace"))):
+            yield Fact(PROBE, _key(site, archive[1]), archive[2], EnvPath(site))
         elif name.endswith(b".egg-link"):
             package = name.removesuffix(b".egg-link").decode("utf-8", "replace")
             if NAME.match(package):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
@@ -18,6 +19,9 @@ DECLARED = "declared"
 MOST_PROBES = 4
 MOST_KEYS = 2
 LONGEST_VALUE = 40
+WITH_REVISION = ("dpkg", "rpm", "apk", "conda")
+SET_OFF = re.compile(r"(?<![:/])//(?=[^/])")
+"""What sets off a name that has slashes itself; in front of a further root's own paths there is a colon."""
 MASKED = "***"
 SECRET = ("env",)
 """Probes whose values are fingerprints: they tell that something is another one, and are nothing to be read."""
@@ -85,7 +89,10 @@ def place_of(change: FactChange) -> str:
 
 
 def name_of(change: FactChange) -> str:
-    """The last name of a key, with its scope: `flask`, `@types/node`."""
+    """The last name of a key, with its scope: `flask`, `@types/node`; what two slashes set off: `symfony/console`."""
+    set_off = list(SET_OFF.finditer(change.key))
+    if set_off:
+        return change.key[set_off[-1].end() :]
     place, _, name = change.key.rpartition("/")
     scope = place.rpartition("/")[2]
     return f"{scope}/{name}" if scope.startswith("@") else name or change.key
@@ -111,7 +118,7 @@ def fact_words(change: FactChange) -> str:
 def short_values(change: FactChange) -> tuple[str | None, str | None]:
     """The values as people name them: a distribution's version without its revision, unless only that differs."""
     values = (change.before, change.after)
-    if change.by not in ("dpkg", "rpm", "apk"):
+    if change.by not in WITH_REVISION:
         return _cut(values[0]), _cut(values[1])
     short = tuple(value and value.partition(":")[2 * (":" in value)].rpartition("-") for value in values)
     names = tuple(parts and (parts[0] or parts[2]) for parts in short)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sqlite3
+import struct
 import subprocess
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,11 +18,21 @@ from hypothesis import strategies as st
 
 from git_envhist.facts import (
     apk,
+    brew,
+    cargo,
+    composer,
+    conda,
     dpkg,
+    gem,
+    go,
+    gobuild,
     machine_leaf,
     machine_probes,
     node,
+    pnp,
     python,
+    roots,
+    rpm,
     system,
     tree_leaf,
     tree_probes,
@@ -139,21 +153,142 @@ def test_node_packages_stand_in_any_node_modules() -> None:
     ):
         assert node.wants(place)
         assert said(node.facts_of(place, told, no_key)) == [(key, "8.11.3", False)]
-    for place in (b"", b"node_modules", b"node_modules/pg/lib", b"node_modules/@types", b"node_modules/.bin"):
+    for place in (b"node_modules", b"node_modules/pg/lib", b"node_modules/@types", b"node_modules/.bin"):
         assert not node.wants(place)
 
 
-def test_archives_of_yarn_say_name_and_version() -> None:
-    archives = named(
-        {
-            b"lodash-npm-4.17.21-6382451519-eb835a2e51.zip": b"",
-            b"@types-node-npm-20.1.0-0123456789-8.zip": b"",
-        }
-    )
-    assert said(node.facts_of(b".yarn/cache", archives, no_key)) == [
-        (".yarn/cache/lodash", "4.17.21", False),
-        (".yarn/cache/@types/node", "20.1.0", False),
+REGISTRY = b"""{"packageRegistryData": [
+  [null, [[null, {"packageDependencies": [["chalk", "npm:5.0.0"], ["alias", ["lodash", "npm:4.17.21"]]]}]]],
+  ["chalk", [["npm:5.0.0", {"packageDependencies": [["it's", "virtual:0a1b#npm:1.0.0"]]}]]],
+  ["it's", [["virtual:0a1b#npm:1.0.0", {}], ["npm:2.0.0", {}]]],
+  ["@types/node", [["virtual:0a1b#npm:20.1.0", {}]]],
+  ["lodash", [["npm:4.17.21", {}], ["patch:lodash@npm%3A4.17.21#x", {}]]],
+  ["work", [["workspace:.", {"packageDependencies": [["@types/node", "virtual:0a1b#npm:20.1.0"]]}]]]
+]}"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        b"const RAW_RUNTIME_STATE =\n'%b';\n\nfunction $$SETUP_STATE(h, b) {"
+        % REGISTRY.replace(b"'", rb"\'").replace(b"\n", b"\\\n").replace(b"]}", b"]\\\n}"),
+        b"function $$SETUP_STATE(hydrateRuntimeState, basePath) {\n  return hydrateRuntimeState(%b, {basePath});\n}\n"
+        % REGISTRY,
+        REGISTRY,
+    ],
+    ids=["a text", "the thing itself", "beside the program"],
+)
+def test_yarns_own_list_says_what_was_asked_for(program: bytes) -> None:
+    assert said(node.facts_of(b"web", named({b".pnp.cjs": program}), no_key)) == [
+        ("web/.pnp.cjs/chalk", "5.0.0", False),
+        ("web/.pnp.cjs/@types/node", "20.1.0", False),
+        ("web/.pnp.cjs/lodash", "4.17.21", False),
     ]
+
+
+def test_gems_are_told_by_the_names_of_their_specifications() -> None:
+    names = (
+        b"a-2-1.0.gemspec",
+        b"b-1.0-arm64-darwin-22.gemspec",
+        b"c_d-0.0.5.pre1-java.gemspec",
+        b"e.gemspec",
+    )
+    specifications = named(dict.fromkeys(names, b""))
+    for place, key, auto in (
+        (b"vendor/bundle/ruby/3.1.0/specifications", "vendor/bundle/", False),
+        (b"usr/lib/ruby/gems/3.1.0/specifications/default", "usr/", True),
+        (b"specifications", "", False),
+    ):
+        assert gem.wants(place)
+        assert said(gem.facts_of(place, specifications, no_key)) == [
+            (key + "a-2", "1.0", auto),
+            (key + "b", "1.0", auto),
+            (key + "c_d", "0.0.5.pre1", auto),
+        ]
+    assert not gem.wants(b"vendor/bundle/ruby/3.1.0/gems/b-1.0")
+
+
+def test_modules_that_were_replaced_are_told_as_what_they_are() -> None:
+    listed = b"# a.com/x v1.0.0\n## explicit; go 1.19\na.com/x\n# a.com/y v1.0.0 => b.com/z v2.0.0\n# a.com/w => ../w\n"
+    assert said(go.facts_of(b"src/vendor", named({b"modules.txt": listed}), no_key)) == [
+        ("src/vendor//a.com/x", "v1.0.0", False),
+        ("src/vendor//a.com/y", "v2.0.0", True),
+    ]
+
+
+def test_crates_from_git_and_unpacked_ones_of_a_distribution_are_told() -> None:
+    notes = {
+        b"a-0123.d": b"/w/deps/a-0123.d: /h/.cargo/git/checkouts/some-a-0123456789abcdef/0a1b2c3/src/lib.rs\n",
+        b"b-0123.d": b"/w/target/debug/deps/b-0123.d: /usr/share/cargo/registry/b-c-0.2.1+x/src/lib.rs\n",
+        b"own-0123.d": b"/w/target/debug/deps/own-0123.d: src/main.rs\n",
+    }
+    for place in (b"w/target/debug/deps", b"w/target/x86_64-unknown-linux-musl/release/deps"):
+        assert said(cargo.facts_of(place, named(notes), no_key)) == [
+            ("w/target/some-a", "0a1b2c3", False),
+            ("w/target/b-c", "0.2.1+x", False),
+        ]
+    assert said(cargo.facts_of(b"w/deps", named(notes), no_key)) == []
+
+
+def test_composers_older_lists_are_read() -> None:
+    listed = b'[{"name": "a/b", "version": "1.0"}, {"name": "../x", "version": "1"}, 7]'
+    assert said(composer.facts_of(b"web/vendor/composer", named({b"installed.json": listed}), no_key)) == [
+        ("web/vendor//a/b", "1.0", False)
+    ]
+
+
+def test_conda_says_what_it_was_asked_for() -> None:
+    history = (
+        b"==> 2024-01-01 00:00:00 <==\n# cmd: /opt/conda/bin/conda create -n x python=3.11 numpy\n"
+        b"# update specs: ['python=3.11', 'numpy', 'conda-forge::pandas[version=2]']\n+defaults::python-3.11.0-h1_0\n"
+        b"==> 2024-01-02 00:00:00 <==\n# remove specs: ['numpy']\n# update specs: [__import__('os')]\n"
+    )
+    assert conda.asked_for(history.decode()) == {"python", "pandas"}
+    records = [
+        b"python-3.11.0-h1_0.json",
+        b"ca-certificates-2024.1-h2_0.json",
+        b"pandas-2.0-py311_0.json",
+        b"x.json",
+    ]
+    meta = named({b"history": history, **dict.fromkeys(records, b"")})
+    assert said(conda.facts_of(b"envs/x/conda-meta", meta, no_key)) == [
+        ("envs/x/python", "3.11.0-h1_0", False),
+        ("envs/x/ca-certificates", "2024.1-h2_0", True),
+        ("envs/x/pandas", "2.0-py311_0", False),
+    ]
+
+
+def test_homebrew_says_what_was_asked_for(tmp_path: Path) -> None:
+    for path, asked in (
+        ("opt/homebrew/Cellar/wget/1.21.4", True),
+        ("usr/local/Cellar/openssl@3/3.2.0_1", False),
+    ):
+        (tmp_path / path).mkdir(parents=True)
+        (tmp_path / path / "INSTALL_RECEIPT.json").write_text(json.dumps({"installed_on_request": asked}))
+    (tmp_path / "opt/homebrew/Caskroom/firefox/120.0").mkdir(parents=True)
+    stamps = [system.stamp(str(tmp_path))]
+    assert said(system.facts_of(str(tmp_path))) == [
+        ("wget", "1.21.4", False),
+        ("firefox", "120.0", False),
+        ("openssl@3", "3.2.0_1", True),
+    ]
+    (tmp_path / "opt/homebrew/Cellar/wget/1.22").mkdir()
+    stamps.append(system.stamp(str(tmp_path)))
+    assert len(set(stamps)) == 2
+
+
+def test_a_system_in_the_environment_is_told_where_it_begins() -> None:
+    status = b"Package: base\nStatus: install ok installed\nVersion: 1.0-1\n"
+    whole = roots.facts_of(b"a/rootfs/var/lib/dpkg", named({b"status": status}), no_key)
+    assert said(whole) == [("a/rootfs/base", "1.0-1", False)]
+    apart = named({b"libc6": b"Package: libc6\nVersion: 2.36\n", b"base": status})
+    assert said(roots.facts_of(b"var/lib/dpkg/status.d", apart, no_key)) == [
+        ("libc6", "2.36", False),
+        ("base", "1.0-1", False),
+    ]
+    alpine = named({b"installed": b"P:musl\nV:1.2.4-r2\n"})
+    for place in (b"image/lib/apk/db", b"image/usr/lib/apk/db"):
+        assert said(roots.facts_of(place, alpine, no_key)) == [("image/musl", "1.2.4-r2", False)]
 
 
 def test_variables_are_told_by_key_and_never_by_value() -> None:
@@ -184,7 +319,7 @@ def test_apk_tells_what_is_installed_and_what_was_asked_for() -> None:
 
 
 def _some_names(probe: TreeProbe) -> st.SearchStrategy[bytes]:
-    patterns = [*probe.reads, *probe.sees]
+    patterns = [pattern.rpartition(b"/")[2] for pattern in (*probe.reads, *probe.sees)]
     return st.sampled_from(patterns).flatmap(
         lambda pattern: (
             st.just(pattern)
@@ -201,8 +336,22 @@ PLACES = [
     b"",
     b"x.egg/EGG-INFO",
     b"node_modules/a",
-    b".yarn/cache",
+    b"node_modules/.store/a/package",
     b"a/\xff",
+    b"vendor/bundle/ruby/3.1.0/specifications",
+    b"bundler/gems/a-0123456",
+    b"go/pkg/mod/a.com/x@v1.0.0",
+    b"cache/download/a.com/!x/@v",
+    b"vendor",
+    b"bin",
+    b"target/debug/deps",
+    b".cargo/registry/cache/x",
+    b"vendor/composer",
+    b"x/conda-meta",
+    b"x/var/lib/dpkg",
+    b"var/lib/dpkg/status.d",
+    b"usr/lib/apk/db",
+    b"var/lib/rpm",
 ]
 TEXTS = st.one_of(
     st.binary(max_size=300),
@@ -241,6 +390,63 @@ def test_no_list_of_the_machine_raises_anything(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     list(dpkg.parse_status(text, dpkg.parse_states(text)))
     list(apk.parse_installed(text, apk.parse_world(text)))
+
+
+def _header(*fields: tuple[int, int, bytes]) -> bytes:
+    """A package as rpm's database holds it."""
+    entries, data = b"", b""
+    for tag, kind, value in fields:
+        entries += struct.pack(">IIiI", tag, kind, len(data), 1)
+        data += value
+    return struct.pack(">II", len(fields), len(data)) + entries + data
+
+
+def _database() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE Packages (hnum INTEGER PRIMARY KEY, blob BLOB NOT NULL)")
+        database.execute("INSERT INTO Packages VALUES (1, ?)", (SMALL,))
+        database.commit()
+        return database.serialize()
+
+
+SMALL = _header(
+    (1000, 6, b"small\0"),
+    (1001, 6, b"1.5\0"),
+    (1002, 6, b"3\0"),
+    (1003, 4, b"\0\0\0\2"),
+    (1022, 6, b"noarch"),
+)
+KERNELS = [
+    SMALL,
+    _database(),
+    gobuild.MARK + b"\x08\x02" + bytes(16) + b"\x08go1.19.8\x7f",
+    gobuild.MARK + b"\x08\x00" + b"\x40" + bytes(15),
+    b"\x7fELF\x02\x01" + bytes(60) + gobuild.MARK + b"\x08\x00" + bytes(16),
+    b"RAW_RUNTIME_STATE =\n'{\"packageRegistryData\": [[null, []]]\\\n}';",
+    b"# update specs: ['python=3.11', 'numpy']",
+]
+
+
+def test_an_rpm_of_the_machine_is_told_with_its_epoch() -> None:
+    assert rpm.parse_header(SMALL) == ("small", "2:1.5-3", "noarch")
+    assert [(fact.key, fact.value) for fact in rpm.parse_database(_database())] == [("small", "2:1.5-3")]
+
+
+@given(
+    st.binary(max_size=400)
+    | st.tuples(st.sampled_from(KERNELS), st.binary(max_size=200)).map(b"".join)
+    | st.tuples(st.sampled_from(KERNELS), st.integers(0, 200), st.binary(min_size=1, max_size=8)).map(
+        lambda made: made[0][: made[1]] + made[2] + made[0][made[1] + len(made[2]) :]
+    )
+)
+def test_no_list_of_a_manager_raises_anything(data: bytes) -> None:
+    rpm.parse_header(data)
+    rpm.parse_database(data)
+    list(rpm.parse_headers([data, data]))
+    gobuild.read_build(data)
+    list(pnp.read_list(data))
+    brew.came_along(data)
+    conda.asked_for(data.decode("utf-8", "replace"))
 
 
 def test_every_probe_has_a_leaf() -> None:
