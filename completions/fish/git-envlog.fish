@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show verify bisect name note undo redo run task resume effect fork init push fetch install uninstall status key help
+    set -l subcommands capture show verify bisect name note undo redo run task resume effect fork init push fetch install uninstall status mcp key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -39,6 +39,7 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a install -d 'have git, or a coding agent, capture by itself'
     complete -c $program -n '__git_envlog_using list' -f -a uninstall -d 'take away what install put in place'
     complete -c $program -n '__git_envlog_using list' -f -a status -d 'what captures by itself here, and whether it did'
+    complete -c $program -n '__git_envlog_using list' -f -a mcp -d 'serve the verbs to agents over the Model Context Protocol'
     complete -c $program -n '__git_envlog_using list' -f -a key -d 'show, export or import the keys that seal secret files'
     complete -c $program -n '__git_envlog_using list' -f -a help -d 'the short help of a subcommand'
     complete -c $program -n '__git_envlog_using list' -l max-count -s n -x -d 'at most so many'
@@ -178,6 +179,13 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using status' -l no-pager -s P -d 'do not use the pager'
     complete -c $program -n '__git_envlog_using status' -l help -d 'the man page'
     complete -c $program -n '__git_envlog_using status' -l version -d 'the version of this program'
+    complete -c $program -n '__git_envlog_using mcp' -l read-only -d 'only the tools that change nothing'
+    complete -c $program -n '__git_envlog_using mcp' -l json -d 'the answer as JSON'
+    complete -c $program -n '__git_envlog_using mcp' -l color -d 'colour: always, never or auto'
+    complete -c $program -n '__git_envlog_using mcp' -l no-color -d 'no colour'
+    complete -c $program -n '__git_envlog_using mcp' -l no-pager -s P -d 'do not use the pager'
+    complete -c $program -n '__git_envlog_using mcp' -l help -d 'the man page'
+    complete -c $program -n '__git_envlog_using mcp' -l version -d 'the version of this program'
     complete -c $program -n '__git_envlog_using key' -a 'show export import'
     complete -c $program -n '__git_envlog_using key' -l use -d 'seal new files with the imported key'
     complete -c $program -n '__git_envlog_using key' -l json -d 'the answer as JSON'

@@ -8,6 +8,7 @@ end
 for program in git git-envrestore
     complete -c $program -n __git_envrestore_using -l dry-run -s n -d 'print the plan and change nothing'
     complete -c $program -n __git_envrestore_using -l to -r -d 'write the moment there, and touch nothing here'
+    complete -c $program -n __git_envrestore_using -l plan -x -d 'only if it is still the plan with that id'
     complete -c $program -n __git_envrestore_using -l keep-new -d 'remove nothing that came after the moment'
     complete -c $program -n __git_envrestore_using -l keep-code -d 'leave the files alone that HEAD tracks'
     complete -c $program -n __git_envrestore_using -l only -x -a 'packages env databases files' -d 'only these classes'

@@ -13,15 +13,21 @@ from git_envhist.model import Actor
 from git_envhist.settings import Settings
 from git_envhist.store.commits import identity_line, moment_of
 from git_envhist.store.git import Git
+from git_envhist.values import replace
 
 DATE = "GIT_COMMITTER_DATE"
+AGENT, AGENT_VERSION = "GIT_ENVHIST_AGENT", "GIT_ENVHIST_AGENT_VERSION"
+"""The agent in whose name a program of ours is run."""
 
 
 def who_am_i(settings: Settings, environ: Mapping[str, str]) -> Actor:
     """The person in front of this machine, as git would name them."""
     name = environ.get("GIT_COMMITTER_NAME") or settings.user_name
     email = environ.get("GIT_COMMITTER_EMAIL") or settings.user_email or environ.get("EMAIL")
-    return Actor(name or _login(environ), email or f"{_login(environ)}@{os.uname().nodename}")
+    person = Actor(name or _login(environ), email or f"{_login(environ)}@{os.uname().nodename}")
+    if not environ.get(AGENT):
+        return person
+    return replace(person, agent=environ[AGENT], agent_version=environ.get(AGENT_VERSION))
 
 
 def _login(environ: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.cli.jsonform import SCHEMA, Json, effect_json, fact_json, path_fields
+from git_envhist.cli.planid import plan_id
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.outside import command_for
 from git_envhist.model import FactChange, LeftAlone, Plan, PlanStep, Restored
@@ -17,6 +18,7 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "dry_run": dry_run,
         "target": restored.target.id,
         "plan": plan_json(restored.plan),
+        "plan_id": plan_id(restored),
         "changed": not dry_run and restored.moment is not None,
         "safety": restored.safety and restored.safety.id,
         "id": restored.moment and restored.moment.id,

@@ -11,6 +11,7 @@ from typing import Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.options import argument, option
+from git_envhist.cli.planid import held_to
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.restoreview import (
     WAY_BACK,
@@ -32,7 +33,7 @@ from git_envhist.values import replace
 NOT_EXACT = 5
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-HERE = ("keep_new", "keep_code", "head", "relocate", "services", "verify")
+HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "services", "verify")
 CHOOSING = ("only", *HERE)
 EXCLUDING = {
     "to": (*HERE, "attachments", "undo", "redo", "go_on", "take_back"),
@@ -49,6 +50,7 @@ EXCLUDING = {
 @argument("revision")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
 @option("--to", "to", metavar="<directory>", help="write the moment there, and touch nothing here")
+@option("--plan", metavar="<id>", help="only if it is still the plan that was shown under this id")
 @option("--keep-new", is_flag=True, help="remove nothing that came after the moment")
 @option("--keep-code", is_flag=True, help="leave the files alone that HEAD tracks")
 @option("--only", metavar="<class>,…", multiple=True, help="only these: " + ", ".join(CLASSES))
@@ -179,6 +181,7 @@ def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progres
     from git_envhist.cli.details import anchored_paths  # loaded late: a usage error needs no history
 
     quiet = bool(session.json)
+    silent = quiet or options["dry_run"]
     return Wish(
         pathspecs=anchored_paths(session),
         classes=_classes(options["only"]),
@@ -191,7 +194,7 @@ def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progres
         services=options["services"],
         dry_run=options["dry_run"],
         progress=progress,
-        planned=None if quiet or options["dry_run"] else lambda planned: _say_plan(session, planned),
+        planned=held_to(options["plan"], None if silent else lambda planned: _say_plan(session, planned)),
         saved=None if quiet else lambda safety: _say_saved(session, safety),
     )
 

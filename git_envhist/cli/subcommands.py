@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     ),
     "status": Subcommand("git_envhist.cli.status:status", "what captures by itself here, and whether it did"),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
+    "mcp": Subcommand("git_envhist.cli.mcp:mcp", "serve the verbs to agents over the Model Context Protocol"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
 PROGRAMS = {
@@ -49,7 +50,7 @@ PROGRAMS = {
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch"),
-    *("browse", "mcp"),
+    *("browse"),
 }
 # Words of other tools, and the command that does here what they do there.
 MEANT = {

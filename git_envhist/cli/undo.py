@@ -10,6 +10,7 @@ from git_envhist.cli.restore import step
 
 DEFAULTS: dict[str, Any] = {
     "only": (),
+    "plan": None,
     "keep_new": False,
     "keep_code": False,
     "head": False,

@@ -675,6 +675,19 @@ LIST = (
         ),
     ),
     Line(
+        "envlog mcp",
+        "the verbs as tools with schemas, the values of --json; a restore takes the id of a plan just shown",
+        (
+            "mcp/test_server.py::test_an_agent_captures_looks_plans_restores_and_goes_back",
+            "mcp/test_server.py::test_without_the_extra_there_is_one_clear_line_and_a_hint",
+        ),
+    ),
+    Line(
+        "envlog mcp --read-only",
+        "only the tools that change nothing",
+        ("mcp/test_server.py::test_a_server_that_only_reads_has_no_tool_that_changes_anything",),
+    ),
+    Line(
         "envlog key",
         "shows, exports, imports the keys",
         (
@@ -949,6 +962,11 @@ RESTORE = (
             "restoring/test_foreign.py::test_our_own_comes_as_it_was",
             "restoring/test_foreign.py::test_privileges_and_owners_are_not_taken_over",
         ),
+    ),
+    Line(
+        "envrestore --plan",
+        "the plan that was shown, or nothing",
+        ("mcp/test_server.py::test_a_plan_is_carried_out_as_it_was_shown_or_not_at_all",),
     ),
     Line(
         "envrestore --keep-new",

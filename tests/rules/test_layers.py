@@ -41,11 +41,16 @@ MAY_KNOW = {
     **dict.fromkeys(WIRING, VOCABULARY | WORKSHOPS | WIRING),
     "triggers": VOCABULARY | WORKSHOPS | WIRING,
     "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
-    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
+    # What serves the protocol runs our programs, and knows nothing else of them.
+    "mcp": VOCABULARY,
+    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp"},
 }
 
 # A package that others made has one home.
 HOMES = {
+    "mcp": ("git_envhist.mcp",),
+    "anyio": ("git_envhist.mcp",),
+    "pydantic": ("git_envhist.mcp",),
     "dulwich": ("git_envhist.store",),
     "zstandard": ("git_envhist.store",),
     "isal": ("git_envhist.store",),

@@ -1,0 +1,50 @@
+"""The id of a plan: who was shown one can ask for that very one, and is refused where it would be another by now."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from git_envhist.errors import Refused
+from git_envhist.model import Restored
+
+LENGTH = 16
+
+
+class Stale(Refused):
+    """What a restore would do is not what was shown."""
+
+    code = "stale-plan"
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(
+            f"the plan '{shown}' is stale: what is here, or what is wanted, has changed since",
+            hint="look at the plan again: git envrestore --dry-run --json",
+        )
+
+
+def plan_id(planned: Restored) -> str:
+    """Equal for two plans that do the same to the same files, as they stand here."""
+    digest = hashlib.sha256(planned.target.id.encode())
+    for step in planned.plan.steps:
+        told = (step.realm, step.path, step.action.value, step.before, step.after, len(step.below), step.unit)
+        digest.update(repr(told).encode("utf-8", "surrogateescape"))
+    for directory in planned.plan.directories:
+        digest.update(
+            repr((directory.realm, directory.path, directory.after)).encode("utf-8", "surrogateescape")
+        )
+    return digest.hexdigest()[:LENGTH]
+
+
+def held_to(shown: str | None, also: Callable[[Restored], None] | None) -> Callable[[Restored], None] | None:
+    """What to do with a plan before it is carried out: refuse another than the one that was shown."""
+    if shown is None:
+        return also
+
+    def look(planned: Restored) -> None:
+        if plan_id(planned) != shown:
+            raise Stale(shown)
+        if also is not None:
+            also(planned)
+
+    return look

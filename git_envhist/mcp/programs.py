@@ -1,0 +1,41 @@
+"""Runs our own programs for a tool: what they answer under `--json` is the answer, what they refuse the error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver.exceptions import ToolError
+
+START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from git_envhist.cli.entry import {0}; {0}()"
+ANSWERED = (0, 1, 5, 125)
+"""These say something about the answer; any other that there is none."""
+
+
+async def run(program: str, words: Sequence[str], agent: dict[str, str]) -> Any:
+    """The JSON that a program prints; `ToolError` with its own words where it fails."""
+    done = await anyio.run_process(
+        [sys.executable, "-c", START.format(program), _package(), *words],
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env={**os.environ, **agent},
+    )
+    try:
+        value = json.loads(done.stdout)
+    except ValueError:
+        raise ToolError(done.stderr.decode("utf-8", "replace") or "no answer") from None
+    if done.returncode not in ANSWERED or (
+        isinstance(value, dict) and "error" in value and "schema" not in value
+    ):
+        raise ToolError(json.dumps(value, ensure_ascii=False))
+    return value
+
+
+def _package() -> str:
+    """Where this very package is: a server keeps to the version that it was started as."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
