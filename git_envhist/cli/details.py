@@ -51,6 +51,13 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     return changed_facts(history.repository.git, snapshot.parent, snapshot.commit)
 
 
+def config_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+    """The keys in which files of configuration differ from the snapshot before; nothing for the first."""
+    from git_envhist.cli.configview import config_facts  # loaded late: keeps envlog fast
+
+    return config_facts(diff_source(history, snapshot, ())) if snapshot.parent else ()
+
+
 def fact_lines(session: Session, changes: Sequence[FactChange]) -> list[str]:
     """The same as the rows of a story."""
     if not changes:

@@ -200,12 +200,13 @@ def _show(session: Session, source: Source, wanted: Wanted) -> None:
 
 
 def _as_json(source: Source, before: Moment, after: Moment, wanted: Wanted) -> dict[str, object]:
-    from git_envhist.cli.jsondiff import diff_json  # loaded late: only --json needs it
+    from git_envhist.cli.configview import config_facts  # loaded late: only --json needs it
+    from git_envhist.cli.jsondiff import diff_json  # loaded late: likewise
     from git_envhist.cli.storyview import variable_facts  # loaded late: likewise
     from git_envhist.history.facts import SECRET  # loaded late: likewise
 
     others = [fact for fact in source.facts if fact.probe not in SECRET]
-    facts = (*others, *variable_facts(source, reveal=wanted.reveal))
+    facts = (*others, *variable_facts(source, reveal=wanted.reveal), *config_facts(source))
     return diff_json(_name(before), _name(after), source.changes, facts)
 
 

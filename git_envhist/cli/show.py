@@ -6,6 +6,7 @@ import os
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import (
+    config_of,
     fact_lines,
     facts_of,
     missing_of,
@@ -18,6 +19,7 @@ from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath
+from git_envhist.values import replace
 
 NOW = "now"
 
@@ -40,10 +42,13 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
     if session.json:
         from git_envhist.cli.jsonform import snapshot_json  # loaded late: only --json needs it
 
-        session.print_json(snapshot_json(snapshot, read_details(session.history, snapshot)))
+        details = read_details(session.history, snapshot)
+        told = (*details.facts, *config_of(session.history, snapshot))
+        session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
         return
     look, missing = Look(session.history.now, date), missing_of(session.history, snapshot)
-    story = fact_lines(session, facts_of(session.history, snapshot))
+    facts = (*facts_of(session.history, snapshot), *config_of(session.history, snapshot))
+    story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)
     session.page()
     for line in card(snapshot, look, session.palette, missing, story, services):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from git_envhist.cli.configview import config_texts
 from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_sealed
 from git_envhist.cli.factview import fact_texts
 from git_envhist.cli.rawview import shown_path
@@ -30,6 +31,7 @@ def story_texts(source: Source, manner: Manner) -> Iterator[bytes]:
         for change in in_env:
             place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
             yield from place_row("env", place, _variable_cells(change, contents, manner), manner)
+    yield from config_texts(source, manner)
     if in_files:
         cells = [_file_cell(row, manner) for row in fold_by_directory(in_files, MOST_ROWS)]
         yield from row_of_cells("files", cells, manner)

@@ -23,8 +23,8 @@ WITH_REVISION = ("dpkg", "rpm", "apk", "conda")
 SET_OFF = re.compile(r"(?<![:/])//(?=[^/])")
 """What sets off a name that has slashes itself; in front of a further root's own paths there is a colon."""
 MASKED = "***"
-SECRET = ("env",)
-"""Probes whose values are fingerprints: they tell that something is another one, and are nothing to be read."""
+SECRET = ("env", "config")
+"""Probes whose values are fingerprints or hidden: that something is another one is all there is to read."""
 
 
 @dataclass(frozen=True, slots=True)
