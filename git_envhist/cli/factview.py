@@ -14,6 +14,7 @@ from git_envhist.history.facts import SECRET, FactRow, fact_rows, fact_words, ma
 from git_envhist.history.outside import SERVICE
 from git_envhist.model import FactChange
 
+HOOK = "hook"
 MOST_CELLS = 10
 MOST_PLACES = 6
 
@@ -41,8 +42,10 @@ def _fact_cells(row: FactRow) -> list[str]:
 
 
 def _words(change: FactChange) -> str:
-    """What a fact says; of a service whose name is not that of its program, also how it was called."""
+    """What a fact says; of a service whose name is not its program's how it was called, of a hook whose it is."""
     told = fact_words(change)
+    if change.probe == HOOK and change.by:
+        return f"{told} ({change.by})"
     if change.probe != SERVICE or change.by.split(" ")[0].rpartition("/")[2] == name_of(change):
         return told
     return f"{told} ({change.by})"

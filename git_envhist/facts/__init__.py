@@ -88,6 +88,24 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
         in_parts=True,
     ),
     "env": TreeProbe("variables", VARIABLES, 1, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
+    "tools": TreeProbe(
+        "tools",
+        TOOLS,
+        1,
+        reads=(
+            *(
+                b".python-version",
+                b".nvmrc",
+                b".node-version",
+                b".ruby-version",
+                b".java-version",
+                b".go-version",
+            ),
+            *(b".terraform-version", b".tool-versions", b"rust-toolchain", b"rust-toolchain.toml", b"go.mod"),
+            *(b"package.json", b"pyvenv.cfg"),
+        ),
+    ),
+    "hook": PlaceProbe("githooks", TOOLS, 1),
 }
 
 

@@ -27,6 +27,10 @@ SECRET = ("env", "config")
 """Probes whose values are fingerprints or hidden: that something is another one is all there is to read."""
 
 
+NAMED = ("hook", "program")
+"""Probes whose values say only that something is another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class FactRow:
     """What one probe says of one place."""
@@ -106,7 +110,7 @@ def mark_of(change: FactChange) -> str:
 
 def fact_words(change: FactChange) -> str:
     """`flask 3.0.1`, `click 8.1.7 → 8.5.1`; of what is secret the name alone."""
-    if change.probe in SECRET:
+    if change.probe in SECRET or change.probe in NAMED:
         return name_of(change)
     if change.probe in DATABASES:
         return database_words(name_of(change), change.before, change.after)

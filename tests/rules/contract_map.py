@@ -840,6 +840,7 @@ DIFF = (
             "facts/test_declared.py::test_the_story_says_what_was_installed_by_hand",
             "facts/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
             "facts/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
+            "facts/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
         ),
     ),
     Line(

@@ -1,0 +1,154 @@
+"""Which tools an environment asks for, and which hooks git runs: in words and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from git_envhist.facts import githooks, tools
+from git_envhist.facts.probe import File, Place
+from tests.support.repository import Repo
+
+
+def capture(repo: Repo, intent: str, *words: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", *words, intent, check=True).out.strip()
+
+
+def only_tools(repo: Repo, *moments: str) -> str:
+    return repo.run("envdiff", *moments, "--only=tools", check=True).out
+
+
+def no_key(context: bytes, secret: bytes) -> str | None:
+    return None
+
+
+def test_versions_that_are_asked_for_are_told_where_they_change(repo: Repo) -> None:
+    repo.write(".python-version", "3.11.2\n")
+    repo.write("web/package.json", '{"name": "web", "engines": {"node": ">=18"}}\n')
+    capture(repo, "before")
+    repo.write(".python-version", "3.12.1\n")
+    repo.write(
+        "web/package.json", '{"name": "web", "engines": {"node": ">=20"}, "packageManager": "pnpm@9.1.0"}\n'
+    )
+    capture(repo, "after")
+    assert only_tools(repo, "@~1", "@") == (
+        "tools                    ~ python 3.11.2 → 3.12.1\n"
+        "tools     web            + pnpm 9.1.0   ~ node >=18 → >=20\n"
+    )
+    story = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
+    assert [(one["probe"], one["key"], one["before"], one["after"]) for one in story] == [
+        ("tools", "python", "3.11.2", "3.12.1"),
+        ("tools", "web/node", ">=18", ">=20"),
+        ("tools", "web/pnpm", None, "9.1.0"),
+    ]
+    assert repo.run("envlog", "--format=%(story)", check=True).out.splitlines()[0] == (
+        "tools +pnpm 9.1.0 ~2 · 2 files"
+    )
+
+
+def test_the_python_that_a_virtual_environment_stands_on_is_told(repo: Repo) -> None:
+    capture(repo, "before")
+    words = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
+    subprocess.run(words, cwd=repo.path, check=True)
+    capture(repo, "after")
+    base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    told = json.loads(repo.run("envdiff", "--json", "@~1", "@", check=True).out)["facts"]
+    stands_on = {one["key"]: one["after"] for one in told if one["probe"] == "tools"}
+    assert os.path.dirname(base) in (
+        stands_on[".venv/base-python"],
+        os.path.dirname(stands_on[".venv/base-python"]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (".nvmrc", "v20.11.0\n", {"node": "20.11.0"}),
+        (".nvmrc", "lts/iron", {"node": "lts/iron"}),
+        (
+            ".tool-versions",
+            "# ours\nnodejs 20.1.0\npython 3.12.0 3.11.0\n\nrust\n",
+            {"node": "20.1.0", "python": "3.12.0"},
+        ),
+        ("rust-toolchain", "1.78.0\n", {"rust": "1.78.0"}),
+        (
+            "rust-toolchain.toml",
+            '[toolchain]\nchannel = "nightly-2024-05-01"\n',
+            {"rust": "nightly-2024-05-01"},
+        ),
+        (
+            "go.mod",
+            "module x\n\ngo 1.22.1\n\ntoolchain go1.22.3\n",
+            {"go": "1.22.1", "go-toolchain": "1.22.3"},
+        ),
+        (
+            "package.json",
+            '{"packageManager": "yarn@4.1.0+sha224.abc", "volta": {"node": "20.1.0"}}',
+            {"yarn": "4.1.0", "node": "20.1.0"},
+        ),
+        ("package.json", '{"engines": ["node"], "packageManager": 3}', {}),
+        ("package.json", "[" * 100_000, {}),
+        (".python-version", "3.11\x1b[2J\n", {}),
+    ],
+)
+def test_each_file_says_it_in_its_own_way(name: str, text: str, told: dict[str, str]) -> None:
+    data = text.encode()
+    found = tools.facts_of(b"", {name.encode(): File(data, len(data), False, b"x" * 20)}, no_key)
+    assert {fact.key: fact.value for fact in found} == told
+
+
+def test_what_a_package_was_made_with_is_nobodys_choice() -> None:
+    assert tools.wants(b"web")
+    assert not tools.wants(b"web/node_modules/x")
+
+
+def put_hook(repo: Repo, name: str, text: str, mode: int = 0o755) -> None:
+    place = repo.path / ".git/hooks" / name
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(text)
+    place.chmod(mode)
+
+
+def test_hooks_that_come_change_and_go_are_told_by_name(repo: Repo) -> None:
+    capture(repo, "before")
+    put_hook(repo, "pre-commit", "#!/bin/sh\n# written by https://pre-commit.com\nexit 0 # geheim\n")
+    put_hook(repo, "pre-push", "#!/bin/sh\n", mode=0o644)
+    put_hook(repo, "helper", "#!/bin/sh\n")
+    came = capture(repo, "came")
+    put_hook(repo, "pre-commit", "#!/bin/sh\n# written by https://pre-commit.com\nexit 1 # geheim\n")
+    put_hook(repo, "pre-push", "#!/bin/sh\n")
+    capture(repo, "changed")
+    (repo.path / ".git/hooks/pre-commit").unlink()
+    capture(repo, "gone")
+    assert only_tools(repo, "@~3", "@~2") == "hook                     + pre-commit (pre-commit)\n"
+    assert (
+        only_tools(repo, "@~2", "@~1") == "hook                     + pre-push   ~ pre-commit (pre-commit)\n"
+    )
+    assert only_tools(repo, "@~1", "@") == "hook                     − pre-commit (pre-commit)\n"
+    assert repo.run("envlog", "--format=%(story)", check=True).out.splitlines()[:3] == [
+        "hook −pre-commit",
+        "hook +pre-push ~1",
+        "hook +pre-commit",
+    ]
+    assert "geheim" not in repo.git("show", f"{came}:.envhist/facts/hook")
+
+
+def test_hooks_are_looked_for_where_git_does(repo: Repo) -> None:
+    put_hook(repo, "pre-push", "#!/bin/sh\n")
+    capture(repo, "before")
+    repo.write(".husky/_/pre-commit", "#!/bin/sh\n. husky.sh\n", mode=0o755)
+    repo.git("config", "core.hooksPath", ".husky/_")
+    capture(repo, "after")
+    assert only_tools(repo, "@~1", "@") == "hook                     + pre-commit (husky)   − pre-push\n"
+
+
+def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
+    hooks = repo.path / ".git/hooks"
+    hooks.mkdir(exist_ok=True)
+    os.mkfifo(hooks / "pre-commit", 0o755)
+    place = Place("/", str(repo.path), str(hooks))
+    assert [fact.key for fact in githooks.facts_of(place, no_key)] == ["pre-commit"]
