@@ -26,6 +26,8 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a run -d 'run a command between two snapshots'
     complete -c $program -n '__git_envlog_using run' -s m -l message -x -d 'why it is run'
     complete -c $program -n '__git_envlog_using run' -l verify -x -d 'check what came of it'
+    complete -c $program -n '__git_envlog_using list' -f -a watch -d 'capture by itself after each change'
+    complete -c $program -n '__git_envlog_using watch' -l settle -x -d 'how long nothing is to change'
     complete -c $program -n '__git_envlog_using list' -f -a task -d 'keep the tasks of a piece of work'
     complete -c $program -n '__git_envlog_using task' -f -a 'add start done fail skip list'
     complete -c $program -n '__git_envlog_using list' -f -a resume -d 'which task comes next, and from where'

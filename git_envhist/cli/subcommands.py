@@ -22,6 +22,7 @@ SUBCOMMANDS = {
     "undo": Subcommand("git_envhist.cli.undo:undo", "take back a restore, or go to the state before"),
     "redo": Subcommand("git_envhist.cli.undo:redo", "go forth again after an undo"),
     "run": Subcommand("git_envhist.cli.run:run", "run a command between two snapshots"),
+    "watch": Subcommand("git_envhist.cli.watch:watch_command", "capture by itself after each change"),
     "task": Subcommand("git_envhist.cli.task:task", "keep the tasks of a piece of work"),
     "resume": Subcommand("git_envhist.cli.task:resume", "which task comes next, and from where"),
     "effect": Subcommand("git_envhist.cli.effect:effect", "note what is done outside the machine"),
@@ -49,7 +50,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck", "watch"),
+    *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck"),
     *("browse"),
 }
 # Words of other tools, and the command that does here what they do there.

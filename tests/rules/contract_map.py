@@ -1080,6 +1080,20 @@ RESTORE = (
         ("triggers/test_run.py::test_what_came_of_it_can_be_checked",),
     ),
     Line(
+        "envlog watch",
+        "captures when the environment settles after a change",
+        (
+            "triggers/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",
+            "triggers/test_watch.py::test_where_there_are_not_enough_watches_changes_are_looked_for",
+            "triggers/test_watch.py::test_no_more_than_there_is_room_for_is_added_within_an_hour",
+        ),
+    ),
+    Line(
+        "envlog watch --settle",
+        "how long nothing is to change before a capture",
+        ("triggers/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",),
+    ),
+    Line(
         "envlog task",
         "progress on the timeline, in five words and no others",
         (

@@ -1,0 +1,119 @@
+"""The loop: wait for a change, let it settle, capture; one process for each environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from git_envhist.errors import EnvhistError, NotARepository, Refused
+from git_envhist.model import Captured, Trigger
+from git_envhist.store.locks import locked_now, state_directory
+from git_envhist.triggers.watch.inotify import Clock, Inotify, NoWatches
+from git_envhist.triggers.watch.pace import SETTLE, Pace
+
+if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
+
+LOOK_EVERY = 5
+"""Where no change is told, one is looked for after so many times what it takes to settle."""
+PRIVATE = b".envhist-restore"
+NO_WATCHES = "the system tells of no change here (fs.inotify.max_user_watches): it is looked for now and then"
+TOO_MUCH = "more than 1 GiB was added within an hour: the next capture waits"
+
+
+class Eyes(Protocol):
+    """Whoever sees that something changed."""
+
+    def wait(self, seconds: float | None) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Told(NamedTuple):
+    """What whoever runs it is told."""
+
+    captured: Callable[[Captured], None]
+    warn: Callable[[str], None]
+
+
+def watch(open_history: Callable[[], EnvHistory], told: Told, settle: float = SETTLE) -> None:
+    """Capture whenever the environment has settled, until a signal."""
+    history = open_history()
+    if not history.settings.enabled:
+        raise Refused(
+            "captures by themselves are switched off",
+            hint="git config envhist.enabled true, or capture by hand",
+        )
+    lock = os.path.join(state_directory(history.repository.state), "watch")
+    with locked_now(lock) as mine:
+        if not mine:
+            raise Refused("another process watches this environment already", hint="git envlog status")
+        _Loop(open_history, told, settle).run(history)
+
+
+def _open_eyes(history: EnvHistory) -> Eyes:
+    """`NoWatches` where the system tells of no change."""
+    if sys.platform != "linux":
+        raise NoWatches
+    top = os.fsencode(history.repository.root)
+    own = os.path.realpath(os.fsencode(history.repository.git_dir))
+    left_out = {os.path.join(top, b".git"), own, os.path.join(top, PRIVATE)}
+    return Inotify(top, left_out.__contains__)
+
+
+class _Loop:
+    def __init__(self, open_history: Callable[[], EnvHistory], told: Told, settle: float) -> None:
+        self._open_history = open_history
+        self._told = told
+        self._clock = Clock(LOOK_EVERY * settle)
+        self._eyes: Eyes = self._clock
+        self._pace = Pace(settle)
+        self._is_told = False
+
+    def run(self, history: EnvHistory) -> None:
+        try:
+            self._eyes = _open_eyes(history)
+        except NoWatches:
+            self._told.warn(NO_WATCHES)
+        try:
+            # What changed while nobody watched.
+            self._capture()
+            while True:
+                self._step()
+        finally:
+            self._eyes.close()
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        left = self._pace.wait(now)
+        if left == 0.0:
+            self._capture()
+            return
+        if left is not None and self._pace.is_full(now) and not self._is_told:
+            self._told.warn(TOO_MUCH)
+            self._is_told = True
+        try:
+            if self._eyes.wait(left):
+                self._pace.changed(time.monotonic())
+        except NoWatches:
+            self._told.warn(NO_WATCHES)
+            self._eyes.close()
+            self._eyes = self._clock
+
+    def _capture(self) -> None:
+        started, added = time.monotonic(), 0
+        try:
+            # Opened anew: settings, and the repository itself, may be others now.
+            captured = self._open_history().capture(trigger=Trigger.WATCH, if_changed=True)
+        except NotARepository:
+            raise
+        except (EnvhistError, OSError) as error:
+            self._told.warn(f"not captured: {error}")
+        else:
+            added = captured.stored_bytes
+            self._told.captured(captured)
+        now = time.monotonic()
+        self._is_told = False
+        self._pace.captured(now, now - started, added)

@@ -1,0 +1,108 @@
+"""`git envlog watch`: what changed is captured once it has settled, by one process, and not too much of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from git_envhist.triggers.watch.pace import APART, LONGEST, SETTLE, SHARE, SPAN, Pace
+from tests.support.repository import Repo
+
+WATCH = ("git-envlog", "watch", "--settle", "0.1", "--json")
+FEW_WATCHES = ("unshare", "-Ur", "sh", "-c", 'echo 2 > /proc/sys/user/max_inotify_watches && exec "$@"', "sh")
+
+
+@contextmanager
+def watching(repo: Repo, words: Sequence[str] = WATCH) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        words, cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def next_paths(child: subprocess.Popen[bytes]) -> list[str]:
+    """What the next snapshot that it takes changed."""
+    assert child.stdout is not None
+    snapshot = json.loads(child.stdout.readline())["snapshot"]
+    assert snapshot["trigger"] == "watch"
+    return [one["path"] for one in snapshot["env_changed"]["paths"]]
+
+
+def test_what_changes_anywhere_is_captured_once_it_has_settled(repo: Repo) -> None:
+    with watching(repo) as child:
+        assert "app.py" in next_paths(child)
+        (repo.path / "new/deep").mkdir(parents=True)
+        repo.write("new/deep/file", b"1")
+        seen: list[str] = []
+        while "new/deep/file" not in seen:
+            seen = next_paths(child)
+        # A directory that came while it was watched is watched.
+        repo.write("new/deep/other", b"2")
+        assert next_paths(child) == ["new/deep/other"]
+        second = repo.run("envlog", "watch")
+        assert (second.status, second.err.splitlines()[0]) == (
+            3,
+            "error: another process watches this environment already",
+        )
+        child.send_signal(signal.SIGTERM)
+        assert child.wait() == 143
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare to take watches away with")
+def test_where_there_are_not_enough_watches_changes_are_looked_for(repo: Repo) -> None:
+    if subprocess.run([*FEW_WATCHES, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no namespace with fewer watches can be had")
+    for name in "abc":
+        (repo.path / name).mkdir()
+    with watching(repo, [*FEW_WATCHES, *WATCH]) as child:
+        assert "app.py" in next_paths(child)
+        repo.write("c/file", b"1")
+        assert next_paths(child) == ["c/file"]
+        child.kill()
+        assert child.stderr is not None
+        assert b"warning: the system tells of no change here" in child.stderr.read()
+
+
+def test_nobody_watches_where_captures_by_themselves_are_switched_off(repo: Repo) -> None:
+    repo.git("config", "envhist.enabled", "false")
+    done = repo.run("envlog", "watch")
+    assert (done.status, done.err.splitlines()[0]) == (3, "error: captures by themselves are switched off")
+    assert repo.run("envlog", "watch", "--settle", "soon").status == 129
+
+
+def test_a_capture_is_due_once_it_is_quiet_and_in_the_end_in_any_case() -> None:
+    pace = Pace()
+    assert pace.wait(0.0) is None
+    for tenth in range(round(LONGEST * 10)):
+        pace.changed(tenth / 10)
+        assert pace.wait(tenth / 10) == pytest.approx(min(SETTLE, LONGEST - tenth / 10))
+    assert pace.wait(LONGEST) == 0.0
+
+
+def test_captures_are_apart_and_the_more_so_the_longer_they_take() -> None:
+    pace = Pace()
+    for took in (0.1, 7.0):
+        pace.captured(100.0, took, 0)
+        assert pace.wait(100.0) is None
+        pace.changed(100.0)
+        assert pace.wait(100.0) == max(APART * SETTLE, SHARE * took)
+
+
+def test_no_more_than_there_is_room_for_is_added_within_an_hour() -> None:
+    pace = Pace(room=100)
+    pace.captured(0.0, 0.0, 60)
+    pace.captured(10.0, 0.0, 60)
+    pace.changed(20.0)
+    assert pace.is_full(20.0)
+    assert pace.wait(20.0) == SPAN - 20.0
+    assert not pace.is_full(SPAN)
+    assert pace.wait(SPAN) == 0.0
