@@ -87,6 +87,21 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
         ),
         in_parts=True,
     ),
+    "postgres": TreeProbe(
+        "postgres",
+        DATABASES,
+        1,
+        reads=(b"PG_VERSION", b"postmaster.pid", b"global/pg_control"),
+        sees=(b"postgresql.auto.conf", b"postgresql.conf", b"pg_hba.conf"),
+    ),
+    "mysql": TreeProbe(
+        "mysql",
+        DATABASES,
+        1,
+        reads=(b"mariadb_upgrade_info", b"mysql_upgrade_info", b"mysql_upgrade_history"),
+        sees=(b"ibdata1", b"*.pid", b"*.ibd", b"*.frm", b"*.MYI", b"*.MAI"),
+    ),
+    "redis": TreeProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
     "env": TreeProbe("variables", VARIABLES, 1, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
     "tools": TreeProbe(
         "tools",
