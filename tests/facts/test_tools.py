@@ -40,10 +40,10 @@ def test_versions_that_are_asked_for_are_told_where_they_change(repo: Repo) -> N
         "tools     web            + pnpm 9.1.0   ~ node >=18 → >=20\n"
     )
     story = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
-    assert [(one["probe"], one["key"], one["before"], one["after"]) for one in story] == [
-        ("tools", "python", "3.11.2", "3.12.1"),
-        ("tools", "web/node", ">=18", ">=20"),
-        ("tools", "web/pnpm", None, "9.1.0"),
+    assert [(one["key"], one["before"], one["after"]) for one in story if one["probe"] == "tools"] == [
+        ("python", "3.11.2", "3.12.1"),
+        ("web/node", ">=18", ">=20"),
+        ("web/pnpm", None, "9.1.0"),
     ]
     assert repo.run("envlog", "--format=%(story)", check=True).out.splitlines()[0] == (
         "tools +pnpm 9.1.0 ~2 · 2 files"
