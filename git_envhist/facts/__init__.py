@@ -56,7 +56,6 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
         reads=(b"dpkg/status", b"status.d/*", b"db/installed", b"rpm/rpmdb.sqlite"),
     ),
     "system": MachineProbe("system", PACKAGES, 1),
-    "service": PlaceProbe("services", SERVICES, 1),
     "declared": TreeProbe(
         "declared",
         PACKAGES,
@@ -77,6 +76,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
         ),
         sees=(b"setup.py", b"environment.yml", b"environment.yaml"),
     ),
+    "service": PlaceProbe("services", SERVICES, 1),
     "sqlite": TreeProbe(
         "sqlite",
         DATABASES,
