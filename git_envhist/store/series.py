@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from git_envhist.errors import GitFailed
 from git_envhist.store.compare import find_changes, is_directory
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import at_top, matching
 from git_envhist.store.rows import NOT_PIECES, RAW, Row, Rows, parse_row, sort_rows
 
+HINT = "'git fsck' says what is missing"
 AT_ONCE = 64
 """So many snapshots are compared by one git: what it says of them is held in memory."""
 
@@ -54,15 +56,19 @@ def _paths(reader: CatFile, commit: str, rows: Rows) -> Paths:
 
 
 def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, Rows]]:
-    """Each snapshot that differs from the one before it, and in what."""
+    """Each snapshot, and in what it differs from the one before it."""
     for start in range(0, len(steps), AT_ONCE):
-        lines = "".join(
-            f"{commit} {before or ''}".rstrip() + "\n" for commit, before in steps[start : start + AT_ONCE]
-        )
-        words = (*RAW, "--stdin", "--root", "-t", "--no-renames", "--", b":(top)", NOT_PIECES)
+        asked = steps[start : start + AT_ONCE]
+        lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
+        words = (*RAW, "--stdin", "--always", "--root", "-t", "--no-renames", "--", b":(top)", NOT_PIECES)
         listed = git.run(*at_top(git), *words, stdin=lines.encode("ascii"), environment=git.no_index)
+        left = {commit for commit, _ in asked}
         for commit, rows in _by_commit(listed):
+            left.discard(commit)
             yield commit, sort_rows(rows)
+        if left:
+            # A commit that it cannot read git passes over, and ends as if nothing had been.
+            raise GitFailed(f"git does not say what '{min(left)}' changed", hint=HINT)
 
 
 def _by_commit(listed: bytes) -> Iterator[tuple[str, Iterable[tuple[bytes, Row]]]]:

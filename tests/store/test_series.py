@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.errors import GitFailed
 from git_envhist.model import Snapshot
 from git_envhist.store import series
 from git_envhist.store.compare import compare
@@ -76,3 +77,10 @@ def test_all_together_are_told_as_each_alone(
         counts.add(len(expected))
     # Else this would compare nothing with nothing.
     assert {0, 1, 2, 3} <= counts
+
+
+def test_a_snapshot_that_git_cannot_compare_is_no_short_list(history: EnvHistory) -> None:
+    newest, before, *_ = history.log()
+    steps = [(newest.commit, before.commit), ("12" * (len(newest.commit) // 2), newest.commit)]
+    with pytest.raises(GitFailed, match="does not say what '1212"):
+        those_that_changed(history.repository.git, steps, [b"app.py"])
