@@ -147,7 +147,7 @@ def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:
         return BROKEN_PIPE
     except EnvhistError:
         # Not even the error can be written to where the answer should go.
-        return error.exit_code
+        return tell(error, output, as_json=False)
 
 
 def _leave_pager(output: Output) -> None:

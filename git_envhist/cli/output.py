@@ -14,6 +14,8 @@ from git_envhist.errors import EnvhistError
 from git_envhist.store.git import spawn
 
 STDOUT = 1
+DONE_UNTOLD = 5
+"""As of whatever is done, though not all is as it should be."""
 # Characters that make git run its pager by the shell; any other command is run directly, which is one process less.
 SHELL_CHARACTERS = frozenset("|&;<>()$`\\\"' \t\n*?[#~=%")
 
@@ -23,9 +25,14 @@ class OutputClosed(Exception):
 
 
 class OutputFailed(EnvhistError):
-    """The answer could not be written."""
+    """The answer could not be written; `done` says what is done all the same."""
 
     code = "output"
+
+    def __init__(self, reason: str, done: str | None = None) -> None:
+        super().__init__(f"{done + ', but ' if done else ''}cannot write the answer: {reason}")
+        if done:
+            self.exit_code = DONE_UNTOLD
 
 
 class Output:
@@ -35,6 +42,8 @@ class Output:
         self._waiting: list[bytes] = []
         self._size = 0
         self._pager: int | None = None
+        self.done: str | None = None
+        """What was changed already, for whoever cannot be given the answer."""
 
     @property
     def terminal(self) -> bool:
@@ -59,7 +68,7 @@ class Output:
         except BrokenPipeError as gone:
             raise OutputClosed from gone
         except OSError as failure:
-            raise OutputFailed(f"cannot write the answer: {failure.strerror}") from failure
+            raise OutputFailed(failure.strerror or str(failure), self.done) from failure
 
     def page(self) -> None:
         """Send what follows through the user's pager, if git would."""

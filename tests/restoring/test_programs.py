@@ -427,3 +427,28 @@ def test_a_restore_that_was_broken_off_can_be_taken_back(two: tuple[Repo, str, L
     refused = repo.run("envrestore", "--abort")
     assert refused.status == 3
     assert repo.run("envrestore", "--continue", "--abort").status == 129
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        (("envrestore", "--json"), b"error: the restore is done, but cannot write the answer: No space left"),
+        (("envrestore",), b"error: cannot write the answer: No space left"),
+    ],
+)
+def test_what_is_done_is_told_where_the_answer_cannot_be_written(
+    two: tuple[Repo, str, Listing, Listing], words: tuple[str, ...], done: bytes
+) -> None:
+    repo, first, then, now = two
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [f"git-{words[0]}", *words[1:], first],
+            cwd=repo.path,
+            env=repo.env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    # The plan is told before anything is changed, the answer of --json when all is done.
+    is_done = len(words) > 1
+    assert (ended.returncode, state(repo)) == ((5, then) if is_done else (128, now))
+    assert done in ended.stderr
