@@ -26,10 +26,12 @@ from git_envhist.facts import (
     machine_probes,
     place_leaf,
     place_probes,
+    sign_leaf,
+    sign_probes,
     tree_probes,
 )
 from git_envhist.facts.probe import MachineProbe, Place, PlaceProbe, TreeProbe
-from git_envhist.store.facts import read_fact_text, write_facts
+from git_envhist.store.facts import fact_line, read_fact_text, write_facts
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import FACTS
 from git_envhist.store.packs import OwnPacks, PackWriter
@@ -141,11 +143,27 @@ class FactTaker:
         if not SYSTEM.facts:
             return
         self.take_machine()
+        self._take_signs(gathered)
         known = {name: self._usable(name, probe, cached) for name, probe in tree_probes().items()}
         if merged.changed or merged.gone or None in known.values():
             self._read_files(gathered, merged, records, known)
         else:
             self.kept.update({name: kept for name, kept in known.items() if kept is not None})
+
+    def _take_signs(self, gathered: Gathered) -> None:
+        signs = [(one.path, one.detail) for one in gathered.missing]
+        for name, probe in sign_probes().items():
+            try:
+                lines = sorted(map(fact_line, sign_leaf(probe).facts_of(signs)))
+            except Exception as wrong:  # whatever it is: it may cost a warning and no snapshot
+                self._warn(name, f"{type(wrong).__name__}: {wrong}")
+                continue
+            stamp = "\n".join(line.decode("utf-8", "surrogateescape") for line in lines) or "none"
+            kept = self.before.get(name)
+            if kept is not None and kept[:2] == (probe.version, stamp) and self._stands(kept):
+                self.kept[name] = kept
+            else:
+                self._keep(name, stamp, lines)
 
     def entries(self) -> dict[bytes, TreeEntry]:
         """The texts, by their paths below the reserved name."""

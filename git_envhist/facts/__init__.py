@@ -15,6 +15,8 @@ from git_envhist.facts.probe import (
     PartsLeaf,
     PlaceLeaf,
     PlaceProbe,
+    SignLeaf,
+    SignProbe,
     TreeLeaf,
     TreeProbe,
 )
@@ -22,7 +24,7 @@ from git_envhist.facts.probe import (
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
 """The classes of facts, as `--only` names them."""
 
-PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
+PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
     "pip": TreeProbe(
         "python",
         PACKAGES,
@@ -102,6 +104,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe] = {
         sees=(b"ibdata1", b"*.pid", b"*.ibd", b"*.frm", b"*.MYI", b"*.MAI"),
     ),
     "redis": TreeProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
+    "database": SignProbe("atwork", DATABASES, 1),
     "env": TreeProbe("variables", VARIABLES, 1, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
     "tools": TreeProbe(
         "tools",
@@ -139,6 +142,11 @@ def place_probes() -> dict[str, PlaceProbe]:
     return {name: probe for name, probe in PROBES.items() if isinstance(probe, PlaceProbe)}
 
 
+def sign_probes() -> dict[str, SignProbe]:
+    """The probes of what a capture comes upon."""
+    return {name: probe for name, probe in PROBES.items() if isinstance(probe, SignProbe)}
+
+
 def kinds() -> dict[str, str]:
     """The class of each probe, in the order of the rows of a story."""
     return {name: probe.kind for name, probe in PROBES.items()}
@@ -165,6 +173,12 @@ def machine_leaf(probe: MachineProbe) -> MachineLeaf:
 def place_leaf(probe: PlaceProbe) -> PlaceLeaf:
     """The leaf of a probe of what belongs to an environment, loaded."""
     leaf: PlaceLeaf = _load(probe.leaf)
+    return leaf
+
+
+def sign_leaf(probe: SignProbe) -> SignLeaf:
+    """The leaf of a probe of what a capture comes upon, loaded."""
+    leaf: SignLeaf = _load(probe.leaf)
     return leaf
 
 

@@ -50,6 +50,14 @@ class PlaceProbe(NamedTuple):
     version: int
 
 
+class SignProbe(NamedTuple):
+    """A probe of what a capture comes upon while it reads."""
+
+    leaf: str
+    kind: str
+    version: int
+
+
 class Place(NamedTuple):
     """Where an environment stands."""
 
@@ -117,6 +125,13 @@ class MachineLeaf(Protocol):
 
     def facts_of(self, root: str) -> Iterable[Fact]:
         """What the machine says."""
+
+
+class SignLeaf(Protocol):
+    """A module that is told what a capture came upon; asked each time, where the capture is made."""
+
+    def facts_of(self, signs: Iterable[tuple[bytes, str]]) -> Iterable[Fact]:
+        """What (path, why it could not be captured as it should) says."""
 
 
 class PlaceLeaf(Protocol):

@@ -63,9 +63,11 @@ def test_a_cluster_is_told_by_version_and_how_its_server_left_it(open_repo: Repo
         running = capture(repo, "started")
         assert rows(repo, stopped, running) == (
             "postgres  pg             ~ data shut down → in production   ~ server stopped → started, port 5432\n"
+            "database  pg             + PostgreSQL at work\n"
         )
     assert rows(repo, running, capture(repo, "stopped")) == (
         "postgres  pg             ~ data in production → shut down   ~ server started, port 5432 → stopped\n"
+        "database  pg             − PostgreSQL at work\n"
     )
 
 
@@ -83,7 +85,9 @@ def test_a_dump_of_redis_is_told_by_version_and_keys(open_repo: Repo) -> None:
     told = rows(repo, empty, first)
     assert "redis     redis/appendonlydir/appendonly.aof.manifest + log base 1 and 1 part\n" in told
     assert "redis     redis/dump.rdb + keys 100   + version " in told
+    assert "database  redis          + Redis at work\n" in told
     assert rows(repo, first, second) == "redis     redis/dump.rdb ~ keys 100 → 101\n"
+    assert "database  redis          − Redis at work\n" in rows(repo, second, capture(repo, "stopped"))
 
 
 def test_directories_of_mysql_are_told_by_version_and_tables() -> None:

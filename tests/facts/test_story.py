@@ -15,7 +15,7 @@ import pytest
 from git_envhist import facts
 from git_envhist.api import EnvHistory
 from git_envhist.capturing import factasking
-from git_envhist.facts.probe import MachineProbe, PlaceProbe, TreeProbe
+from git_envhist.facts.probe import MachineProbe, PlaceProbe, SignProbe, TreeProbe
 from git_envhist.history.outside import command_for
 from git_envhist.model import FactChange
 from tests.support.repository import Repo
@@ -395,4 +395,4 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
 
 
 def test_the_registry_knows_its_kinds() -> None:
-    assert all(isinstance(probe, TreeProbe | MachineProbe | PlaceProbe) for probe in facts.PROBES.values())
+    assert all(isinstance(probe, TreeProbe | MachineProbe | PlaceProbe | SignProbe) for probe in facts.PROBES.values())
