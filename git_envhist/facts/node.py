@@ -17,9 +17,9 @@ from git_envhist.model import EnvPath, Fact
 
 PROBE = "npm"
 PACKAGE = re.compile(rb"(?:^|/)node_modules/((?:@[^/@][^/]*/)?[^/.@][^/]*)\Z")
-VIRTUAL = re.compile(rb"(^|/)node_modules/\.pnpm/[^/]+/node_modules/((?:@[^/]+/)?[^/]+)\Z")
+VIRTUAL = re.compile(rb"(^|/)node_modules/\.(?:pnpm|store)/[^/]+/node_modules/((?:@[^/]+/)?[^/]+)\Z")
 STORED = re.compile(rb"(^|/)node_modules/\.store/[^/]+/package\Z")
-LISTS = (b".pnp.cjs", b".pnp.data.json")
+LISTS = (b".pnp.cjs", b".pnp.js", b".pnp.data.json")
 NAME = re.compile(r"(?:@[A-Za-z0-9._-]{1,100}/)?[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}\Z")
 VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+~-]{0,100}\Z")
 

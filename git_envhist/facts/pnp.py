@@ -1,4 +1,4 @@
-"""Yarn's own list of what it installed where there is no `node_modules`: `.pnp.cjs`, a program that holds it as a text.
+"""Yarn's own list of what it installed where there is no `node_modules`: `.pnp.cjs`, a program that holds it.
 
 The list names each package with its references (`npm:4.17.21`) and what it depends on; what a workspace depends on
 somebody asked for.
@@ -11,9 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-TEXT = re.compile(r"RAW_RUNTIME_STATE\s*=\s*'")
+TEXT = re.compile(
+    r"(?:RAW_RUNTIME_STATE\s*=\s*|hydrateRuntimeState\(JSON\.parse\()'((?:[^'\\]+|\\.)*+)'", re.DOTALL
+)
 CALL = re.compile(r"hydrateRuntimeState\(\s*(?=\{)")
-"""As yarn wrote it before 3.3: no text, the thing itself."""
+"""As yarn 2 wrote it: no text, the thing itself, with a comma behind the last of many."""
+LAST_COMMA = re.compile(r",(?=\s*[}\]])")
 ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 VERSION = re.compile(r"(?:^|#)npm:([0-9][0-9A-Za-z.+-]{0,100})(?:::|\Z)")
 
@@ -44,14 +47,12 @@ def read_object(data: bytes | str) -> dict[str, Any]:
 
 
 def _json_of(text: str) -> str:
-    start = TEXT.search(text)
-    if start is None:
-        called = CALL.search(text)
-        return text[called.end() :] if called is not None else text
-    end = text.find("\n}';", start.end())
-    inner = text[start.end() : end + 2] if end >= 0 else ""
-    # A backslash at the end of a line goes on with the next; before anything else it means just that.
-    return ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], inner)
+    found = TEXT.search(text)
+    if found is not None:
+        # A backslash at the end of a line goes on with the next; before anything else it means just that.
+        return ESCAPED.sub(lambda escaped: "" if escaped[1] == "\n" else escaped[1], found[1])
+    called = CALL.search(text)
+    return LAST_COMMA.sub("", text[called.end() :]) if called is not None else text
 
 
 def _packages(registry: object) -> Iterator[tuple[str, str, dict[str, Any]]]:

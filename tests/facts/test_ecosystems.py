@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.facts import system
 from tests.facts import real
 from tests.support.repository import Repo, make_repo
 
@@ -97,3 +100,30 @@ def test_what_changed_of_a_manager_is_told_without_what_did_not(repo: Repo) -> N
     history.capture("after")
     shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
     assert shown == "gem       vendor/bundle  ~ rack 3.0.0 → 3.1.0   − old 1.0\n"
+
+
+def test_rpms_database_on_the_machine_is_read_with_its_log_and_without_a_trace(tmp_path: Path) -> None:
+    root = tmp_path / "machine"
+    real.fill(real.BYTES / "rpm/tree/rootfs", root)
+    said = {
+        (key.removeprefix("rootfs/"), value)
+        for key, value, _ in real.parse((real.BYTES / "rpm/says").read_text())
+    }
+    there = sorted(root.rglob("*"))
+    assert {(fact.key, fact.value) for fact in system.facts_of(str(root))} == said
+    assert sorted(root.rglob("*")) == there
+    stamp = system.stamp(str(root))
+    with closing(sqlite3.connect(root / "var/lib/rpm/rpmdb.sqlite")) as database:
+        database.execute("PRAGMA journal_mode = wal")
+        headers = [header for (header,) in database.execute("SELECT blob FROM Packages")]
+        header = next(header for header in headers if b"small-tool" in header)
+        # As long as this connection is open, it stands in the log alone.
+        database.execute(
+            "INSERT INTO Packages(blob) VALUES (?)", (header.replace(b"small-tool", b"other-tool"),)
+        )
+        database.commit()
+        there = sorted(root.rglob("*"))
+        found = {(fact.key, fact.value) for fact in system.facts_of(str(root))}
+        assert found == {*said, ("other-tool", "2:2.0~rc1-1.fc40")}
+        assert system.stamp(str(root)) != stamp
+        assert sorted(root.rglob("*")) == there

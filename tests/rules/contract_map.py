@@ -836,6 +836,7 @@ DIFF = (
         (
             "cli/test_envdiff.py::test_only_chooses_classes",
             "facts/test_story.py::test_packages_are_told_by_place_with_versions",
+            "facts/test_ecosystems.py::test_names_with_slashes_are_told_by_their_place",
             "facts/test_article.py::test_a_database_and_its_clients_are_told_though_git_saw_nothing",
             "facts/test_declared.py::test_the_story_says_what_was_installed_by_hand",
             "facts/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",

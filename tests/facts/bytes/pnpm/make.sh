@@ -5,4 +5,4 @@ pnpm=../tool/node_modules/.bin/pnpm
 echo '{"name": "work", "version": "1.0.0", "private": true}' > package.json
 CI=1 $pnpm add --ignore-scripts is-odd@3.0.1 @sindresorhus/is@4.6.0 >&2
 $pnpm --version > ../version
-sed -n "/^packages:/,/^snapshots:/s/^  '\{0,1\}\(@\{0,1\}[^@']*\)@\([^':]*\)'\{0,1\}:\$/node_modules\/\1 \2/p" node_modules/.pnpm/lock.yaml
+sed -n "/^packages:/,/^snapshots:/s/^  '\{0,1\}\/\{0,1\}\(@\{0,1\}[^@']*\)@\([^':]*\)'\{0,1\}:\$/node_modules\/\1 \2/p" node_modules/.pnpm/lock.yaml
