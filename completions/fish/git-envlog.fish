@@ -2,7 +2,7 @@
 
 function __git_envlog_using
     set -l words (commandline -opc)
-    set -l subcommands capture show verify bisect name note undo redo run task resume effect fork init push fetch install uninstall status mcp key help
+    set -l subcommands capture show recent verify bisect name note undo redo run task resume effect fork init push fetch install uninstall status mcp key help
     contains -- envlog $words; or contains -- git-envlog $words; or return 1
     for word in $words
         if contains -- $word $subcommands
@@ -15,6 +15,7 @@ end
 for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -f -a capture -d 'take a snapshot of the environment'
     complete -c $program -n '__git_envlog_using list' -f -a show -d 'one snapshot in full, or a file as it was'
+    complete -c $program -n '__git_envlog_using list' -f -a recent -d 'what changed of late, without any snapshot'
     complete -c $program -n '__git_envlog_using list' -f -a verify -d 'run a check, now or on an older moment'
     complete -c $program -n '__git_envlog_using list' -f -a bisect -d 'find the first moment where a check fails'
     complete -c $program -n '__git_envlog_using bisect' -l good -x -d 'a moment where the check passes'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.cli.configview import config_texts
 from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_sealed
@@ -32,8 +32,13 @@ def story_texts(source: Source, manner: Manner) -> Iterator[bytes]:
             place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
             yield from place_row("env", place, _variable_cells(change, contents, manner), manner)
     yield from config_texts(source, manner)
-    if in_files:
-        cells = [_file_cell(row, manner) for row in fold_by_directory(in_files, MOST_ROWS)]
+    yield from file_texts(in_files, manner)
+
+
+def file_texts(changes: Sequence[Change], manner: Manner) -> Iterator[bytes]:
+    """The row of files, folded by directory; nothing where there are none."""
+    if changes:
+        cells = [_file_cell(row, manner) for row in fold_by_directory(changes, MOST_ROWS)]
         yield from row_of_cells("files", cells, manner)
 
 

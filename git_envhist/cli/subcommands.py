@@ -15,6 +15,7 @@ class Subcommand(NamedTuple):
 SUBCOMMANDS = {
     "capture": Subcommand("git_envhist.cli.capture:capture", "take a snapshot of the environment"),
     "show": Subcommand("git_envhist.cli.show:show", "one snapshot in full, or a file as it was"),
+    "recent": Subcommand("git_envhist.cli.recent:recent", "what changed of late, without any snapshot"),
     "verify": Subcommand("git_envhist.cli.verify:verify", "run a check, now or on an older moment"),
     "bisect": Subcommand("git_envhist.cli.verify:bisect", "find the first moment where a check fails"),
     "name": Subcommand("git_envhist.cli.name:name", "name a moment, or take its name away"),

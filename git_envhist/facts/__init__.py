@@ -32,7 +32,9 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
         reads=(b"METADATA", b"PKG-INFO", b"INSTALLER", b"direct_url.json", b"pyvenv.cfg", b"*.egg-info"),
         sees=(b"REQUESTED", b"*.egg-link", b"site-packages/*.egg", b"dist-packages/*.egg"),
     ),
-    "npm": TreeProbe("node", PACKAGES, 2, reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json")),
+    "npm": TreeProbe(
+        "node", PACKAGES, 2, reads=(b"package.json", b".pnp.cjs", b".pnp.js", b".pnp.data.json")
+    ),
     "gem": TreeProbe("gem", PACKAGES, 1, sees=(b"*.gemspec",)),
     "go": TreeProbe(
         "go",

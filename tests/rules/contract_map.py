@@ -1062,6 +1062,15 @@ RESTORE = (
         ("restoring/test_programs.py::test_a_restore_that_was_broken_off_can_be_taken_back",),
     ),
     Line(
+        "envlog recent",
+        "without any snapshot: what changed within a span, by change times and logs; what it cannot know is said",
+        (
+            "recently/test_recent.py::test_what_changed_is_told_and_nothing_is_written",
+            "recently/test_recent.py::test_a_plain_directory_needs_no_git",
+            "recently/test_recent.py::test_rotated_logs_are_part_of_the_log",
+        ),
+    ),
+    Line(
         "envlog run",
         "a command between two moments; its status and its output are kept, and passed on",
         (

@@ -19,6 +19,9 @@ WIRING |= {"opening", "beginning", "services"}
 # Tasks, and what happens outside the machine.
 WIRING |= {"doing"}
 
+# What changed of late, without any snapshot.
+WIRING |= {"recently"}
+
 # Pushes, fetches, and what came with them.
 WIRING |= {"sharing"}
 

@@ -1,0 +1,1 @@
+"""What changed of late, without any snapshot."""
