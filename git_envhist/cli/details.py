@@ -51,11 +51,15 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     return changed_facts(history.repository.git, snapshot.parent, snapshot.commit)
 
 
-def config_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
-    """The keys in which files of configuration differ from the snapshot before; nothing for the first."""
+def told_by_files(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
+    """What files say that differ from the snapshot before: keys of configuration, programs; nothing for the first."""
     from git_envhist.cli.configview import config_facts  # loaded late: keeps envlog fast
+    from git_envhist.history.programs import programs  # loaded late: likewise
 
-    return config_facts(diff_source(history, snapshot, ())) if snapshot.parent else ()
+    if not snapshot.parent:
+        return ()
+    source = diff_source(history, snapshot, ())
+    return (*programs(source.changes), *config_facts(source))
 
 
 def fact_lines(session: Session, changes: Sequence[FactChange]) -> list[str]:

@@ -146,7 +146,9 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
         bring_sides(history, before, after, changes, wanted.form)
         chosen = _choose(changes, wanted, story=not session.json and wanted.form == "story")
-        facts = _facts(git, old, new, paths, wanted) if session.json or wanted.form == "story" else ()
+        facts: tuple[FactChange, ...] = ()
+        if session.json or wanted.form == "story":
+            facts = (*_facts(git, old, new, paths, wanted), *_programs(changes, wanted))
         before_tree = old or empty_tree(git, new)
         yield Source(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts)
 
@@ -163,6 +165,13 @@ def _facts(
     return tuple(
         one for one in found if wanted.classes == ALL or classes.get(one.probe, "") in wanted.classes
     )
+
+
+def _programs(changes: tuple[Change, ...], wanted: Wanted) -> tuple[FactChange, ...]:
+    from git_envhist.facts import TOOLS  # loaded late: a list of paths needs none of it
+    from git_envhist.history.programs import programs  # loaded late: likewise
+
+    return programs(changes) if wanted.classes == ALL or TOOLS in wanted.classes else ()
 
 
 def _is_brief(session: Session, wanted: Wanted) -> bool:

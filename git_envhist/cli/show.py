@@ -6,12 +6,12 @@ import os
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import (
-    config_of,
     fact_lines,
     facts_of,
     missing_of,
     read_details,
     services_of,
+    told_by_files,
     with_outputs,
 )
 from git_envhist.cli.formats import Look
@@ -43,11 +43,11 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
         from git_envhist.cli.jsonform import snapshot_json  # loaded late: only --json needs it
 
         details = read_details(session.history, snapshot)
-        told = (*details.facts, *config_of(session.history, snapshot))
+        told = (*details.facts, *told_by_files(session.history, snapshot))
         session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
         return
     look, missing = Look(session.history.now, date), missing_of(session.history, snapshot)
-    facts = (*facts_of(session.history, snapshot), *config_of(session.history, snapshot))
+    facts = (*facts_of(session.history, snapshot), *told_by_files(session.history, snapshot))
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)
     session.page()

@@ -97,7 +97,9 @@ def _file_cell(row: Row, manner: Manner) -> str:
         place = _text(row.path, manner) if row.path else ""
         return f"{place}… {row.more:,} more {describe_marks(row.count)}"
     if row.change is None:
-        return f"{_text(row.path, manner)} {describe_marks(row.count)}"
+        places = f"in {row.places:,} places " if row.places > 1 else ""
+        sort = f" ({row.sort})" if row.sort else ""
+        return f"{_text(row.path, manner)} {places}{describe_marks(row.count)}{sort}"
     return _change_cell(row.change, manner)
 
 

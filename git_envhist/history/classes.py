@@ -23,6 +23,37 @@ INSTALLED = frozenset(
     )
 )
 """Directories that package managers fill."""
+CACHE, BUILT = "cache", "built"
+CACHES = frozenset(
+    (
+        *(
+            b"__pycache__",
+            b".pytest_cache",
+            b".mypy_cache",
+            b".ruff_cache",
+            b".hypothesis",
+            b".ipynb_checkpoints",
+        ),
+        *(b".cache", b".parcel-cache", b".turbo", b".eslintcache", b".sass-cache", b".gradle", b".terraform"),
+        *(b".next", b".nuxt", b".svelte-kit", b".angular", b".vite", b".docusaurus", b".dart_tool"),
+    )
+)
+"""Directories whose content is made anew whenever it is missing: no file in them is worth a word."""
+BUILDS = frozenset(
+    (b"target", b"dist", b"build", b"out", b"_build", b"htmlcov", b"coverage", b"cmake-build-debug")
+)
+"""Directories that most often hold what was built; they may as well hold what somebody wrote."""
+CACHE, BUILT = "cache", "built"
+CACHES = frozenset(
+    (
+        *(b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".hypothesis", b".ipynb_checkpoints"),
+        *(b".cache", b".parcel-cache", b".turbo", b".eslintcache", b".sass-cache", b".gradle", b".terraform"),
+        *(b".next", b".nuxt", b".svelte-kit", b".angular", b".vite", b".docusaurus", b".dart_tool"),
+    )
+)
+"""Directories whose content is made anew whenever it is missing: no file in them is worth a word."""
+BUILDS = frozenset((b"target", b"dist", b"build", b"out", b"_build", b"htmlcov", b"coverage", b"cmake-build-debug"))
+"""Directories that most often hold what was built; they may as well hold what somebody wrote."""
 DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 SIDECARS = (b"-wal", b"-shm", b"-journal")
 
@@ -36,6 +67,20 @@ def class_of(path: bytes) -> str:
     if is_variables(path):
         return ENV
     return DATABASES if database_of(name) is not None else FILES
+
+
+def generated_in(directory: bytes) -> tuple[str, bytes]:
+    """What sort of generated directory this is or lies in, `cache` or `built`, and the path of that one.
+
+    The outermost counts. What package managers fill is none of them: it is told as packages.
+    """
+    names = directory.split(b"/")
+    for depth, name in enumerate(names):
+        if name in INSTALLED:
+            break
+        if name in CACHES or name in BUILDS:
+            return (CACHE if name in CACHES else BUILT), b"/".join(names[: depth + 1])
+    return "", b""
 
 
 def database_of(name: bytes) -> bytes | None:

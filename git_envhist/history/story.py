@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from git_envhist.history.classes import CACHE, generated_in
 from git_envhist.history.diff import count
 from git_envhist.model import TOP, Change, ChangeCount, ChangeKind, EnvPath
 from git_envhist.values import dataclass
@@ -25,6 +26,10 @@ class Row:
     count: ChangeCount
     change: Change | None = None
     """The one change, where the row names a file."""
+    sort: str = ""
+    """`cache` or `built`, where the row is a directory of what was generated."""
+    places: int = 1
+    """In how many directories of this name, where the row tells of several."""
     more: int = 0
     """How many files and directories the row stands for, where it is the rest; `path` is what they stand in."""
 
@@ -48,19 +53,76 @@ def fold_by_directory(changes: Sequence[Change], limit: int = 12) -> tuple[Row, 
     """At most `limit` rows that tell of all changes: directories first, then the files that stand for themselves.
 
     Folding begins below the directory that all changes have in common. There, what is small is told file by file
-    as long as there is room, the smallest first; what is large is one row, however large it is.
+    as long as there is room, the smallest first; what is large is one row, however large it is. Caches are one row
+    for each name, wherever they stand, and are never opened.
     """
-    if not changes:
-        return ()
-    common = _common_directory(changes)
-    groups = _group(changes, len(common))
-    opened = _choose_opened(groups, limit)
+    caches, others = _set_caches_apart(changes)
+    if not others:
+        return _cut([_cache_row(paths) for _, paths in sorted(caches.items())], b"", limit)
+    common = _common_directory(others)
+    groups = _group(others, len(common))
+    opened = _choose_opened(groups, limit - len(caches))
     rows = [row for path, group in groups.items() for row in _rows(path, group, path in opened)]
+    rows += [_cache_row(paths) for paths in caches.values()]
     return _cut(sorted(rows, key=_reading_order), common, limit)
 
 
 def _files(number: int) -> str:
     return f"{number:,} {'file' if number == 1 else 'files'}"
+
+
+def _set_caches_apart(
+    changes: Sequence[Change],
+) -> tuple[dict[bytes, dict[bytes, list[Change]]], list[Change]]:
+    """What changed in caches, by the caches' names and then by their paths; and all other changes."""
+    caches: dict[bytes, dict[bytes, list[Change]]] = {}
+    others: list[Change] = []
+    known: dict[bytes, tuple[str, bytes]] = {}
+    for change in changes:
+        directory = change.path[: max(change.path.rfind(b"/"), 0)]
+        found = known.get(directory)
+        if found is None:
+            found = known[directory] = generated_in(directory)
+        sort, place = found
+        if sort != CACHE or change.kind is ChangeKind.RENAMED:
+            others.append(change)
+            continue
+        caches.setdefault(place.rpartition(b"/")[2], {}).setdefault(place, []).append(change)
+    return caches, others
+
+
+def _cache_row(places: dict[bytes, list[Change]]) -> Row:
+    """One row for all caches of a name."""
+    first = next(iter(places))
+    changed = count(change for group in places.values() for change in group)
+    path = first if len(places) == 1 else first.rpartition(b"/")[2]
+    return Row(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
+
+
+def _set_caches_apart(changes: Sequence[Change]) -> tuple[dict[bytes, dict[bytes, list[Change]]], list[Change]]:
+    """What changed in caches, by the caches' names and then by their paths; and all other changes."""
+    caches: dict[bytes, dict[bytes, list[Change]]] = {}
+    others: list[Change] = []
+    known: dict[bytes, tuple[str, bytes]] = {}
+    for change in changes:
+        directory = change.path[: max(change.path.rfind(b"/"), 0)]
+        found = known.get(directory)
+        if found is None:
+            found = known[directory] = generated_in(directory)
+        sort, place = found
+        if sort != CACHE or change.kind is ChangeKind.RENAMED:
+            others.append(change)
+            continue
+        caches.setdefault(place.rpartition(b"/")[2], {}).setdefault(place, []).append(change)
+    return caches, others
+
+
+def _cache_row(places: dict[bytes, list[Change]]) -> Row:
+    """One row for all caches of a name."""
+    first = next(iter(places))
+    changed = count(change for group in places.values() for change in group)
+    path = first if len(places) == 1 else first.rpartition(b"/")[2]
+    return Row(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
 
 
 def _common_directory(changes: Sequence[Change]) -> bytes:
@@ -72,7 +134,10 @@ def _common_directory(changes: Sequence[Change]) -> bytes:
         if one != other:
             break
         length += 1
-    return least[: least.rfind(b"/", 0, length) + 1]
+    common = least[: least.rfind(b"/", 0, length) + 1]
+    _, built = generated_in(common[:-1])
+    # What was built is one directory to its reader, wherever in it all of this happened.
+    return built[: built.rfind(b"/") + 1] if built else common
 
 
 def _group(changes: Sequence[Change], start: int) -> dict[bytes, list[Change]]:
@@ -100,7 +165,7 @@ def _choose_opened(groups: dict[bytes, list[Change]], limit: int) -> frozenset[b
 def _rows(path: bytes, group: list[Change], opened: bool) -> list[Row]:
     if opened:
         return [Row(change.path, count([change]), change) for change in group]
-    return [Row(EnvPath(path), count(group))]
+    return [Row(EnvPath(path), count(group), sort=generated_in(path.rstrip(b"/"))[0])]
 
 
 def _reading_order(row: Row) -> tuple[bool, bytes]:

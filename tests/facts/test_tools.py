@@ -152,3 +152,37 @@ def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
     os.mkfifo(hooks / "pre-commit", 0o755)
     place = Place("/", str(repo.path), str(hooks))
     assert [fact.key for fact in githooks.facts_of(place, no_key)] == ["pre-commit"]
+
+
+def test_a_program_that_appears_in_a_directory_of_programs_is_told(repo: Repo) -> None:
+    repo.write("bin/old", "#!/bin/sh\n", mode=0o755)
+    repo.write("bin/becomes", "#!/bin/sh\n", mode=0o644)
+    capture(repo, "before")
+    repo.write("bin/deploy", "#!/bin/sh\n", mode=0o755)
+    repo.write("bin/README", "words\n")
+    repo.write("other/run", "#!/bin/sh\n", mode=0o755)
+    repo.write(".venv/bin/flask", "#!/bin/sh\n", mode=0o755)
+    (repo.path / "bin/becomes").chmod(0o755)
+    (repo.path / "bin/old").unlink()
+    os.symlink("deploy", repo.path / "bin/link")
+    capture(repo, "after")
+    told = "program   bin            + becomes   + deploy   + link   − old\n"
+    assert only_tools(repo, "@~1", "@") == only_tools(repo, "@~1") == told
+    assert told in repo.run("envlog", "show", check=True).out
+    found = json.loads(repo.run("envdiff", "--json", "@~1", "@", check=True).out)["facts"]
+    assert {one["key"]: (one["before"], one["after"]) for one in found} == {
+        "bin/becomes": (None, "0755"),
+        "bin/deploy": (None, "0755"),
+        "bin/link": (None, "link"),
+        "bin/old": ("0755", None),
+    }
+
+
+def test_caches_and_builds_are_called_so(repo: Repo) -> None:
+    capture(repo, "before")
+    for number in range(20):
+        repo.write(f"target/debug/{number}", "x")
+        repo.write(f"src/{number}/__pycache__/x.pyc", "x")
+    capture(repo, "after")
+    shown = repo.run("envdiff", "@~1", "@", check=True).out
+    assert shown == "files     __pycache__/ in 20 places +20 (cache)  target/ +20 (built)\n"

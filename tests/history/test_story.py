@@ -97,6 +97,25 @@ def test_a_file_and_a_directory_of_one_name_are_two_rows() -> None:
     assert told(fold_by_directory(changes)) == ["x/ +20", "− x"]
 
 
+def test_caches_are_one_row_for_each_name_and_named_as_such() -> None:
+    changes = [
+        *added(*(f"src/{n}/__pycache__/x.pyc" for n in range(300))),
+        *added(".pytest_cache/v/lastfailed", *(f"target/debug/{n}" for n in range(50))),
+        *added("src/0/dist.py", ".venv/lib/__pycache__/y.pyc", "dist/app.js"),
+    ]
+    rows = fold_by_directory(changes)
+    assert [(row.path, row.count.total, row.sort, row.places) for row in rows] == [
+        (b".pytest_cache/", 1, "cache", 1),
+        (b"__pycache__/", 300, "cache", 300),
+        (b"target/", 50, "built", 1),
+        (b".venv/lib/__pycache__/y.pyc", 1, "", 1),
+        (b"dist/app.js", 1, "", 1),
+        (b"src/0/dist.py", 1, "", 1),
+    ]
+    alone = fold_by_directory(added("src/__pycache__/x.pyc"))
+    assert [(row.path, row.sort) for row in alone] == [(b"src/__pycache__/", "cache")]
+
+
 def test_nothing_has_no_rows() -> None:
     assert fold_by_directory([]) == ()
 
@@ -108,7 +127,9 @@ def test_a_hundred_thousand_files_are_a_few_rows() -> None:
     assert sum(row.count.total for row in rows) == 100_000
 
 
-paths = st.lists(st.sampled_from(["a", "b", "ab", "c d", "e"]), min_size=1, max_size=4).map("/".join)
+paths = st.lists(
+    st.sampled_from(["a", "b", "ab", "c d", "e", "__pycache__", "dist"]), min_size=1, max_size=4
+).map("/".join)
 
 
 @given(st.lists(paths, unique=True, max_size=40), st.integers(1, 15))
@@ -123,4 +144,4 @@ def test_the_rows_never_exceed_the_limit_and_always_tell_of_every_change(
     assert sum(row.count.modified for row in rows) == whole.modified
     assert sum(row.count.removed for row in rows) == whole.removed
     for row in rows:
-        assert row.more or any(change.path.startswith(row.path) for change in changes)
+        assert row.more or row.places > 1 or any(change.path.startswith(row.path) for change in changes)
