@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -270,6 +271,23 @@ def test_a_check_runs_for_hooks_only_where_that_is_configured(at_rest: Repo) -> 
         assert found == f"checked {verdict}\n"
     at_rest.git("config", "--unset", "envhist.verify")
     at_rest.git("config", "--unset", "envhist.verifyOn")
+
+
+def test_the_next_capture_does_not_wait_for_a_check(at_rest: Repo, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    at_rest.git("config", "envhist.verify", f"cat {tmp_path}/go")
+    at_rest.git("config", "envhist.verifyOn", "commit")
+    try:
+        for subject in ("is being checked", "comes after it"):
+            at_rest.git("commit", "-q", "--allow-empty", "-m", subject)
+            wait_for(lambda: intents(at_rest)[0] == subject, subject)  # noqa: B023 - called before it changes
+    finally:
+        at_rest.git("config", "--unset", "envhist.verify")
+        at_rest.git("config", "--unset", "envhist.verifyOn")
+        # Whoever reads it, now or later, comes to its end.
+        while _somebody_is_at_work(at_rest):
+            with contextlib.suppress(OSError):
+                os.close(os.open(tmp_path / "go", os.O_WRONLY | os.O_NONBLOCK))
 
 
 def test_what_git_sets_for_its_hooks_confuses_nothing(at_rest: Repo) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack, suppress
 
 from git_envhist.store.git import LOCAL_VARIABLES, clean_environment, spawn
 from git_envhist.store.locks import locked_now
@@ -27,12 +27,13 @@ from git_envhist.triggers.git.outcomes import (
 
 UNDER_WAY = ("rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """What stands in a git directory while something is half done."""
-REBASING = {"rebase-merge", "rebase-apply"}
 TOUCHED = ("HEAD", "index", "logs/HEAD", "rebase-merge/done", "rebase-apply/next", "sequencer/todo")
 """What a git that gets on with it touches."""
 QUIET = 10.0
 """Seconds without a touch after which nobody waits any longer: a rebase has stopped for its user."""
 STEP, LONGEST_STEP = 0.01, 0.25
+LAST_WORDS = 4096
+"""So many bytes at the end of HEAD's log hold its last line."""
 LONGEST = 3600
 """Seconds after which a capture that nobody watches is given up."""
 # What git sets for its hooks and we are not meant by, and dates of commits that are no moments of ours.
@@ -59,7 +60,7 @@ def called(words: Sequence[str], environ: MutableMapping[str, str]) -> int:
 
 
 def let_go() -> None:
-    """No terminal, no group, no stream and no descriptor of whoever called; and no hurry."""
+    """No terminal, no group, no stream and no descriptor of whoever called."""
     with suppress(OSError):
         os.setsid()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
@@ -68,7 +69,6 @@ def let_go() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     os.closerange(3, 1 << 16)
-    os.nice(5)
 
 
 def clear(environ: MutableMapping[str, str]) -> None:
@@ -85,7 +85,7 @@ def clear(environ: MutableMapping[str, str]) -> None:
 def wait_for_end(git_dir: str, caller: int | None, quiet: float = QUIET) -> bool:
     """Wait until the caller and whatever is half done have ended; False where that has stopped half way."""
     seen, since, step = _touched(git_dir), time.monotonic(), STEP
-    while (half_done := bool(_half_done(git_dir))) or _runs(caller):
+    while (half_done := _half_done(git_dir)) or _runs(caller):
         now = _touched(git_dir)
         if now != seen:
             seen, since, step = now, time.monotonic(), STEP
@@ -100,62 +100,69 @@ def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, 
     place = place_of(os.path.join(git_dir, "envhist"))
     leave_mark(place, event)
     left: Mark | None = None
-    # A mark that came while we let go of the lock was left to us.
+    # A mark that came before the lock was let go was left to us.
     while (mark := read_mark(place)) is not None and (left is None or mark.seen != left.seen):
-        with locked_now(os.path.join(place, "lock")) as alone:
-            if not alone:
+        with ExitStack() as held:
+            if not held.enter_context(locked_now(os.path.join(place, "lock"))):
                 return
-            left = _serve(place, git_dir, caller, environ)
+            left = _serve(place, git_dir, caller, environ, held.close)
 
 
-def _serve(place: str, git_dir: str, caller: int | None, environ: Mapping[str, str]) -> Mark | None:
-    """Answer all marks; the one that has to wait for a later hook, if one has."""
-    while (mark := read_mark(place)) is not None:
-        rebases = REBASING & _half_done(git_dir)
-        if not wait_for_end(git_dir, caller):
-            message = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
-            write_outcome(place, Outcome(mark.event, time.time(), "waiting", message=message))
-            return mark
-        # Marks that came meanwhile are answered by the same capture.
-        mark = read_mark(place) or mark
-        # A rebase begins with a checkout, whose hook is called first.
-        outcome = _capture("post-rewrite" if rebases else mark.event, environ)
-        write_outcome(place, outcome)
-        take_mark(place, mark)
+def _serve(
+    place: str, git_dir: str, caller: int | None, environ: Mapping[str, str], let_others: Callable[[], None]
+) -> Mark | None:
+    """Answer what is marked; the mark that has to wait for a later hook, if it has."""
+    mark = read_mark(place)
+    if mark is None:
+        return None
+    if not wait_for_end(git_dir, caller):
+        message = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
+        write_outcome(place, Outcome(mark.event, time.time(), "waiting", message=message))
+        return mark
+    # Marks that came meanwhile are answered by the same capture.
+    mark = read_mark(place) or mark
+    _Capture(place, mark, _what_happened(git_dir, mark.event), let_others).run(environ)
     return None
 
 
-def _capture(event: str, environ: Mapping[str, str]) -> Outcome:
-    from git_envhist.errors import EnvhistError  # loaded late: most calls find a worker and end
-    from git_envhist.triggers.git.taking import take  # loaded late: likewise
+class _Capture:
+    """One capture; what came of it is told as soon as it stands, and then others may take their turn.
 
-    started = time.monotonic()
+    A check that is configured for hooks runs after that.
+    """
 
-    def outcome(result: str, snapshot: str | None = None, message: str = "", hint: str = "") -> Outcome:
-        seconds = round(time.monotonic() - started, 3)
-        return Outcome(event, time.time(), result, seconds, snapshot, message, hint)
+    def __init__(self, place: str, mark: Mark, event: str, let_others: Callable[[], None]) -> None:
+        self._place = place
+        self._mark = mark
+        self._event = event
+        self._let_others = let_others
+        self._started = time.monotonic()
+        self._stands = False
 
-    try:
-        with _limited(LONGEST):
-            return outcome(*take(EVENTS.get(event, EVENTS["post-commit"]), environ))
-    except EnvhistError as error:
-        return outcome("failed", None, error.message, error.hint or "")
-    except Exception as failure:
-        return outcome("failed", None, f"{type(failure).__name__}: {failure}")
+    def run(self, environ: Mapping[str, str]) -> None:
+        from git_envhist.errors import EnvhistError  # loaded late: most calls find a worker and end
+        from git_envhist.triggers.git.taking import take  # loaded late: likewise
 
-
-class _limited:  # noqa: N801 - it is used as a function is
-    """What runs longer than so many seconds is stopped as by Ctrl-C, and leaves nothing half done."""
-
-    def __init__(self, seconds: int) -> None:
-        self._seconds = seconds
-
-    def __enter__(self) -> None:
         signal.signal(signal.SIGALRM, _too_long)
-        signal.alarm(self._seconds)
+        signal.alarm(LONGEST)
+        try:
+            take(EVENTS.get(self._event, EVENTS["post-commit"]), environ, self.tell)
+        except EnvhistError as error:
+            self.tell("failed", None, error.message, error.hint or "")
+        except Exception as failure:
+            self.tell("failed", None, f"{type(failure).__name__}: {failure}")
 
-    def __exit__(self, *_: object) -> None:
+    def tell(self, result: str, snapshot: str | None, message: str = "", hint: str = "") -> None:
+        if self._stands:
+            return
+        self._stands = True
         signal.alarm(0)
+        seconds = round(time.monotonic() - self._started, 3)
+        write_outcome(
+            self._place, Outcome(self._event, time.time(), result, seconds, snapshot, message, hint)
+        )
+        take_mark(self._place, self._mark)
+        self._let_others()
 
 
 def _too_long(_number: int, _frame: object) -> None:
@@ -171,8 +178,21 @@ def _git_dir(environ: Mapping[str, str]) -> str | None:
     return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
 
 
-def _half_done(git_dir: str) -> set[str]:
-    return {name for name in UNDER_WAY if os.path.lexists(os.path.join(git_dir, name))}
+def _half_done(git_dir: str) -> bool:
+    return any(os.path.lexists(os.path.join(git_dir, name)) for name in UNDER_WAY)
+
+
+def _what_happened(git_dir: str, event: str) -> str:
+    """The event, but for the checkout that a rebase begins with: HEAD's own log says what it was part of."""
+    if event != "post-checkout":
+        return event
+    try:
+        with open(os.path.join(git_dir, "logs/HEAD"), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
+            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+    except OSError:
+        return event
+    return "post-rewrite" if last.partition(b"\t")[2].startswith(b"rebase") else event
 
 
 def _touched(git_dir: str) -> list[tuple[int, int] | None]:
