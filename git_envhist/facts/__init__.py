@@ -58,6 +58,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
         PACKAGES,
         1,
         reads=(b"dpkg/status", b"status.d/*", b"db/installed", b"rpm/rpmdb.sqlite"),
+        in_parts=True,
     ),
     "system": MachineProbe("system", PACKAGES, 1),
     "declared": TreeProbe(

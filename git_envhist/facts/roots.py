@@ -5,35 +5,47 @@ The place is where that system begins: `rootfs` of `rootfs/var/lib/dpkg/status`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from git_envhist.facts.apk import parse_installed
 from git_envhist.facts.dpkg import parse_status
 from git_envhist.facts.keys import key_of
-from git_envhist.facts.probe import File, Files, Keyed
+from git_envhist.facts.probe import File, Files, Keyed, Parts, Source
 from git_envhist.facts.rpm import parse_database
 from git_envhist.model import EnvPath, Fact
 
 PROBE = "rootfs"
 
 
+def _bytes(file: File) -> bytes:
+    return file.data if file.data is not None else b"".join(data for _, data in file.parts)
+
+
 def _text(file: File) -> str:
-    return (file.data or b"").decode("utf-8", "replace")
+    return _bytes(file).decode("utf-8", "replace")
 
 
 READERS: dict[bytes, tuple[bytes, Callable[[File], Iterable[Fact]]]] = {
     b"var/lib/dpkg": (b"status", lambda file: parse_status(_text(file))),
     b"lib/apk/db": (b"installed", lambda file: parse_installed(_text(file))),
     b"usr/lib/apk/db": (b"installed", lambda file: parse_installed(_text(file))),
-    b"var/lib/rpm": (b"rpmdb.sqlite", lambda file: parse_database(file.data or b"")),
-    b"usr/lib/sysimage/rpm": (b"rpmdb.sqlite", lambda file: parse_database(file.data or b"")),
+    b"var/lib/rpm": (b"rpmdb.sqlite", lambda file: parse_database(_bytes(file))),
+    b"usr/lib/sysimage/rpm": (b"rpmdb.sqlite", lambda file: parse_database(_bytes(file))),
 }
+LISTS = frozenset(name for name, _ in READERS.values())
+LARGEST = 100 << 20
 APART = b"var/lib/dpkg/status.d"
 """Images without a package manager have a file here for each package."""
 
 
 def wants(directory: bytes) -> bool:
     return any(_ends_with(directory, below) for below in (*READERS, APART))
+
+
+def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
+    """All of a list that is too large to be shown: rpm's database takes 20 MiB and more."""
+    large = {name: file for name, file in files.items() if name in LISTS and file.size <= LARGEST}
+    return {name: ((0, file.read(0, file.size)),) for name, file in large.items()}
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:

@@ -127,3 +127,12 @@ def test_rpms_database_on_the_machine_is_read_with_its_log_and_without_a_trace(t
         assert found == {*said, ("other-tool", "2:2.0~rc1-1.fc40")}
         assert system.stamp(str(root)) != stamp
         assert sorted(root.rglob("*")) == there
+
+
+def test_a_large_database_of_rpm_is_read(repo: Repo) -> None:
+    real.fill(real.BYTES / "rpm/tree/rootfs", repo.path / "rootfs")
+    with closing(sqlite3.connect(repo.path / "rootfs/var/lib/rpm/rpmdb.sqlite")) as database:
+        database.execute("CREATE TABLE filler AS SELECT randomblob(9 << 20)")
+        database.commit()
+    EnvHistory.open(str(repo.path), workers="here").capture("a large database")
+    assert real.told(repo) == real.parse((real.BYTES / "rpm/says").read_text())
