@@ -16,6 +16,7 @@ GIB = 1 << 30
 BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
 HOUR = 3600.0
 VERIFY_ON = ("manual",)
+AGENT_WAIT = 3.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
 SERVICE_VERBS = ("dump", "restore", "stop", "start")
@@ -57,6 +58,10 @@ class Settings:
     """The triggers of the captures that run it."""
     verify_timeout: float | None = HOUR
     """Seconds after which a check is ended; None: never."""
+    agent_every: int = 1
+    """Before every n-th tool that may change something a capture is taken; 0: before the first of a turn alone."""
+    agent_wait: float = AGENT_WAIT
+    """Seconds that such a tool may be held until the capture before it is done."""
     user_name: str | None = None
     user_email: str | None = None
     filters: tuple[str, ...] = ()
@@ -95,6 +100,8 @@ class _Reader:
             verify=(self.text("envhist.verify") or "").strip() or None,
             verify_on=self.words("envhist.verifyon", VERIFY_ON),
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
+            agent_every=self.size("envhist.agentevery", 1),
+            agent_wait=self.duration("envhist.agentwait", AGENT_WAIT),
             user_name=self.text("user.name"),
             user_email=self.text("user.email"),
             filters=tuple(

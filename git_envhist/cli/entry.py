@@ -53,6 +53,10 @@ def envhist() -> NoReturn:
         )
 
         leave(answer(sys.argv[2:], os.environ))
+    if sys.argv[1:2] == ["agent-hook"]:
+        from git_envhist.triggers.agents.called import called  # loaded late: only an agent's hook needs it
+
+        leave(called(sys.argv[2:], os.environ))
     leave(run_program("git-envhist", sys.argv[1:]))
 
 

@@ -52,7 +52,7 @@ PROGRAMS = {
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
     *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck"),
-    *("browse"),
+    "browse",
 }
 # Words of other tools, and the command that does here what they do there.
 MEANT = {

@@ -18,6 +18,8 @@ class Line:
     tests: tuple[str, ...]
 
 
+AGENTS = "triggers/agents/test_called.py::"
+
 WORDS = (
     Line(
         "environment",
@@ -1399,6 +1401,16 @@ CHECKS = (
         ),
     ),
     Line(
+        "config envhist.agentevery",
+        "before every n-th tool that may change something",
+        (AGENTS + "test_agent_every_captures_before_every_nth_tool_that_may_change_something",),
+    ),
+    Line(
+        "config envhist.agentwait",
+        "how long a tool is held; the card says when that was too short",
+        (AGENTS + "test_a_tool_is_held_for_agent_wait_and_the_card_says_when_that_was_too_short",),
+    ),
+    Line(
         "config envhist.verifyon",
         "for which triggers; one at a time",
         (
@@ -1500,8 +1512,15 @@ HOOKS = (
     ),
     Line(
         "envlog install --agent",
-        "an agent by its name",
-        ("triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",),
+        "an agent by its name; before a tool writes and after the turn there is a moment",
+        (
+            AGENTS + "test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn",
+            AGENTS + "test_two_hooks_for_one_event_make_one_capture",
+            AGENTS + "test_whatever_comes_in_a_hook_is_silent_and_ends_well",
+            "triggers/agents/test_install.py::test_what_is_installed_is_there_once_and_goes_without_a_trace",
+            "triggers/agents/test_install.py::test_settings_that_were_there_come_back_byte_for_byte",
+            "triggers/test_install.py::test_an_agent_that_nobody_knows_is_a_usage_error",
+        ),
     ),
     Line(
         "envlog install --global",

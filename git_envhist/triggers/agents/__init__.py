@@ -1,8 +1,21 @@
-"""Coding agents, each a leaf behind `Integration`: one file and one line here."""
+"""Coding agents: `AGENTS` has each behind `Integration`, by the name that `git envlog install --agent` takes.
+
+It is made when it is first asked for: a hook passes through here, too, and installs nothing.
+"""
 
 from __future__ import annotations
 
-from git_envhist.triggers.integration import Integration
+from typing import TYPE_CHECKING
 
-AGENTS: dict[str, Integration] = {}
-"""By the name that `git envlog install --agent` takes."""
+if TYPE_CHECKING:
+    from git_envhist.triggers.agents.registry import AGENTS
+
+__all__ = ["AGENTS"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "AGENTS":
+        raise AttributeError(f"module 'git_envhist.triggers.agents' has no attribute '{name}'")
+    from git_envhist.triggers.agents import registry  # loaded late: see above
+
+    return registry.AGENTS

@@ -1,0 +1,116 @@
+"""What `git-envhist agent-hook` does, whatever comes in: it prints nothing and ends with 0.
+
+A hook that waits (`before`) leaves the work to a process of its own, so that an agent that loses patience ends the
+waiting and not the capture.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from git_envhist.triggers.agents.events import Event, read_event
+
+LONGEST_INPUT = 8 << 20
+IDLE = 2.0
+"""Seconds without a byte after which nothing more is expected of whoever left the input open."""
+WAIT = 3.0
+"""What a tool is held for until the configuration has been read."""
+DONE = b"."
+
+
+def called(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """`<shim> <agent> before|spooled`, as the shim calls it."""
+    with suppress(Exception):
+        shim, agent, kind = words
+        spool = os.path.join(os.path.dirname(shim), "spool")
+        if kind == "before":
+            event = read_event(agent, kind, read_input(0), environ)
+            # What only looks is not held at all.
+            if event is not None and event.modifies:
+                _hold(lambda tell: _work(spool, event, tell, environ))
+        elif kind == "spooled":
+            _leave()
+            _work(spool, None, _nobody_waits, environ)
+    return 0
+
+
+def read_input(descriptor: int) -> bytes:
+    """What the agent wrote, to its end; of what is longer than any message the beginning."""
+    kept = bytearray()
+    with suppress(OSError, ValueError):
+        while select.select([descriptor], [], [], IDLE)[0]:
+            data = os.read(descriptor, 1 << 16)
+            if not data:
+                break
+            kept += data[: LONGEST_INPUT - len(kept)]
+    return bytes(kept)
+
+
+Tell = Callable[[bytes], bool]
+"""Says something to who waits; whether somebody still does."""
+
+
+def _nobody_waits(_data: bytes) -> bool:
+    return True
+
+
+def _hold(work: Callable[[Tell], None]) -> None:
+    """Have the work done by a process of its own, and wait for as long as a tool may be held."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.close(reading)
+            _leave()
+            work(lambda data: _write(writing, data))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    started, wait, told = time.monotonic(), WAIT, b""
+    while not told.endswith(DONE):
+        left = started + wait - time.monotonic()
+        if not select.select([reading], [], [], max(0.0, left))[0]:
+            break
+        data = os.read(reading, 64)
+        if not data:
+            break
+        told += data
+        if told.startswith(b"w") and b"\n" in told:
+            wait = float(told[1 : told.index(b"\n")])
+
+
+def _write(descriptor: int, data: bytes) -> bool:
+    try:
+        os.write(descriptor, data)
+        return True
+    except OSError:
+        return False
+
+
+def _leave() -> None:
+    """Go on without whoever called: no terminal, no group, none of their streams."""
+    with suppress(OSError):
+        os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    with open(os.devnull, "rb+", buffering=0) as nothing:
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing.fileno(), descriptor)
+
+
+def _work(spool: str, event: Event | None, tell: Tell, environ: Mapping[str, str]) -> None:
+    from git_envhist.triggers.agents.moments import Agents  # loaded late: who waits needs nothing of it
+    from git_envhist.triggers.agents.outcomes import Outcomes  # loaded late: likewise
+
+    agents = Agents(environ)
+    outcomes = Outcomes(agents)
+    if event is not None:
+        with suppress(Exception):
+            tell(b"w%.3f\n" % agents.history(event).settings.agent_wait)
+    for job in agents.due(spool, event, outcomes.failed):
+        outcomes.run(job, tell if job.event is event else None)
+    tell(DONE)

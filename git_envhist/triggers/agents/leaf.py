@@ -1,0 +1,144 @@
+"""One coding agent as an integration: its settings call a shim of ours beside the history."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from git_envhist.errors import Refused
+from git_envhist.triggers.agents.outcomes import last_outcome
+from git_envhist.triggers.agents.settings import (
+    NotUnderstood,
+    elements,
+    has_table_hooks,
+    table_elements,
+    with_hooks,
+    with_table,
+    without_hooks,
+    without_table,
+)
+from git_envhist.triggers.agents.shapes import MARK, Hook, Shape
+from git_envhist.triggers.edits import PROGRAM_MODE, Edit, look, rewrite
+from git_envhist.triggers.git.shim import template
+from git_envhist.triggers.integration import Part, Place, Plan
+from git_envhist.values import dataclass
+
+SHIM = "agent-hook.sh"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A leaf of `AGENTS`."""
+
+    shape: Shape
+
+    @property
+    def name(self) -> str:
+        return self.shape.name
+
+    def plan_install(self, place: Place) -> Plan:
+        """Our shim, and the settings with our hooks in them."""
+        path = self._settings(place)
+        text = _read(path)
+        commands = self._commands(place)
+        try:
+            new = (with_table if _is_toml(path) else with_hooks)(text, self.shape, commands)
+        except NotUnderstood:
+            raise _refused(path) from None
+        shim = template(SHIM).replace("@PROGRAM@", shlex.quote(place.program))
+        return Plan(
+            (rewrite(self._shim(place), os.fsencode(shim), PROGRAM_MODE), rewrite(path, _bytes(new))),
+            (self.shape.remark,) if self.shape.remark else (),
+        )
+
+    def plan_uninstall(self, place: Place) -> Plan:
+        """The settings without ours, wherever they stand, and no shim."""
+        edits = [self._emptied(path) for path in self._places(place) if look(os.path.realpath(path))]
+        return Plan((*edits, rewrite(self._shim(place), None)))
+
+    def parts(self, place: Place) -> tuple[Part, ...]:
+        """Each event that we are called for."""
+        shim = os.path.exists(self._shim(place))
+        for path in self._places(place):
+            text = _read(path)
+            found = table_elements(text) if _is_toml(path) else elements(text)
+            if found:
+                return tuple(self._part(place, hook, path, found, shim) for hook in self.shape.hooks)
+        return ()
+
+    def _part(self, place: Place, hook: Hook, path: str, found: dict[str, list[object]], shim: bool) -> Part:
+        if hook.event not in found:
+            missing = f"not in the settings any more: git envlog install --agent {self.name}"
+            return Part(hook.event, False, path, missing)
+        if not shim:
+            return Part(hook.event, False, path, f"'{self._shim(place)}' is missing: it calls nothing")
+        last = last_outcome(place.repository.state, self.name, hook.kind) if place.repository else None
+        return Part(hook.event, True, path, last or "")
+
+    def _emptied(self, path: str) -> Edit:
+        text = _read(path)
+        try:
+            left = without_table(text) if _is_toml(path) else without_hooks(text, self.shape)
+        except NotUnderstood:
+            if MARK not in text:
+                return rewrite(path, _bytes(text))
+            raise _refused(path) from None
+        return rewrite(path, None if left is None else _bytes(left))
+
+    def _settings(self, place: Place) -> str:
+        """The file that hooks are put into."""
+        json_file, *toml_file = self._places(place)
+        # Codex warns where both forms are in use: what is there decides.
+        if (
+            toml_file
+            and not os.path.exists(json_file)
+            and has_table_hooks(without_table(_read(toml_file[0])))
+        ):
+            return toml_file[0]
+        return json_file
+
+    def _places(self, place: Place) -> tuple[str, ...]:
+        """The files that ours may stand in."""
+        path = self._below(place)
+        if self.name != "codex":
+            return (path,)
+        return (path, os.path.join(os.path.dirname(path), "config.toml"))
+
+    def _below(self, place: Place) -> str:
+        if place.repository is not None and not place.everywhere:
+            return os.path.join(place.repository.root, self.shape.project)
+        variable = place.environ.get(self.shape.home_variable or "")
+        if variable:
+            return os.path.join(variable, self.shape.user.partition("/")[2])
+        return os.path.join(place.home, self.shape.user)
+
+    def _shim(self, place: Place) -> str:
+        # The directory of ours is called `envhist` in a repository and `git-envhist` for the user.
+        return os.path.join(place.state, "hooks", f"agent-{self.name}")
+
+    def _commands(self, place: Place) -> dict[str, str]:
+        """By event; in a repository without a word about this machine, since such settings may be shared."""
+        shim = shlex.quote(self._shim(place))
+        if place.repository is not None and not place.everywhere and not place.repository.plain:
+            shim = f'"$(git rev-parse --git-common-dir)/{MARK}{self.name}"'
+        return {hook.event: f"{shim} {hook.kind} 2>/dev/null || :" for hook in self.shape.hooks}
+
+
+def _is_toml(path: str) -> bool:
+    return path.endswith(".toml")
+
+
+def _read(path: str) -> str:
+    found = look(os.path.realpath(path))
+    return "" if found is None else found.data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _refused(path: str) -> Refused:
+    return Refused(
+        f"the settings are not as the agent documents them: '{path}'",
+        hint="nothing was written; docs/agents.md says what would stand there",
+    )

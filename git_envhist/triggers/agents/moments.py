@@ -1,0 +1,119 @@
+"""The captures that an agent's hooks ask for: whose each is, why, and what was said until then."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+
+from git_envhist.api import EnvHistory
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.identity import who_am_i
+from git_envhist.model import Actor, Captured, IntentSource, Snapshot, Trigger
+from git_envhist.triggers.agents.events import Event, version_in
+from git_envhist.triggers.agents.sessions import held, take_spooled, turn_after
+from git_envhist.triggers.agents.turns import Job
+from git_envhist.values import replace
+
+LARGEST_TRANSCRIPT = 16 << 20
+"""Of one that is longer its end is attached."""
+LATE = (
+    "the tool did not wait until this was captured: envhist.agentWait had passed, so that "
+    "some of what it changed may be in here"
+)
+# What git sets for its own commands: an agent that runs inside one is none of these.
+OF_GIT = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+    "GIT_OBJECT_DIRECTORY",
+)
+
+
+class Agents:
+    """The environments that the events of one process are about, each opened once."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = {name: value for name, value in environ.items() if name not in OF_GIT}
+        self._open: dict[str, EnvHistory] = {}
+
+    def history(self, event: Event) -> EnvHistory:
+        """The history of the directory that an agent works in."""
+        directory = event.directory or os.getcwd()
+        if directory not in self._open:
+            self._open[directory] = EnvHistory.open(directory, environ=self.environ, workers="fork")
+        return self._open[directory]
+
+    def due(self, spool: str, event: Event | None, failed: Callable[[Event, Exception], None]) -> list[Job]:
+        """The captures that are due, those of spooled events first."""
+        with held(spool):
+            events = [*take_spooled(spool, self.environ), *([event] if event else [])]
+            jobs = [self._advance(each, failed) for each in events]
+        return [job for job in jobs if job is not None]
+
+    def capture(self, job: Job, captured: Callable[[Captured], None]) -> Captured:
+        """Take the capture; nothing is made where nothing changed."""
+        history, event = self.history(job.event), job.event
+        transcript = read_transcript(event.transcript)
+        actor = actor_of(event, who_am_i(history.settings, self.environ), transcript)
+        kind = "before" if event.kind == "before" else "after"
+        return history.capture(
+            job.turn.prompt or None,
+            intent_source=IntentSource.AGENT,
+            trigger=Trigger.AGENT,
+            if_changed=True,
+            actor=actor,
+            attached=[(os.path.basename(event.transcript or ""), transcript)] if transcript else [],
+            meta=(("agent-moment", kind), ("agent-turn", str(job.turn.number))),
+            captured=captured,
+        )
+
+    def tell_late(self, job: Job, snapshot: Snapshot) -> None:
+        """The card says that the tool was not held for long enough."""
+        self.history(job.event).note(LATE, snapshot)
+
+    def _advance(self, event: Event, failed: Callable[[Event, Exception], None]) -> Job | None:
+        try:
+            history = self.history(event)
+            if not history.settings.enabled:
+                return None
+            state = os.path.join(history.repository.state, "agents")
+            return turn_after(state, event, history.settings.agent_every, _mask)
+        except Exception as error:
+            failed(event, error)
+            return None
+
+
+def actor_of(event: Event, person: Actor, transcript: bytes) -> Actor:
+    """The agent, in the name of the person it works for."""
+    return replace(
+        person,
+        agent=event.agent,
+        agent_version=event.version or version_in(transcript),
+        session=event.session or None,
+        tool=event.tool,
+    )
+
+
+def read_transcript(path: str | None) -> bytes:
+    """What was said until now, as the agent keeps it; the end of it where it is very long."""
+    if path is None:
+        return b""
+    try:
+        # Nothing is waited for: what calls itself a transcript may be a pipe.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            seen = os.fstat(file.fileno())
+            if not stat.S_ISREG(seen.st_mode):
+                return b""
+            if seen.st_size <= LARGEST_TRANSCRIPT:
+                return file.read(LARGEST_TRANSCRIPT)
+            file.seek(-LARGEST_TRANSCRIPT, os.SEEK_END)
+            return file.read(LARGEST_TRANSCRIPT).partition(b"\n")[2]
+    except OSError:
+        return b""
+
+
+def _mask(text: str) -> str:
+    return mask_tokens(text.encode("utf-8", "replace")).decode("utf-8", "replace")

@@ -1,0 +1,100 @@
+"""What is kept between two hooks: what agents left in the spool, and where each session stands.
+
+Both are read and written under one lock, events in the order in which they came: whoever comes first, the process that
+a hook left behind or the hook that waits, does what is due up to its own event.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from git_envhist.errors import EnvhistError
+from git_envhist.store.locks import locked, state_directory
+from git_envhist.triggers.agents.events import Event, read_event
+from git_envhist.triggers.agents.turns import Job, Turn, advance, read_turn, write_turn
+
+TOLD = ".told"
+KINDS = ("prompt", "after", "end")
+OLD = 7 * 86_400
+"""Seconds after which a session that nobody ended is forgotten."""
+
+
+@contextmanager
+def held(spool: str) -> Iterator[None]:
+    """Nobody else takes from the spool."""
+    state_directory(spool)
+    with locked(os.path.join(spool, "lock")):
+        yield
+
+
+def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
+    """The events that hooks left, oldest first; each is gone from the spool when it is given."""
+    for path in _oldest_first(spool):
+        name = os.path.basename(path)
+        agent, _, rest = name.partition(".")
+        kind = rest.partition(".")[0]
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            os.unlink(path)
+        except OSError:
+            continue
+        event = read_event(agent, kind, data, environ) if kind in KINDS else None
+        if event is not None:
+            yield event
+
+
+def turn_after(state: str, event: Event, every: int, mask: Callable[[str], str]) -> Job | None:
+    """Let the session of an event go on by it; the capture that is due."""
+    directory = state_directory(os.path.join(state, "sessions"))
+    path = os.path.join(directory, hashlib.sha256(event.session.encode()).hexdigest()[:32])
+    turn, job = advance(_read(path), event, now=time.time(), every=every)
+    if event.kind == "prompt":
+        _forget_old(directory)
+    _write(path, turn, mask)
+    return job
+
+
+def _oldest_first(spool: str) -> list[str]:
+    rows = []
+    with suppress(OSError), os.scandir(spool) as entries:
+        for entry in entries:
+            if entry.name.endswith(TOLD):
+                with suppress(OSError):
+                    rows.append((entry.stat().st_mtime_ns, entry.path))
+    return [path for _, path in sorted(rows)]
+
+
+def _read(path: str) -> Turn:
+    try:
+        with open(path, "rb") as file:
+            return read_turn(json.load(file))
+    except (OSError, ValueError, RecursionError):
+        return Turn()
+
+
+def _write(path: str, turn: Turn, mask: Callable[[str], str]) -> None:
+    value = write_turn(turn)
+    # A prompt may hold what no file may: it is masked as an intent is.
+    value["prompt"] = mask(turn.prompt)
+    new = f"{path}.new"
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+        os.rename(new, path)
+    except OSError as error:
+        raise EnvhistError(f"cannot remember where a session stands: {error}") from error
+
+
+def _forget_old(directory: str) -> None:
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.stat().st_mtime < time.time() - OLD:
+                    os.unlink(entry.path)

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Called by a coding agent at a moment of its work: before it changes something, after a turn. Nothing is printed and
+# nothing fails, whatever comes in: to an agent, a word here could mean "refused".
+#
+#   agent-<name> before|prompt|after|end
+#
+# `before` waits for the snapshot. The others leave what they were told in the spool and go: a process of its own does
+# the rest.
+{
+    program=@PROGRAM@
+    [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
+    agent=${0##*/agent-}
+    if [ "$1" = before ]; then
+        "$program" agent-hook "$0" "$agent" before
+        cat
+        exit 0
+    fi
+    spool=${0%/*}/spool
+    umask 077
+    [ -d "$spool" ] || mkdir -p "$spool" || { cat; exit 0; }
+    told=$spool/$agent.$1.$$
+    while [ -e "$told.told" ] || [ -e "$told" ]; do told=${told}x; done
+    # What is longer than any such message is cut, and read to its end all the same: nobody is left writing.
+    { head -c 8388608 >"$told"; cat; }
+    mv "$told" "$told.told"
+    "$program" agent-hook "$0" "$agent" spooled </dev/null &
+} >/dev/null 2>&1
+exit 0

@@ -1,0 +1,238 @@
+"""What an agent's hooks do: each called as its settings say, with the input that it documents."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import IntentSource, Snapshot, Trigger
+from git_envhist.triggers.agents import AGENTS
+from tests.support.repository import Repo
+
+Json = dict[str, Any]
+LONG = 60.0
+PROMPT = "make the greeting friendlier"
+
+
+def told(agent: str, kind: str, repo: Repo, transcript: Path, **more: Any) -> Json:
+    """What an agent documents that a hook of it is told."""
+    where = {"cwd": str(repo.path), "transcript_path": str(transcript)}
+    common: Json = {
+        "claude-code": {"session_id": "c-1", "permission_mode": "default", "prompt_id": "p-1", **where},
+        "codex": {"session_id": "x-1", "turn_id": "t-1", "model": "m", "permission_mode": "default", **where},
+        "gemini": {"session_id": "g-1", "timestamp": "2026-11-18T10:00:00Z", **where},
+        "cursor": {
+            "conversation_id": "k-1", "generation_id": "n-1", "model": "m", "cursor_version": "2.0.77",
+            "workspace_roots": [str(repo.path)], "user_email": None, "transcript_path": str(transcript),
+        },
+        "copilot": {"sessionId": "o-1", "timestamp": 1731924000000, "cwd": str(repo.path)},
+    }[agent]  # fmt: skip
+    own: Json = {
+        "prompt": {"prompt": PROMPT},
+        "before": TOOLS[agent],
+        "after": {"transcriptPath": str(transcript), "stopReason": "end_turn"}
+        if agent == "copilot"
+        else {"stop_hook_active": False},
+        "end": {"reason": "exit"},
+    }[kind]
+    return {**common, **own, **more}
+
+
+TOOLS: dict[str, Json] = {
+    "claude-code": {"tool_name": "Write", "tool_input": {"file_path": "f"}, "tool_use_id": "toolu_1"},
+    "codex": {
+        "tool_name": "apply_patch",
+        "tool_input": {"command": "*** Begin Patch"},
+        "tool_use_id": "call_1",
+    },
+    "gemini": {"tool_name": "write_file", "tool_input": {"file_path": "f"}},
+    "cursor": {"tool_name": "Shell", "tool_input": {"command": "make"}, "tool_use_id": "tool_1"},
+    "copilot": {"toolName": "bash", "toolArgs": {"command": "make"}},
+}
+TRANSCRIPTS = {
+    "claude-code": ('{"type":"user","version":"2.1.326"}\n', "2.1.326"),
+    "codex": ('{"type":"session_meta","payload":{"cli_version":"0.169.0"}}\n', "0.169.0"),
+    "gemini": ('{"sessionId":"g-1"}\n', None),
+    "cursor": ('{"role":"user"}\n', "2.0.77"),
+    "copilot": ('{"type":"session.start","data":{"copilotVersion":"1.0.41"}}\n', "1.0.41"),
+}
+
+
+class Working:
+    """A working tree that agents work in."""
+
+    def __init__(self, repo: Repo, transcript: Path, *agents: str) -> None:
+        self.repo = repo
+        self.transcript = transcript
+        for agent in agents:
+            repo.run("envlog", "install", "--agent", agent, check=True)
+
+    def command(self, agent: str, kind: str) -> str:
+        """The command that stands in the settings for an event."""
+        shape = AGENTS[agent].shape  # type: ignore[attr-defined]
+        event = next(hook.event for hook in shape.hooks if hook.kind == kind)
+        entry = json.loads(self.repo.read(shape.project))["hooks"][event][0]
+        return str((entry["hooks"][0] if shape.grouped else entry)[shape.command])
+
+    def call(self, agent: str, kind: str, data: bytes | None = None, then: str = "", **more: Any) -> None:
+        """Call a hook; it is silent and ends well, always."""
+        if data is None:
+            data = json.dumps(told(agent, kind, self.repo, self.transcript, **more)).encode()
+        done = subprocess.run(
+            ["sh", "-c", f"{self.command(agent, kind)}\nstatus=$?\n{then}\nexit $status"],
+            cwd=self.repo.path, input=data, capture_output=True, check=False, env=self.repo.env,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+    def snapshots(
+        self, count: int, settled: Callable[[list[Snapshot]], bool] = lambda _: True
+    ) -> list[Snapshot]:
+        """The history, newest first, as soon as it has so many moments."""
+        until = time.monotonic() + LONG
+        while time.monotonic() < until:
+            found = EnvHistory.open(str(self.repo.path)).log()
+            if len(found) >= count and settled(found):
+                assert len(found) == count
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"only {found!r}")
+
+    def idle(self) -> None:
+        """Wait until nothing is left that a hook asked for."""
+        spool = self.repo.path / ".git/envhist/hooks/spool"
+        until = time.monotonic() + LONG
+        while any(spool.glob("*.told")):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        with open(spool / "lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+@pytest.fixture
+def working(repo: Repo, tmp_path: Path) -> Callable[..., Working]:
+    return lambda *agents: Working(repo, tmp_path / "transcript.jsonl", *agents)
+
+
+@pytest.mark.parametrize("agent", TOOLS)
+def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
+    working: Callable[..., Working], agent: str
+) -> None:
+    here = working(agent)
+    here.repo.write("f", "old bytes\n")
+    here.transcript.write_text(TRANSCRIPTS[agent][0])
+
+    here.call(agent, "prompt")
+    # The tool writes the instant that its hook has returned.
+    here.call(agent, "before", then="echo new bytes >f")
+    here.call(agent, "after")
+    after, before = here.snapshots(2)
+
+    history = EnvHistory.open(str(here.repo.path))
+    assert here.repo.git("cat-file", "blob", f"{before.tree}:f") == "old bytes"
+    assert here.repo.git("cat-file", "blob", f"{after.tree}:f") == "new bytes"
+    tool = TOOLS[agent].get("tool_name") or TOOLS[agent]["toolName"]
+    for snapshot, moment, used in ((before, "before", tool), (after, "after", None)):
+        assert (snapshot.intent, snapshot.intent_source) == (PROMPT, IntentSource.AGENT)
+        assert snapshot.trigger is Trigger.AGENT
+        actor = snapshot.actor
+        assert (actor.name, actor.agent, actor.tool) == ("Test User", agent, used)
+        assert actor.session == next(iter(told(agent, "end", here.repo, here.transcript).values()))
+        assert ("agent-moment", moment) in snapshot.meta
+    assert after.actor.agent_version == TRANSCRIPTS[agent][1]
+    assert [snapshot.attachments for snapshot in history.log(1)] == [("1-transcript.jsonl",)]
+    here.repo.run("envrestore", "@", "--attachments", "../said", check=True)
+    assert (here.repo.path.parent / "said/1-transcript.jsonl").read_text() == TRANSCRIPTS[agent][0]
+
+
+def test_whatever_comes_in_a_hook_is_silent_and_ends_well(working: Callable[..., Working]) -> None:
+    here = working("claude-code", "copilot")
+    for data in (
+        b"",
+        b"garbage",
+        b"null",
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b'{"cwd": "/nowhere"}',
+        b"x" * (9 << 20),
+    ):
+        here.call("claude-code", "before", data)
+    for data in (b"", b"garbage", b'{"prompt": 5, "session_id": [], "cwd": {}}', b"x" * (9 << 20)):
+        here.call("copilot", "prompt", data)
+    here.idle()
+    assert EnvHistory.open(str(here.repo.path)).log() == []
+    # Nor does what follows suffer from it.
+    here.call("claude-code", "before")
+    here.snapshots(1)
+
+
+def test_without_the_program_or_without_the_shim_nothing_happens(working: Callable[..., Working]) -> None:
+    here = working("cursor")
+    shim = here.repo.path / ".git/envhist/hooks/agent-cursor"
+    shim.write_text(shim.read_text().replace("git-envhist", "git-envhist-that-vanished"))
+    for kind in ("before", "after"):
+        here.call("cursor", kind)
+    shim.unlink()
+    here.call("cursor", "before")
+    here.call("cursor", "after")
+    assert EnvHistory.open(str(here.repo.path)).log() == []
+
+
+def test_two_hooks_for_one_event_make_one_capture(working: Callable[..., Working]) -> None:
+    here = working("claude-code", "cursor")
+    event = told("cursor", "before", here.repo, here.transcript)
+    for agent in ("claude-code", "cursor"):
+        here.call(agent, "prompt", json.dumps(told("cursor", "prompt", here.repo, here.transcript)).encode())
+    here.call("claude-code", "before", json.dumps(event).encode(), then="echo 1 >f")
+    here.call("cursor", "before", json.dumps(event).encode(), then="echo 2 >f")
+    (one,) = here.snapshots(1)
+    assert one.actor.agent == "cursor"
+    assert ("agent-turn", "1") in one.meta
+    # The next tool is another event, for both.
+    event["tool_use_id"] = "tool_2"
+    here.call("cursor", "before", json.dumps(event).encode())
+    here.snapshots(2)
+
+
+def test_agent_every_captures_before_every_nth_tool_that_may_change_something(
+    working: Callable[..., Working],
+) -> None:
+    here = working("claude-code")
+    here.repo.git("config", "envhist.agentEvery", "2")
+    for number in range(4):
+        here.call("claude-code", "before", tool_use_id=f"toolu_{number}", then=f"echo {number} >f")
+        here.call("claude-code", "before", tool_name="Read", tool_use_id=f"read_{number}")
+    second, first = here.snapshots(2)
+    assert here.repo.git("cat-file", "blob", f"{second.tree}:f") == "1"
+    assert b"f" not in here.repo.git("ls-tree", "--name-only", first.tree).encode().split(b"\n")
+
+
+def test_a_tool_is_held_for_agent_wait_and_the_card_says_when_that_was_too_short(
+    working: Callable[..., Working],
+) -> None:
+    here = working("codex")
+    here.repo.git("config", "envhist.agentWait", "1s")
+    with open(here.repo.path / ".git/envhist/lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Neither is held by what cannot go on, and none of them waits for what it left behind.
+        here.call("codex", "before")
+        here.call("codex", "after")
+    snapshots = here.snapshots(1, lambda found: bool(found[0].remarks))
+    assert "envhist.agentWait" in snapshots[0].remarks[0].text
+    assert "agentWait" in here.repo.run("envlog", "show", check=True).out
+
+
+def test_nothing_is_captured_where_that_is_switched_off(working: Callable[..., Working]) -> None:
+    here = working("gemini")
+    here.repo.git("config", "envhist.enabled", "false")
+    here.call("gemini", "before")
+    here.call("gemini", "after")
+    here.idle()
+    assert EnvHistory.open(str(here.repo.path)).log() == []

@@ -1,0 +1,86 @@
+"""An agent is told to call us, once, and no longer: by its own settings, all else in them as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.triggers.agents import AGENTS
+from tests.support.oracle import listing
+from tests.support.repository import Repo
+
+PLACES = {
+    "claude-code": ".claude/settings.local.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "cursor": ".cursor/hooks.json",
+    "copilot": ".github/hooks/git-envhist.json",
+}
+
+
+def tree(repo: Repo) -> dict[bytes, tuple[object, ...]]:
+    """What stands there, whenever it was written."""
+    return {path: (one.kind, one.mode, one.sha256) for path, one in listing(repo.path).items()}
+
+
+@pytest.mark.parametrize("agent", PLACES)
+def test_what_is_installed_is_there_once_and_goes_without_a_trace(repo: Repo, agent: str) -> None:
+    before = tree(repo)
+    plan = repo.run("envlog", "install", "--agent", agent, "--dry-run", check=True).out
+    assert tree(repo) == before
+    assert PLACES[agent] in plan
+
+    repo.run("envlog", "install", "--agent", agent, check=True)
+    settings = json.loads(repo.read(PLACES[agent]))
+    shape = AGENTS[agent].shape  # type: ignore[attr-defined]
+    assert list(settings["hooks"]) == [hook.event for hook in shape.hooks]
+    # Such files are shared: nothing of this machine stands in them.
+    assert str(repo.path) not in repo.read(PLACES[agent]).decode()
+    installed = tree(repo)
+    repo.run("envlog", "install", "--agent", agent, check=True)
+    assert tree(repo) == installed
+    assert repo.run("envlog", "status", check=True).out.count("✓") == len(shape.hooks)
+
+    repo.run("envlog", "uninstall", "--agent", agent, check=True)
+    assert tree(repo) == before
+    assert not (repo.path / f".git/envhist/hooks/agent-{agent}").exists()
+
+
+def test_settings_that_were_there_come_back_byte_for_byte(repo: Repo) -> None:
+    theirs = '{"permissions": {"allow": [ ]}, // ours, by hand\n "hooks":{} }'
+    repo.write(".claude/settings.local.json", theirs, mode=0o600)
+    repo.write(
+        ".codex/config.toml", '# mine\n[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "x"'
+    )
+    before = tree(repo)
+    repo.run("envlog", "install", "--agent", "claude-code", "--agent", "codex", check=True)
+    assert b"// ours, by hand" in repo.read(".claude/settings.local.json")
+    # Where hooks stand in one form already, ours stand with them.
+    assert b"agent-codex" in repo.read(".codex/config.toml")
+    assert not (repo.path / ".codex/hooks.json").exists()
+    repo.run("envlog", "uninstall", check=True)
+    assert tree(repo) == before
+
+
+def test_settings_that_are_not_understood_are_left_alone(repo: Repo) -> None:
+    repo.write(".gemini/settings.json", "{ this is no JSON")
+    done = repo.run("envlog", "install", "--agent", "gemini")
+    assert done.status == 3
+    assert "not as the agent documents them" in done.err
+    assert repo.read(".gemini/settings.json") == b"{ this is no JSON"
+
+
+def test_for_every_repository_the_users_own_settings_call_a_shim_of_the_users(
+    repo: Repo, hermetic: Path
+) -> None:
+    repo.run("envlog", "install", "--global", "--agent", "cursor", check=True)
+    command = json.loads((hermetic / ".cursor/hooks.json").read_text())["hooks"]["stop"][0]["command"]
+    shim = hermetic / "data/git-envhist/hooks/agent-cursor"
+    assert str(shim) in command
+    assert os.access(shim, os.X_OK)
+    repo.run("envlog", "uninstall", "--global", "--agent", "cursor", check=True)
+    assert not (hermetic / ".cursor").exists()
+    assert not shim.exists()
