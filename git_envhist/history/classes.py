@@ -43,17 +43,6 @@ BUILDS = frozenset(
     (b"target", b"dist", b"build", b"out", b"_build", b"htmlcov", b"coverage", b"cmake-build-debug")
 )
 """Directories that most often hold what was built; they may as well hold what somebody wrote."""
-CACHE, BUILT = "cache", "built"
-CACHES = frozenset(
-    (
-        *(b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".hypothesis", b".ipynb_checkpoints"),
-        *(b".cache", b".parcel-cache", b".turbo", b".eslintcache", b".sass-cache", b".gradle", b".terraform"),
-        *(b".next", b".nuxt", b".svelte-kit", b".angular", b".vite", b".docusaurus", b".dart_tool"),
-    )
-)
-"""Directories whose content is made anew whenever it is missing: no file in them is worth a word."""
-BUILDS = frozenset((b"target", b"dist", b"build", b"out", b"_build", b"htmlcov", b"coverage", b"cmake-build-debug"))
-"""Directories that most often hold what was built; they may as well hold what somebody wrote."""
 DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
 SIDECARS = (b"-wal", b"-shm", b"-journal")
 

@@ -99,32 +99,6 @@ def _cache_row(places: dict[bytes, list[Change]]) -> Row:
     return Row(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
 
 
-def _set_caches_apart(changes: Sequence[Change]) -> tuple[dict[bytes, dict[bytes, list[Change]]], list[Change]]:
-    """What changed in caches, by the caches' names and then by their paths; and all other changes."""
-    caches: dict[bytes, dict[bytes, list[Change]]] = {}
-    others: list[Change] = []
-    known: dict[bytes, tuple[str, bytes]] = {}
-    for change in changes:
-        directory = change.path[: max(change.path.rfind(b"/"), 0)]
-        found = known.get(directory)
-        if found is None:
-            found = known[directory] = generated_in(directory)
-        sort, place = found
-        if sort != CACHE or change.kind is ChangeKind.RENAMED:
-            others.append(change)
-            continue
-        caches.setdefault(place.rpartition(b"/")[2], {}).setdefault(place, []).append(change)
-    return caches, others
-
-
-def _cache_row(places: dict[bytes, list[Change]]) -> Row:
-    """One row for all caches of a name."""
-    first = next(iter(places))
-    changed = count(change for group in places.values() for change in group)
-    path = first if len(places) == 1 else first.rpartition(b"/")[2]
-    return Row(EnvPath(path + b"/"), changed, sort=CACHE, places=len(places))
-
-
 def _common_directory(changes: Sequence[Change]) -> bytes:
     """The deepest directory that holds all changes, with its slash; nothing where that is the top."""
     # Whatever stands between the least and the greatest path begins as both of them do.
