@@ -144,7 +144,7 @@ def _without_equal_lines(
     if old_head != new_head or _owner(old_own) != _owner(new_own):
         # Lines that name no owner mean the directory's.
         return old, new
-    start, old_end, new_end = where_they_differ(old_body, new_body)
+    start, old_end, new_end = _where_they_differ(old_body, new_body)
     old_lines, new_lines = _without_pairs(_lines(old_body[start:old_end]), _lines(new_body[start:new_end]))
     kept = set(old_lines) ^ set(new_lines)
     if certain:
@@ -172,7 +172,7 @@ def _split(text: bytes) -> tuple[bytes, bytes, bytes]:
     return head, own, body.rstrip(b"\n") + b"\n" if body else b""
 
 
-def where_they_differ(old: bytes, new: bytes) -> tuple[int, int, int]:
+def _where_they_differ(old: bytes, new: bytes) -> tuple[int, int, int]:
     """(start of the first line that differs, end of the last one in either text)."""
     start = old.rfind(b"\n", 0, _same_at_start(old, new)) + 1
     same = _same_at_end(old, new, min(len(old), len(new)) - start)

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
-from git_envhist.store.git import COMMAND, Completed, Git, Running, clean_environment, spawn
+from git_envhist.store.git import COMMAND, Completed, Git, clean_environment, spawn
 from git_envhist.store.looserefs import read_loose_ref
+from git_envhist.store.plainly import SHOW_SOURCES, place_here
 from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
 from git_envhist.values import dataclass, field
 
@@ -177,22 +178,23 @@ def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
     for name in (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR", b"GIT_CEILING_DIRECTORIES"):
         if name in environment:
             asked[name] = environment[name]
-    # git reads the configuration while it looks for the repository.
-    listing = Running([*COMMAND[:1], "-C", directory, *LIST_CONFIG], asked)
-    try:
-        answers = _ask_all(directory, asked, b"GIT_WORK_TREE" in environment)
-    finally:
-        listed = listing.finish()
+    listed = spawn([*COMMAND[:1], "-C", directory, *SHOW_SOURCES], asked)
+    config = _parse_config(listed, 3) if listed.status == 0 else ()
+    place = place_here(directory, asked, listed.out, dict(config))
+    answers = place or _ask_all(directory, asked, b"GIT_WORK_TREE" in environment)
+    if listed.status != 0:
+        raise GitFailed(listed.complaint)
     root, git_dir, common_dir, object_format = answers
     common = os.path.realpath(os.path.join(directory, common_dir))
-    return Repository(root, git_dir, common, object_format, Git(git_dir, root), _parse_config(listed))
+    return Repository(root, git_dir, common, object_format, Git(git_dir, root), config)
 
 
-def _parse_config(done: Completed) -> Config:
+def _parse_config(done: Completed, words: int = 1) -> Config:
+    """The pairs; `words`: how many each of them takes, the last of which it is."""
     if done.status != 0:
         raise GitFailed(done.complaint)
     pairs = []
-    for item in done.out.split(b"\0"):
+    for item in done.out.split(b"\0")[words - 1 :: words]:
         if item:
             key, newline, value = item.partition(b"\n")
             text = os.fsdecode(value) if newline else None

@@ -6,16 +6,16 @@ trees say already. What tells anything else is compared as ever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import compress
 from operator import ne
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
-from git_envhist.store.metadata import by_directory, quoted_names, shard_directory, where_they_differ
+from git_envhist.store.metadata import shard_directory
 
-LONG = 1 << 15
-"""From here on it pays to look first for the part of a shard that differs."""
+LONG, STRETCH = 1 << 14, 1 << 11
+"""From so many bytes on it pays to look first, by so many at a time, for the parts of a shard that differ."""
 
 Ids = tuple[bytes, bytes]
 Lines = list[tuple[bytes, bytes]]
@@ -31,39 +31,57 @@ class Differing(NamedTuple):
 
 def differing_lines(old: bytes, new: bytes) -> tuple[bytes, Lines] | None:
     """(directory, the lines that differ) of two shards of one directory; None where lines came or went, or others."""
+    head = new[: new.find(b"\n") + 1]
     try:
-        directory = shard_directory(new)
-        if shard_directory(old) != directory:
+        if not old.startswith(head):
             return None
+        directory = shard_directory(head)
     except Damaged:
         return None
-    if min(len(old), len(new)) >= LONG:
-        start, old_end, new_end = where_they_differ(old, new)
-        old, new = old[start:old_end], new[start:new_end]
-    before, after = old.split(b"\n"), new.split(b"\n")
-    if len(before) != len(after):
-        return None
-    differ = list(map(ne, before, after))
-    return directory, list(zip(compress(before, differ), compress(after, differ), strict=True))
+    stretches = _stretches(old, new) if len(old) == len(new) >= LONG else [(old, new)]
+    lines: Lines = []
+    for one, other in stretches:
+        before, after = one.split(b"\n"), other.split(b"\n")
+        if len(before) != len(after):
+            return None
+        differ = list(map(ne, before, after))
+        lines += zip(compress(before, differ), compress(after, differ), strict=True)
+    return directory, lines
+
+
+def _stretches(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The parts that differ of two texts of one length; where another time is all that differs, their lines align."""
+    start = 0
+    while start < len(old):
+        end = old.find(b"\n", start + STRETCH) + 1 or len(old)
+        one, other = old[start:end], new[start:end]
+        if one != other:
+            yield one, other
+        start = end
 
 
 def settled_shards(
-    differing: Iterable[Differing], certain: Iterable[bytes], others: Iterable[bytes]
+    differing: Iterable[Differing], certain: Collection[bytes], others: Iterable[bytes]
 ) -> set[Ids]:
     """The shards, by their ids, that tell nothing but times beside what is `certain`: that these stored paths were
     modified. Shards of directories that `others` stand in tell more."""
-    passed_over, wanted = by_directory(certain), by_directory(others)
+    wanted = {path.rpartition(b"/")[0] for path in others}
     return {
         ids
         for ids, directory, lines in differing
-        if directory not in wanted and not _tell_more(lines, quoted_names(passed_over.get(directory, ())))
+        if directory not in wanted and not _tell_more(lines, directory, certain)
     }
 
 
-def _tell_more(lines: Lines, passed_over: Collection[bytes]) -> bool:
-    """Whether lines, those of some names aside, differ in anything but a time."""
+def _tell_more(lines: Lines, directory: bytes, certain: Collection[bytes]) -> bool:
+    """Whether lines differ in anything but a time, those aside of what is certain."""
+    prefix = directory + b"/" if directory else b""
     for before, after in lines:
+        name, space, _ = before.partition(b" ")
+        # Where there is no escape a name is spelled alike in a shard and in a tree.
+        if prefix + name in certain and b"%" not in name and after.startswith(name + space):
+            continue
         old, new = before.split(b" "), after.split(b" ")
-        if old[0] != new[0] or (old[0] not in passed_over and old[:3] + old[4:] != new[:3] + new[4:]):
+        if old[:3] + old[4:] != new[:3] + new[4:]:
             return True
     return False

@@ -6,7 +6,7 @@ While git compares the environment's trees, which takes it as long.
 from __future__ import annotations
 
 import re
-from binascii import hexlify
+from binascii import hexlify, unhexlify
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import compress
@@ -36,16 +36,17 @@ def lines_of(own: OwnFirst, shards: Iterable[Row]) -> list[Differing]:
     """In which lines shards differ, as far as that is quickly told."""
     both = [row for row in shards if row.old_mode and row.new_mode]
     # One side after the other: what one capture wrote lies in one pack.
-    olds, news = (
-        list(own.read_many([row.old_oid for row in both])),
-        own.read_many([row.new_oid for row in both]),
-    )
-    found = []
-    for row, old, new in zip(both, olds, news, strict=True):
-        lines = differing_lines(old.data, new.data) if old is not None and new is not None else None
-        if lines is not None:
-            found.append(Differing((row.old_oid, row.new_oid), *lines))
-    return found
+    try:
+        olds = [own.ours(unhexlify(row.old_oid))[1] for row in both]
+        news = [own.ours(unhexlify(row.new_oid))[1] for row in both]
+    except (KeyError, Damaged):
+        return []
+    told = map(differing_lines, olds, news)
+    return [
+        Differing((row.old_oid, row.new_oid), *lines)
+        for row, lines in zip(both, told, strict=True)
+        if lines is not None
+    ]
 
 
 def _manifest(own: OwnFirst, name: str) -> bytes:

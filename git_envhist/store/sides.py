@@ -6,6 +6,7 @@ import re
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from git_envhist.model import TOP, Change, EntryKind, EnvPath, ObjectId, Side
@@ -43,7 +44,17 @@ def join(contents: Mapping[bytes, Row], nested: Mapping[bytes, Row], known: Mapp
 ):  # fmt: skip
     """Everything that differs, as changes by their paths."""
     found: dict[EnvPath, Found] = {}
+    modified: dict[EnvPath, Change] = {}
     for stored, row in contents.items():
+        if row.stays_what_it_is and stored not in known:
+            # By far the most, where all that is wanted is a list of paths.
+            path = environment_path(stored)
+            before, after = (
+                _side(path, row.old_mode, row.old_oid, None),
+                _side(path, row.new_mode, row.new_oid, None),
+            )
+            modified[path] = Change(before, after, None, _attributes(before, after, NOTHING))
+            continue
         path = environment_path(stored)
         _put(found, path, _from_row(path, row, known.get(stored, NOTHING)))
     for stored, both in known.items():
@@ -52,7 +63,7 @@ def join(contents: Mapping[bytes, Row], nested: Mapping[bytes, Row], known: Mapp
             _put(found, path, _from_manifest(path, stored, both, look_up))
     for path, pair in _nested_repositories(nested, known, look_up):
         _put(found, path, pair)
-    return _without_full_directories(found)
+    return {**_without_full_directories(found, modified), **modified}
 
 
 def environment_path(stored: bytes) -> EnvPath:
@@ -131,10 +142,12 @@ def _nested_repositories(
             yield path, Found(side, side, both)
 
 
-def _without_full_directories(found: Mapping[EnvPath, Found]) -> dict[EnvPath, Change]:
+def _without_full_directories(
+    found: Mapping[EnvPath, Found], modified: Iterable[EnvPath]
+) -> dict[EnvPath, Change]:
     # Asked for by what came or went alone: most that differs was modified.
-    full_before = _Parents(path for path, pair in found.items() if pair.before is not None)
-    full_after = _Parents(path for path, pair in found.items() if pair.after is not None)
+    full_before = _Parents(chain(modified, (path for path, pair in found.items() if pair.before is not None)))
+    full_after = _Parents(chain(modified, (path for path, pair in found.items() if pair.after is not None)))
     changes = {}
     for path, (before, after, traits) in found.items():
         if before is None or after is None or before.kind is not after.kind:

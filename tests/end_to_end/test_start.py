@@ -69,10 +69,10 @@ def captured(repo: Repo, tmp_path: Path) -> Repo:
     return repo
 
 
-def test_a_list_asks_git_three_things_and_loads_nothing_heavy(captured: Repo, tmp_path: Path) -> None:
+def test_a_list_asks_git_two_things_and_loads_nothing_heavy(captured: Repo, tmp_path: Path) -> None:
     run = Run(captured, tmp_path, "git-envlog", "-n2")
-    # Where the repository is, what is configured, and the log itself.
-    assert run.children == 3
+    # What is configured, which tells where the repository is, and the log itself.
+    assert run.children == 2
     assert not run.modules & NEVER
     assert not {name for name in run.ours if ".capture." in name}
     assert {"git_envhist.store.compare", "git_envhist.store.manifest"}.isdisjoint(run.ours)
@@ -90,7 +90,7 @@ def test_a_list_by_paths_starts_the_same_processes_however_long_it_is(captured: 
 def test_a_diff_compares_the_trees_and_reads_what_differs(captured: Repo, tmp_path: Path) -> None:
     run = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@")
     # As for a list, and the trees' comparison; what it names is read in our packs.
-    assert run.children <= 4
+    assert run.children <= 3
     assert not run.modules & NEVER
     assert not {name for name in run.ours if ".capture." in name}
     assert run.patterns <= 45
@@ -104,7 +104,7 @@ def test_a_list_of_paths_reads_no_shard_where_whole_files_were_replaced(
     captured.run("envlog", "capture", check=True)
     run = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@")
     # As for a list, and the comparison of the trees.
-    assert run.children <= 4
+    assert run.children <= 3
     captured.path.joinpath("app.py").chmod(0o600)
     captured.run("envlog", "capture", check=True)
     assert captured.run("envdiff", "--name-status", "@~1", "@").stdout == b"M\tapp.py\n"
