@@ -62,9 +62,8 @@ def reserved_entries(
 
 
 def _stored(taken: Taken) -> int:
-    """How many bytes the workers have stored."""
-    found = taken.gathered
-    return sum(pack.size for pack in found.packs) + sum(len(entry) for _, entry in found.objects)
+    """How many bytes the workers have stored; a few small objects they handed over, and our own pack counts these."""
+    return sum(pack.size for pack in taken.gathered.packs)
 
 
 def _put(entries: Entries, sink: ObjectSink, path: bytes, data: bytes) -> None:

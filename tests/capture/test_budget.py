@@ -90,6 +90,19 @@ def test_the_last_pieces_of_a_file_count_too(repo: Repo) -> None:
     assert taken.stored_bytes < 2 * MIB
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_what_was_staged_has_all_the_room_that_files_leave(repo: Repo, how: str) -> None:
+    repo.git("config", "envhist.budget", "1m")
+    repo.write("staged", os.urandom(MIB // 3))
+    repo.git("add", "staged")
+    repo.write("staged", b"another content")
+    # So little that the workers make no pack of it.
+    fill(repo, **{f"small{number}": MIB // 20 for number in range(10)})
+    taken = take(repo, how)
+    assert (taken.missing, taken.warnings) == ((), ())
+    assert taken.stored_bytes < MIB
+
+
 def test_what_is_left_out_is_not_told_as_gone(repo: Repo) -> None:
     fill(repo, grows=100)
     take(repo)
