@@ -15,7 +15,7 @@ from git_envhist.facts.probe import Parts, PartsLeaf, Source
 from git_envhist.store.pieces import SQLITE_BLOCK, SQLITE_MAGIC
 from git_envhist.store.trees import decode_tree
 
-REMEMBERED = 256
+REMEMBERED = 512
 """Pieces: the pages of a table lie near each other."""
 LARGEST_PARTS = 128 << 20
 

@@ -19,14 +19,13 @@ from git_envhist.model import EnvPath, Fact
 
 PROBE = "sqlite"
 ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
-BLOCK = 1 << 14
-"""A captured database is kept in pieces of this size: one costs what all of its pages cost."""
 COUNTED_BLOCKS, ALL_BLOCKS, BLOCKS_ABOVE = 2048, 4096, 1024
+"""Pieces of 16 KiB that are read for the rows of one table, of all, and of the pages above the leaves of one."""
 LARGEST_LOG = 64 << 20
 MOST_TABLES, MOST_MIGRATIONS = 5_000, 5_000
 MOST_DATABASES = 100
 """Of one directory."""
-LARGEST_SCHEMA = 16 << 20
+LARGEST_SCHEMA = 4 << 20
 SHADOWS = (
     *("content", "data", "idx", "docsize", "config", "segments", "segdir", "stat"),
     *("node", "parent", "rowid"),
@@ -133,15 +132,10 @@ def _items_held(database: Database) -> Iterator[tuple[Item, Held]]:
     items = _schema(database)
     virtual = {item.name for item in items if item.kind == "table" and not item.root}
     shadows = {f"{name}_{shadow}" for name in virtual for shadow in SHADOWS}
-    blocks = ALL_BLOCKS
     for item in items:
         if item.name.startswith("sqlite_") or item.name in shadows or item.table in shadows:
             continue
-        held = Held(None)
-        if item.kind == "table" and item.root:
-            held, used = _held(database, item, blocks)
-            blocks -= used
-        yield item, held
+        yield item, _held(database, item) if item.kind == "table" and item.root else Held(None)
 
 
 def _schema(database: Database) -> list[Item]:
@@ -158,18 +152,17 @@ def _schema(database: Database) -> list[Item]:
     return items
 
 
-def _held(database: Database, item: Item, room: int) -> tuple[Held, int]:
-    """What a table holds, and how many blocks were read for that."""
+def _held(database: Database, item: Item) -> Held:
+    """What a table holds, as far as few enough pieces have to be read for that."""
     if is_of_migrations(item.name):
-        return Held(None, migrations=tuple(database.rows(item.root, MOST_MIGRATIONS))), 0
-    extent = database.extent(item.root, BLOCKS_ABOVE)
+        return Held(None, migrations=tuple(database.rows(item.root, MOST_MIGRATIONS)))
+    room = ALL_BLOCKS - database.blocks
+    extent = database.extent(item.root, min(BLOCKS_ABOVE, room)) if room > 0 else None
     if extent is None:
-        return Held(None), 0
-    per_block = max(1, BLOCK // database.page_size)
-    blocks = len({(leaf - 1) // per_block for leaf in extent.leaves}) * max(1, database.page_size // BLOCK)
-    if blocks > min(COUNTED_BLOCKS, room):
-        return Held(None, pages=len(extent.leaves)), 0
-    return Held(database.count(extent)), blocks
+        return Held(None)
+    if database.blocks_of(extent.leaves) > min(COUNTED_BLOCKS, ALL_BLOCKS - database.blocks):
+        return Held(None, pages=len(extent.leaves))
+    return Held(database.count(extent))
 
 
 def _told(item: Item, held: Held) -> Iterator[tuple[str, str, bool]]:

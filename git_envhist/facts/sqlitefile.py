@@ -21,6 +21,8 @@ INNER = (INNER_INDEX, INNER_TABLE)
 DEEPEST = 24
 MOST_PAGES = 200_000
 """So many pages are looked at in one database, whatever it says of itself."""
+BLOCK = 1 << 14
+"""A captured database is kept in pieces of this size: one page costs what all pages of its piece cost."""
 LARGEST_RECORD = 1 << 20
 ENCODINGS = {1: "utf-8", 2: "utf-16-le", 3: "utf-16-be"}
 INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
@@ -67,6 +69,7 @@ class Database:
         self._source = source
         self._overlay = overlay
         self._left = MOST_PAGES
+        self._blocks: set[int] = set()
         head = (overlay.page(1) if overlay else None) or source.read(0, HEADER_SIZE)
         if not head.startswith(MAGIC) or len(head) < HEADER_SIZE:
             raise Malformed("no database")
@@ -79,6 +82,16 @@ class Database:
             raise Malformed("its log has other pages")
         self.encoding = ENCODINGS.get(int.from_bytes(head[56:60], "big"), "utf-8")
 
+    @property
+    def blocks(self) -> int:
+        """How many pieces of the file were looked at."""
+        return len(self._blocks)
+
+    def blocks_of(self, leaves: list[int]) -> int:
+        """How many pieces some pages stand in."""
+        per_block = max(1, BLOCK // self.page_size)
+        return len({(leaf - 1) // per_block for leaf in leaves}) * max(1, self.page_size // BLOCK)
+
     def extent(self, root: int, most: int = MOST_PAGES) -> Extent | None:
         """The leaves of a tree; None where more than `most` pages stand above them."""
         level, above, seen = [root], 0, {root}
@@ -88,7 +101,7 @@ class Database:
             if len(level) > most:
                 return None
             below: list[int] = []
-            for number in level:
+            for number in sorted(level):
                 children, is_index = self._children(number)
                 if not seen.isdisjoint(children) or len(set(children)) != len(children):
                     raise Malformed("it goes round in a circle")
@@ -100,10 +113,11 @@ class Database:
 
     def count(self, extent: Extent) -> int:
         """How many rows a tree has: the leaves are read."""
-        return extent.above + sum(map(self._cells_of_leaf, extent.leaves))
+        # In the order of the file: no piece is read twice.
+        return extent.above + sum(map(self._cells_of_leaf, sorted(extent.leaves)))
 
     def rows(self, root: int, most: int) -> Iterator[Row]:
-        """The first rows of a table, in its order."""
+        """The first rows of a table, by where its leaves stand below those above them."""
         extent = self.extent(root)
         for number in extent.leaves if extent is not None else []:
             for row in self._rows_of(number):
@@ -173,7 +187,9 @@ class Database:
         page = self._overlay.page(number) if self._overlay is not None else None
         if page is not None:
             return page[start : start + length]
-        data = self._source.read((number - 1) * self.page_size + start, length)
+        offset = (number - 1) * self.page_size + start
+        self._blocks.add(offset // BLOCK)
+        data = self._source.read(offset, length)
         if len(data) != length:
             raise Malformed("it is cut off")
         return data

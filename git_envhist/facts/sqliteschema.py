@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-LARGEST = 1 << 17
+LARGEST = 1 << 16
 LONGEST_LIST = 6_000
 LONGEST_NAME, LONGEST_TYPE = 80, 40
 WORD = re.compile(
     r"""--[^\n]*|/\*.*?(?:\*/|\Z)|\s+"""
-    r"""|(?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]{0,1000}\]|'(?:[^']|'')*')"""
+    r"""|(?P<quoted>"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]{0,300}\]|'(?:[^']|'')*')"""
     r"""|(?P<word>[^\s"`'\[\](),;]+)|(?P<sign>.)""",
     re.DOTALL,
 )

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from git_envhist.capturing.factparts import Whole
-from git_envhist.facts import sqlite
+from git_envhist.facts import sqlite, sqlitefile
 from git_envhist.facts.migrations import applied
 from git_envhist.facts.probe import File
 from git_envhist.facts.sqliteschema import columns_of
@@ -226,6 +226,19 @@ def test_a_tree_of_pages_that_never_ends_is_given_up(tmp_path: Path) -> None:
         struct.pack_into(">I", data, 4096 + pointer, 2)
     struct.pack_into(">I", data, 4104, 2)
     assert list(told({b"a.db": bytes(data)})) == ["a.db/?"]
+
+
+def test_many_tables_of_the_same_pages_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make(tmp_path / "a.db", "pragma page_size = 512", "create table t (a)")
+    with closing(sqlite3.connect(path)) as database:
+        database.executemany("insert into t values (?)", [("x" * 400,)] * 500)
+        database.execute("pragma writable_schema = on")
+        same = [(f"t{n}", f"t{n}", f"create table t{n} (a)") for n in range(100)]
+        database.executemany("insert into sqlite_master values ('table', ?, ?, 2, ?)", same)
+        database.commit()
+    assert len(told(files_of(path))) == 101
+    monkeypatch.setattr(sqlitefile, "MOST_PAGES", 20_000)
+    assert told(files_of(path)) == {"a.db/?": "too much to be looked at"}
 
 
 @pytest.fixture(scope="module")

@@ -395,4 +395,5 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
 
 
 def test_the_registry_knows_its_kinds() -> None:
-    assert all(isinstance(probe, TreeProbe | MachineProbe | PlaceProbe | SignProbe) for probe in facts.PROBES.values())
+    kinds = TreeProbe | MachineProbe | PlaceProbe | SignProbe
+    assert all(isinstance(probe, kinds) for probe in facts.PROBES.values())
