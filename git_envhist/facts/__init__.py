@@ -82,6 +82,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
         sees=(b"setup.py", b"environment.yml", b"environment.yaml"),
     ),
     "service": PlaceProbe("services", SERVICES, 1),
+    "container": PlaceProbe("containers", SERVICES, 1),
     "sqlite": TreeProbe(
         "sqlite",
         DATABASES,
