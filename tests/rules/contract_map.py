@@ -1210,8 +1210,8 @@ RESTORE = (
 SETTINGS = (
     Line(
         "config envhist.enabled",
-        "false stops automatic captures, of which this version has none",
-        ("test_settings.py::test_each_key_is_read_and_the_last_value_wins",),
+        "false stops every capture of a hook",
+        ("triggers/test_hooks.py::test_switched_off_nothing_is_captured_and_the_log_says_why",),
     ),
     Line(
         "config envhist.maxsize",
@@ -1500,6 +1500,39 @@ CHECKS = (
 )
 
 HOOKS = (
+    Line(
+        "hooks of git",
+        "commit, amend, merge, rebase, cherry-pick, stash, checkout, worktree: captured once, with the subject",
+        (
+            "triggers/test_hooks.py::test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see",
+            "triggers/test_hooks.py::test_an_amended_commit_is_one_snapshot_though_two_hooks_call",
+            "triggers/test_hooks.py::test_a_checkout_and_a_merge_are_captured",
+            "triggers/test_hooks.py::test_a_rebase_of_a_hundred_commits_is_one_capture",
+            "triggers/test_hooks.py::test_cherry_picks_are_captured_and_the_last_subject_tells",
+            "triggers/test_hooks.py::test_a_stash_calls_no_hook_and_hurts_nothing",
+            "triggers/test_hooks.py::test_in_a_linked_worktree_its_own_environment_is_captured",
+            "triggers/test_hooks.py::test_with_a_newer_git_the_hooks_stand_in_the_configuration",
+        ),
+    ),
+    Line(
+        "hooks hold nobody",
+        "no caller, no index, no lock; nothing fails",
+        (
+            "triggers/test_hooks.py::test_a_caller_that_reads_what_git_prints_is_not_held",
+            "triggers/test_hooks.py::test_the_index_stays_byte_for_byte_however_it_is_committed",
+            "triggers/test_hooks.py::test_the_next_capture_does_not_wait_for_a_check",
+            "triggers/test_hooks.py::test_what_git_sets_for_its_hooks_confuses_nothing",
+        ),
+    ),
+    Line(
+        "hooks beside other tools",
+        "husky, pre-commit, lefthook: both run, and what is lost is told",
+        (
+            "triggers/test_frameworks.py::test_pre_commit",
+            "triggers/test_frameworks.py::test_husky",
+            "triggers/test_frameworks.py::test_lefthook",
+        ),
+    ),
     Line(
         "envlog install",
         "git captures by itself; what is there keeps running; once is enough",

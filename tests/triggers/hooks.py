@@ -25,13 +25,22 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def intents(repo: Repo) -> list[str]:
-    """What each snapshot was taken for, newest first."""
-    return repo.run("envlog", "--format=%s", check=True).out.splitlines()
+    """What each snapshot was taken for, newest first, as plain git reads it."""
+    return _told(repo, "%s")
 
 
 def triggers(repo: Repo) -> list[str]:
     """What caused each snapshot, newest first."""
-    return repo.run("envlog", "--format=%(trigger)", check=True).out.splitlines()
+    return _told(repo, "%(trailers:key=Env-Trigger,valueonly,separator=%x2C)")
+
+
+def _told(repo: Repo, form: str) -> list[str]:
+    try:
+        timeline = (git_dir(repo) / "envhist/timeline").read_text().strip()
+    except FileNotFoundError:
+        return []
+    told = repo.git("log", f"--format={form}", f"refs/envhist/heads/{timeline}", "--", check=False)
+    return told.splitlines()
 
 
 def git_dir(repo: Repo) -> Path:
