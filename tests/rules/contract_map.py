@@ -420,7 +420,11 @@ ENVDIFF = (
     Line(
         "envdiff --only",
         "classes of changes",
-        ("cli/test_envdiff.py::test_only_chooses_classes",),
+        (
+            "cli/test_envdiff.py::test_only_chooses_classes",
+            "facts/test_sqlite.py::test_what_changed_in_a_database_is_told_in_a_row",
+            "facts/test_data_directories.py::test_a_cluster_is_told_by_version_and_how_its_server_left_it",
+        ),
     ),
     Line(
         "envdiff --reveal",
