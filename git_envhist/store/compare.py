@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from git_envhist.errors import Damaged, GitFailed
 from git_envhist.model import Change, EntryKind, EnvPath, ObjectId
 from git_envhist.store.git import Git
 from git_envhist.store.layout import MISSING, RESERVED
@@ -48,8 +49,13 @@ def compare(
     of a file whose bytes differ: its modes are those that git's imply, and it is not known how it is stored.
     """
     old = before if before is not None else empty_tree(git, after)
-    with _compare_trees(git, old, after, metadata=metadata, brief=brief) as (rows, reader):
-        changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
+    try:
+        with _compare_trees(git, old, after, metadata=metadata, brief=brief) as (rows, reader):
+            changes = find_changes(reader, rows, after, metadata=metadata, brief=brief)
+    except (Damaged, GitFailed) as error:
+        from git_envhist.store.whereabouts import told_by_path  # loaded late: only what is damaged needs it
+
+        raise told_by_path(git, (old, after), error) from error
     if pathspecs:
         changes = _limit(git, changes, pathspecs)
     if renames is not None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
-from git_envhist.errors import Damaged
+from git_envhist.errors import Damaged, GitFailed
 from git_envhist.model import EnvPath
 from git_envhist.store.layout import (
     DOTGIT,
@@ -70,7 +71,8 @@ class Half:
         """The shards whose names begin with these two digits."""
         if outer not in self._shards:
             mode, oid = self.manifest.get(outer, (0, b""))
-            self._shards[outer] = self._decode(oid) if mode == DIRECTORY else {}
+            with _told_of(b"/".join((RESERVED, MANIFEST, outer))):
+                self._shards[outer] = self._decode(oid) if mode == DIRECTORY else {}
         return self._shards[outer]
 
     def stored_at(self, outer: bytes, inner: bytes) -> bytes:
@@ -91,7 +93,9 @@ class Half:
     def text(self, stored: bytes) -> bytes:
         if stored not in self._texts:
             outer, inner = _shard_names(stored)
-            self._texts[stored] = self._blob(self.shards_below(outer)[inner])
+            item = self.shards_below(outer)[inner]
+            with _told_of(stored):
+                self._texts[stored] = self._blob(item)
         return self._texts[stored]
 
     def tree(self, stored: bytes) -> Tree:
@@ -131,11 +135,14 @@ class Half:
 
     def _read_tree(self, stored: bytes) -> Tree:
         if not stored:
-            whole = self._decode(self._root) if self._root is not None else {}
+            with _told_of(stored):
+                whole = self._decode(self._root) if self._root is not None else {}
             return {name: item for name, item in whole.items() if name != RESERVED}
         above, _, name = stored.rpartition(b"/")
+        # What is damaged further up is told as that directory's.
         mode, oid = self._above(above).get(name, (0, b""))
-        return self._decode(oid) if mode == DIRECTORY else {}
+        with _told_of(stored):
+            return self._decode(oid) if mode == DIRECTORY else {}
 
     def _above(self, stored: bytes) -> Tree:
         if stored == RESERVED:
@@ -150,7 +157,8 @@ class Half:
 
     def _reserved_tree(self, name: bytes) -> Tree:
         mode, oid = self._reserved.get(name, (0, b""))
-        return self._decode(oid) if mode == DIRECTORY else {}
+        with _told_of(RESERVED + b"/" + name):
+            return self._decode(oid) if mode == DIRECTORY else {}
 
     def is_named(self, stored: bytes) -> bool:
         """Whether the directory above names this one; the top of a realm needs nobody to."""
@@ -230,6 +238,16 @@ def _link_words(text: bytes) -> Iterable[bytes]:
 
 def _unflat(flat: bytes) -> bytes:
     return _FLAT_ESCAPE.sub(lambda escape: bytes((int(escape[1], 16),)), flat)
+
+
+@contextmanager
+def _told_of(stored: bytes) -> Iterator[None]:
+    """What cannot be read is told as what is said of a directory: an object's id says nothing to a person."""
+    try:
+        yield
+    except (Damaged, GitFailed) as error:
+        what = f"what is said of the directory '{show(stored) or '.'}' cannot be read: {error.message}"
+        raise Damaged(what, hint=HINT) from error
 
 
 def damaged(what: str, path: bytes) -> Damaged:

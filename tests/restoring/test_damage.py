@@ -84,3 +84,15 @@ def test_what_was_saved_and_cannot_be_read_back_is_not_replaced(repo: Repo, two:
     assert "bytes just saved cannot be read: 'd/f2'" in done.err
     assert "nothing was changed" in done.err
     assert listing(repo.path, top=True) == before
+
+
+@pytest.mark.parametrize("damaged", ["some/deep", "some", ".envhist/manifest"])
+def test_a_tree_that_cannot_be_read_is_told_by_its_directory(repo: Repo, damaged: str) -> None:
+    repo.write("some/deep/file", "1")
+    moment = capture(repo)
+    repo.write("some/deep/file", "2")
+    flip_a_bit(repo, repo.git("rev-parse", f"{moment}:{damaged}"))
+    before = listing(repo.path)
+    done = repo.run("envrestore", moment)
+    assert (done.status, f"'{damaged}'" in done.err) == (128, True), done.err
+    assert listing(repo.path) == before

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.errors import Damaged, UsageError
+from git_envhist.errors import Damaged, EnvhistError, UsageError
 from git_envhist.history.diff import count
 from git_envhist.model import Change, ChangeCount, ChangeKind, EntryKind, StoredAs
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
+from git_envhist.store.manifest import shard_path
 from git_envhist.store.pathspecs import anchored, directory_prefix
 from git_envhist.store.repository import Repository
 from tests.support.repository import Repo
@@ -433,3 +434,21 @@ class _Scratch:
             repo = make_repo(factory.mktemp("scratch") / "repo")
             cls.pair = Pair(repo, Repository.open(str(repo.path)).git)
         return cls.pair
+
+
+@pytest.mark.parametrize("brief", [True, False])
+@pytest.mark.parametrize("what", ["some/deep", ".envhist/manifest", "shard"])
+def test_what_cannot_be_read_is_told_by_its_path(
+    repo: Repo, git: Git, pair: Pair, what: str, brief: bool
+) -> None:
+    pair.write({b"some/deep/a": file(b"1", 0o600)}, {b"some/deep/a": file(b"2", 0o640)})
+    shard = "/".join(shard_path(b"some/deep"))
+    place = f".envhist/manifest/{shard}" if what == "shard" else what
+    oid = repo.git("rev-parse", f"{pair.before}:{place}")
+    loose = repo.path / ".git/objects" / oid[:2] / oid[2:]
+    loose.chmod(0o600)
+    loose.write_bytes(loose.read_bytes()[:-5])
+    told = "some/deep" if what == "shard" else what
+    with pytest.raises(EnvhistError, match=f"what is said of '{told}' cannot be read: ") as raised:
+        compare(git, pair.before, pair.after, brief=brief)
+    assert raised.value.hint
