@@ -109,6 +109,17 @@ def test_without_the_option_no_service_is_touched(served: Served) -> None:
     assert (served.state.read_bytes(), served.steps) == (b"2", [])
 
 
+def test_dumps_that_differ_make_no_automatic_moment(served: Served) -> None:
+    # As real ones do: what mysqldump writes ends with the time.
+    served.configure("dump", f"cat '{served.state}'; date +%s.%N")
+    served.capture("one", STATE)
+    told = served.repo.run("envlog", "capture", "--if-changed", "--json", check=True).out
+    assert json.loads(told)["snapshot"] is None
+    served.repo.write("app.py", b"two")
+    told = served.repo.run("envlog", "capture", "--if-changed", "--json", check=True).out
+    assert json.loads(told)["snapshot"] is not None
+
+
 def test_a_state_is_sealed_and_shares_what_did_not_change(served: Served) -> None:
     repo = served.repo
     state = os.urandom(3 << 20)
