@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from git_envhist.facts.gobuild import read_build
 from git_envhist.facts.keys import key_of, text_of
@@ -60,7 +61,7 @@ def _unpacked(directory: bytes) -> Iterator[Fact]:
 def _vendored(directory: bytes, modules: bytes) -> Iterator[Fact]:
     """`# <module> <version>`, with `=> <another>` where it was replaced; `## explicit` where a go.mod names it."""
     lines = modules.decode("utf-8", "replace").splitlines()
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+    for line, after in pairwise([*lines, ""]):
         found = VENDORED.match(line)
         if found is not None and found[2] and found[2] != "=>":
             version = found[4] or found[2]

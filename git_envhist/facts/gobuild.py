@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 MARK = b"\xff Go buildinf:"
@@ -61,7 +62,7 @@ def _build(go: str, about: str) -> Build:
 
 
 def _modules(lines: list[list[str]]) -> Iterator[tuple[str, str]]:
-    for line, after in zip(lines, [*lines[1:], [""]], strict=True):
+    for line, after in pairwise([*lines, [""]]):
         if line[0] == "dep" and len(line) > 2:
             # A module that was replaced by another has that one's version.
             told = after[2] if after[0] == "=>" and len(after) > 2 and after[2] else line[2]
