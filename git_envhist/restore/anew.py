@@ -79,6 +79,14 @@ def is_taken(directory: str) -> bool:
     return PRIVATE in names and _holds_anothers(os.path.join(os.fsencode(directory), PRIVATE))
 
 
+def still_to_come(directory: str) -> int | None:
+    """How many entries a `--to` that was killed had not put in place there; None where none was."""
+    try:
+        return len(os.listdir(os.path.join(os.fsencode(directory), PRIVATE, NEW)))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def _holds_anothers(private: bytes | int) -> bool:
     """Whether a restore in place has put something away there: that may stand in no moment."""
     try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import Refused
 from git_envhist.model import TOP, EnvPath, LeftAlone, Pair, Plan, Restored, Snapshot
-from git_envhist.restore.anew import Filled, fill, is_taken
+from git_envhist.restore.anew import Filled, fill, is_taken, still_to_come
 from git_envhist.restore.fresh import Source as Moment
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.inspection import inspect, nearest_directory, room_at
@@ -155,8 +155,15 @@ def _beside(roots: Iterable[bytes]) -> tuple[LeftAlone, ...]:
 def _refuse_taken(directory: str) -> None:
     try:
         taken = os.path.lexists(directory) and is_taken(directory)
+        left = still_to_come(directory) if taken else None
     except OSError as error:
         raise cannot_write(error, directory) from error
+    if left is not None:
+        # What came has its name since: it may have been changed, so nobody but its owner takes it away.
+        raise Refused(
+            f"'{directory}' holds a part of what a restore wrote that was killed: {left} at its top had still to come",
+            hint="take it away, or name another directory",
+        )
     if taken:
         raise Refused(
             f"there is something in '{directory}' already", hint="name a new directory, or an empty one"

@@ -17,6 +17,7 @@ from git_envhist.restore.plan import PRIVATE
 from git_envhist.restoring.sources import FromSnapshot
 from git_envhist.system import DIRECTORY, core_count
 from tests.restore.engine import Engine
+from tests.rules.source import CHECKOUT
 from tests.support.privileges import permissions_bind
 from tests.support.repository import Repo, make_repo
 
@@ -30,6 +31,45 @@ def test_what_a_killed_one_left_is_thrown_away_by_the_next(repo: Repo, tmp_path:
     (left / "file").write_text("half")
     repo.run("envrestore", "@", "--to", str(tmp_path / "there"), check=True)
     assert sorted(os.listdir(tmp_path / "there")) == ["app.py"]
+
+
+KILLED = """
+import os, signal, sys
+from git_envhist.cli import entry
+from git_envhist.restore.hands import Hands
+moved, moves = Hands.move, iter(range(99))
+def move(*words):
+    if next(moves) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    moved(*words)
+Hands.move = move
+entry.run_program("git-envrestore", sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("came", [0, 1, 2])
+def test_what_one_left_that_was_killed_at_its_very_end_is_told_and_stays(
+    repo: Repo, tmp_path: Path, came: int
+) -> None:
+    for name in ("a/file", "b/file"):
+        repo.write(name, name)
+    repo.run("envlog", "capture", "x", check=True)
+    there = tmp_path / "there"
+    words = [sys.executable, "-c", KILLED, str(came), "@", "--to", str(there)]
+    assert (
+        subprocess.run(words, cwd=repo.path, env={**repo.env, "PYTHONPATH": str(CHECKOUT)}).returncode == -9
+    )
+    found = [name for name in sorted(os.listdir(there)) if name != OURS]
+    assert found == ["a", "app.py", "b"][:came]
+    done = repo.run("envrestore", "@", "--to", str(there))
+    if came:
+        told = (
+            f"holds a part of what a restore wrote that was killed: {3 - came} at its top had still to come"
+        )
+        assert (done.status, told in done.err) == (3, True), done.err
+        assert [name for name in sorted(os.listdir(there)) if name != OURS] == found
+    else:
+        assert (done.status, sorted(os.listdir(there))) == (0, ["a", "app.py", "b"])
 
 
 def test_what_a_restore_in_place_has_put_away_stays(repo: Repo, tmp_path: Path) -> None:
