@@ -62,6 +62,9 @@ def run(*words: str | Path, cwd: Path | None = None, env: dict[str, str] | None 
 def machine(tmp_path: Path) -> Iterator[Machine]:
     if shutil.which("apt-get") is None:
         pytest.skip("no apt here")
+    if os.geteuid() != 0:
+        yield _of_its_own(tmp_path / "machine")
+        return
     with private_mounts() as room:
         yield _laid_over_this_one(room, tmp_path / "over") or _of_its_own(tmp_path / "machine")
 
@@ -71,10 +74,7 @@ def _laid_over_this_one(room: Room, place: Path) -> Machine | None:
     place.mkdir()
     script = OVERLAY.format(place=place, packages=" ".join(SERVER))
     inside = [*room.inside(Path("/")), "env", *(f"{name}={value}" for name, value in MACHINE.items())]
-    if (
-        os.geteuid() != 0
-        or subprocess.run([*inside, "sh", "-c", script], capture_output=True, timeout=300).returncode != 0
-    ):
+    if subprocess.run([*inside, "sh", "-c", script], capture_output=True, timeout=300).returncode != 0:
         return None
     apt = ["chroot", f"{place}/here", "apt-get", "-q", "-y", "-o", "DPkg::Options::=--force-unsafe-io"]
     return Machine(

@@ -65,9 +65,9 @@ NPM_LOG = """\
 
 
 def next_second() -> int:
-    """The second that begins next, once it has begun: what was written before is of an earlier one."""
+    """The second that begins next, once it has begun for files too, whose times are of a clock that ticks coarsely."""
     now = int(time.time())
-    while int(time.time()) == now:
+    while int(time.time() - 0.1) == now or int(time.time()) == now:
         time.sleep(0.01)
     return now + 1
 
