@@ -20,7 +20,8 @@ ANSWERED = (0, 1, 5, 125)
 async def run(program: str, words: Sequence[str], agent: dict[str, str]) -> Any:
     """The JSON that a program prints; `ToolError` with its own words where it fails."""
     done = await anyio.run_process(
-        [sys.executable, "-c", START.format(program), _package(), *words],
+        # -P: the environment that this is about may hold modules of any name, and is nowhere that we look for ours.
+        [sys.executable, "-P", "-c", START.format(program), _package(), *words],
         stdin=subprocess.DEVNULL,
         check=False,
         env={**os.environ, **agent},
@@ -29,9 +30,7 @@ async def run(program: str, words: Sequence[str], agent: dict[str, str]) -> Any:
         value = json.loads(done.stdout)
     except ValueError:
         raise ToolError(done.stderr.decode("utf-8", "replace") or "no answer") from None
-    if done.returncode not in ANSWERED or (
-        isinstance(value, dict) and "error" in value and "schema" not in value
-    ):
+    if done.returncode not in ANSWERED or (isinstance(value, dict) and "error" in value):
         raise ToolError(json.dumps(value, ensure_ascii=False))
     return value
 

@@ -76,6 +76,8 @@ def test_an_agent_captures_looks_plans_restores_and_goes_back(repo: Repo) -> Non
         assert tools["restore"].input_schema["required"] == ["plan_id"]
         assert tools["log"].input_schema["properties"]["limit"]["maximum"] == 1000
 
+        # What lies in the environment is data, whatever it is called.
+        repo.write("json.py", "raise SystemExit('not ours to run')\n")
         repo.write("f", "old\n")
         first = await answer(session, "capture", intent="--before it", name="start")
         assert first["snapshot"]["intent"] == "--before it"
@@ -154,7 +156,6 @@ def test_a_plan_is_carried_out_as_it_was_shown_or_not_at_all(repo: Repo) -> None
     repo.run("envlog", "capture", "first", check=True)
     repo.write("f", "new\n")
     shown = told(repo, "envrestore", "@", "-n")["plan_id"]
-    assert told(repo, "envrestore", "@", "-n")["plan_id"] == shown
     repo.write("f", "else\n")
     done = repo.run("envrestore", "@", "--plan", shown)
     assert done.status == 3

@@ -21,6 +21,7 @@ from git_envhist.triggers.agents.shapes import MARK, Hook, Shape
 from git_envhist.triggers.edits import PROGRAM_MODE, Edit, look, rewrite
 from git_envhist.triggers.git.shim import template
 from git_envhist.triggers.integration import Part, Place, Plan
+from git_envhist.triggers.kept import read_record
 from git_envhist.values import dataclass
 
 SHIM = "agent-hook.sh"
@@ -53,8 +54,13 @@ class Agent:
 
     def plan_uninstall(self, place: Place) -> Plan:
         """The settings without ours, wherever they stand, and no shim."""
-        edits = [self._emptied(path) for path in self._places(place) if look(os.path.realpath(path))]
-        return Plan((*edits, rewrite(self._shim(place), None)))
+        shim = self._shim(place)
+        # Another working tree of the repository has settings of its own, and loses the shim with us.
+        recorded = read_record(place.state).of(self.name)
+        paths = dict.fromkeys(map(os.path.realpath, (*self._places(place), *recorded)))
+        paths.pop(os.path.realpath(shim), None)
+        edits = [self._emptied(path) for path in paths if look(path)]
+        return Plan((*edits, rewrite(shim, None)))
 
     def parts(self, place: Place) -> tuple[Part, ...]:
         """Each event that we are called for."""

@@ -65,6 +65,16 @@ def test_settings_that_were_there_come_back_byte_for_byte(repo: Repo) -> None:
     assert tree(repo) == before
 
 
+def test_what_another_working_tree_has_installed_goes_with_the_shim_that_they_share(repo: Repo) -> None:
+    repo.git("worktree", "add", "-q", "../other")
+    other = repo.path.parent / "other"
+    repo.run("envlog", "install", "--agent", "gemini", cwd=other, check=True)
+    repo.run("envlog", "install", "--agent", "gemini", check=True)
+    repo.run("envlog", "uninstall", "--agent", "gemini", check=True)
+    assert not (repo.path / ".gemini").exists()
+    assert not (other / ".gemini").exists()
+
+
 def test_settings_that_are_not_understood_are_left_alone(repo: Repo) -> None:
     repo.write(".gemini/settings.json", "{ this is no JSON")
     done = repo.run("envlog", "install", "--agent", "gemini")

@@ -7,7 +7,7 @@ import re
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.triggers.agents import jsonc
@@ -70,6 +70,7 @@ def test_what_was_put_in_is_taken_out_and_nothing_else_was_touched(shape: Shape,
     assert all(letter in rest for letter in text)
 
 
+@settings(max_examples=40)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),
