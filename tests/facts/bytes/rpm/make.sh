@@ -1,4 +1,4 @@
-# rpm: two packages, one of another architecture, installed into a root, as `rpm -qa` says.
+# rpm: three packages, one of another architecture, installed into a root, as `rpm -qa` says.
 need rpm rpmbuild
 for package in 'small 0 1.5 3 x86_64' 'small-tool 2 2.0~rc1 1.fc40 x86_64' 'lib 0 1 1 i686'; do
     set -- $package
