@@ -26,6 +26,11 @@ SnapshotId = NewType("SnapshotId", str)
 
 TOP = EnvPath(b"")
 
+SQLITE_HEADER = b"SQLite format 3\0"
+"""How a database of SQLite begins."""
+SQLITE_SIDECARS = (b"-wal", b"-journal", b"-shm")
+"""How the names end of what belongs to one: its log, its journal, the memory that its users share."""
+
 
 class EntryKind(Enum):
     """What stands at a path; the value is its letter in a manifest."""

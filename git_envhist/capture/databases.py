@@ -28,13 +28,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from git_envhist.model import SQLITE_HEADER, SQLITE_SIDECARS
 from git_envhist.system import NOFOLLOW
 from git_envhist.values import dataclass
 
-MAGIC = b"SQLite format 3\0"
 SMALLEST_PAGE = 512
-LOG, JOURNAL, SHARED_MEMORY = b"-wal", b"-journal", b"-shm"
-SIDECARS = (LOG, JOURNAL, SHARED_MEMORY)
+LOG, JOURNAL, SHARED_MEMORY = SIDECARS = SQLITE_SIDECARS
 LOG_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
@@ -85,7 +84,7 @@ def is_database(descriptor: int, size: int) -> bool:
     """Whether an open file is a SQLite database, by its first bytes."""
     if size < SMALLEST_PAGE or size % SMALLEST_PAGE:
         return False
-    return _first_bytes(descriptor, len(MAGIC)) == MAGIC
+    return _first_bytes(descriptor, len(SQLITE_HEADER)) == SQLITE_HEADER
 
 
 def _first_bytes(descriptor: int, size: int) -> bytes:

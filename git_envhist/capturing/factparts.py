@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError
 from git_envhist.facts.probe import Parts, PartsLeaf, Source
-from git_envhist.store.pieces import SQLITE_BLOCK, SQLITE_MAGIC
+from git_envhist.model import SQLITE_HEADER
+from git_envhist.store.pieces import SQLITE_BLOCK
 from git_envhist.store.trees import decode_tree
 
 REMEMBERED = 512
@@ -43,7 +44,7 @@ class InPieces:
             for _, _, piece in decode_tree(read_blob(run), len(tree))
         ]
         self._blob = lru_cache(REMEMBERED)(read_blob)
-        self._is_even = bool(self._pieces) and self._blob(self._pieces[0]).startswith(SQLITE_MAGIC)
+        self._is_even = bool(self._pieces) and self._blob(self._pieces[0]).startswith(SQLITE_HEADER)
 
     def read(self, offset: int, length: int) -> bytes:
         if not self._is_even:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from git_envhist.facts.migrations import applied, is_of_migrations
 from git_envhist.facts.probe import File, Files, Keyed, Parts, Source
-from git_envhist.facts.sqlitefile import MAGIC, Database, Malformed, Row, Value
+from git_envhist.facts.sqlitefile import Database, Malformed, Row, Value
 from git_envhist.facts.sqlitelog import Laid, read_journal, read_log
 from git_envhist.facts.sqliteschema import LARGEST, Column, columns_of, columns_text
-from git_envhist.model import EnvPath, Fact
+from git_envhist.model import SQLITE_HEADER, EnvPath, Fact
 
 PROBE = "sqlite"
 ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
@@ -60,7 +60,7 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
     """What every database of a directory says of itself."""
     told = 0
     for name in filter(_is_named, sorted(files)):
-        if _Shown(files[name]).read(0, len(MAGIC)) != MAGIC:
+        if _Shown(files[name]).read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
             continue
         told += 1
         place = directory + b"/" + name if directory else name
@@ -76,7 +76,7 @@ def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
     kept: dict[bytes, Parts] = {}
     for name in filter(_is_named, files):
         traced = {one: _Traced(files[one]) for one in _unit(files, name)}
-        if traced[name].read(0, len(MAGIC)) != MAGIC:
+        if traced[name].read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
             continue
         try:
             for _ in _items_held(_open(traced, name)):

@@ -14,7 +14,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-MAGIC = b"SQLite format 3\0"
+from git_envhist.model import SQLITE_HEADER
+
 HEADER_SIZE = 100
 INNER_INDEX, INNER_TABLE, LEAF_INDEX, LEAF_TABLE = 2, 5, 10, 13
 INNER = (INNER_INDEX, INNER_TABLE)
@@ -71,7 +72,7 @@ class Database:
         self._left = MOST_PAGES
         self._blocks: set[int] = set()
         head = (overlay.page(1) if overlay else None) or source.read(0, HEADER_SIZE)
-        if not head.startswith(MAGIC) or len(head) < HEADER_SIZE:
+        if not head.startswith(SQLITE_HEADER) or len(head) < HEADER_SIZE:
             raise Malformed("no database")
         size = int.from_bytes(head[16:18], "big")
         self.page_size = 65536 if size == 1 else size

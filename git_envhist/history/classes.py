@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.history.variables import is_variables
+from git_envhist.model import SQLITE_SIDECARS
 
 PACKAGES, ENV, DATABASES, FILES = CLASSES = ("packages", "env", "databases", "files")
 
@@ -44,7 +45,6 @@ BUILDS = frozenset(
 )
 """Directories that most often hold what was built; they may as well hold what somebody wrote."""
 DATABASE_ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
-SIDECARS = (b"-wal", b"-shm", b"-journal")
 
 
 def class_of(path: bytes) -> str:
@@ -75,6 +75,6 @@ def generated_in(directory: bytes) -> tuple[str, bytes]:
 def database_of(name: bytes) -> bytes | None:
     """The database that a name says it belongs to: itself, or the one that it lies beside."""
     main = name
-    for ending in SIDECARS:
+    for ending in SQLITE_SIDECARS:
         main = main.removesuffix(ending)
     return main if main.lower().endswith(DATABASE_ENDINGS) else None

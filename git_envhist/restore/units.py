@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from git_envhist.model import EnvPath, PlanAction, PlanStep
+from git_envhist.model import SQLITE_SIDECARS, EnvPath, PlanAction, PlanStep
 from git_envhist.values import replace
-
-SIDECARS = (b"-wal", b"-shm", b"-journal")
 
 
 def split_units(removals: Iterable[PlanStep], arrivals: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
@@ -48,7 +46,7 @@ def _units(steps: list[PlanStep]) -> Iterator[tuple[tuple[bytes, EnvPath], int]]
 
 def _owner(path: EnvPath) -> EnvPath | None:
     """The database that a file of this name belongs to."""
-    for suffix in SIDECARS:
+    for suffix in SQLITE_SIDECARS:
         if path.endswith(suffix) and not path.endswith(b"/" + suffix) and path != suffix:
             return EnvPath(path.removesuffix(suffix))
     return None

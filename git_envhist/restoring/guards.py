@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from git_envhist.errors import Refused
 from git_envhist.history.classes import database_of
-from git_envhist.model import EntryKind, EnvPath, Missing, Plan, PlanStep, WhyMissing
+from git_envhist.model import SQLITE_HEADER, EntryKind, EnvPath, Missing, Plan, PlanStep, WhyMissing
 from git_envhist.restoring.processes import holders
 from git_envhist.system import NOFOLLOW
 
-SQLITE = b"SQLite format 3\0"
 DOT_GIT = b".git"
 SHOWN = 3
 LOCKS = (b"index.lock", b"HEAD.lock", b"config.lock", b"packed-refs.lock", b"shallow.lock")
@@ -96,7 +95,7 @@ def _is_sqlite(path: bytes) -> bool:
     except OSError:
         return False
     try:
-        return os.read(descriptor, len(SQLITE)) == SQLITE
+        return os.read(descriptor, len(SQLITE_HEADER)) == SQLITE_HEADER
     except OSError:
         return False
     finally:

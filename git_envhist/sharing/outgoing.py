@@ -8,6 +8,7 @@ from git_envhist.capture.seal import MAGIC as SEALED
 from git_envhist.capture.secrets import scans_content
 from git_envhist.capture.tokens import TOKENS, URL_PASSWORD, URL_WHAT, find_tokens
 from git_envhist.history.classes import CLASSES, DATABASES, class_of
+from git_envhist.model import SQLITE_HEADER
 from git_envhist.store.git import Git
 from git_envhist.store.layout import DOTGIT, RESERVED
 from git_envhist.store.remoteload import Outgoing, contents, files_of_pieces, piece_of, shown_place
@@ -18,7 +19,6 @@ ORDER = (*CLASSES, REPOSITORIES, RECORDS, SEALED_CLASS)
 """`records`: what we write about them: manifests, lists, notes."""
 OVERLAP = 4096
 """A token may stand across the cut between two pieces of a file."""
-SQLITE = b"SQLite format 3\0"
 NESTED = RESERVED + b"/" + DOTGIT + b"/"
 
 
@@ -104,4 +104,4 @@ def _class(one: Outgoing, path: bytes, data: bytes, sealed: bool) -> str:
     if not one.place or one.place.startswith(RESERVED + b"/"):
         return RECORDS
     # Its first bytes tell a database by whatever name it goes.
-    return DATABASES if data.startswith(SQLITE) else class_of(path)
+    return DATABASES if data.startswith(SQLITE_HEADER) else class_of(path)

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from git_envhist.model import SQLITE_HEADER
+
 AVERAGE = 64 << 10
 SMALLEST = AVERAGE // 4
 LARGEST = AVERAGE * 4
 SQLITE_BLOCK = 16 << 10
-SQLITE_MAGIC = b"SQLite format 3\0"
 LONGEST_RUN = 1024
 READ_AHEAD = 8 << 20
 IN_HOLE = 2 * LARGEST
@@ -93,7 +94,7 @@ def cut(blocks: Iterable[Block]) -> Iterator[Pieces]:
     """The pieces of a file: each, and how many times it comes in a row."""
     source = iter(_gather(blocks))
     first = next(source, b"")
-    if isinstance(first, bytes) and first.startswith(SQLITE_MAGIC):
+    if isinstance(first, bytes) and first.startswith(SQLITE_HEADER):
         return _cut_evenly(_chain(first, source), SQLITE_BLOCK)
     return _cut_by_content(_chain(first, source))
 

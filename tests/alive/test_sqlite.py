@@ -16,7 +16,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture import content, databases, reading
-from git_envhist.model import Captured
+from git_envhist.model import SQLITE_HEADER, Captured
 from tests.alive.sqlite import crash_in_a_transaction, crash_with_a_log, rows_of
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import listing
@@ -79,7 +79,7 @@ def test_nothing_of_the_users_is_touched_whatever_a_crash_has_left(
     (data / "empty.db-wal").write_bytes(b"")
     (data / "letter.db").write_bytes(b"no database at all".ljust(1024))
     (data / "letter.db-journal").write_bytes(b"nor is this a journal")
-    (data / "SQLite format 3").write_bytes(databases.MAGIC)
+    (data / "SQLite format 3").write_bytes(SQLITE_HEADER)
     assert {"logged.any-wal", "logged.any-shm", "hot.sqlite-journal"} <= {
         path.name for path in data.iterdir()
     }

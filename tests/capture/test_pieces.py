@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from git_envhist.capture import content
 from git_envhist.capture.fingerprints import chained
 from git_envhist.capture.reading import BLOCK, open_seen
-from git_envhist.model import WhyMissing
+from git_envhist.model import SQLITE_HEADER, WhyMissing
 from git_envhist.store.pieces import (
     IN_HOLE,
     LARGEST,
     READ_AHEAD,
     SMALLEST,
     SQLITE_BLOCK,
-    SQLITE_MAGIC,
     _Runs,
     cut,
     store_pieces,
@@ -66,7 +65,7 @@ def in_blocks(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 SIZES = st.lists(st.sampled_from([1 << 12, 70_001, 1 << 20, 3 << 20, 9 << 20]), min_size=1, max_size=4)
-STARTS = (b"", SQLITE_MAGIC, bytes(300_000))
+STARTS = (b"", SQLITE_HEADER, bytes(300_000))
 
 
 def cut_all(blocks: Iterable[bytes | int]) -> list[bytes]:
@@ -88,7 +87,7 @@ def test_cuts_do_not_depend_on_how_the_bytes_come(sizes: list[int], start: bytes
 @pytest.mark.parametrize(
     "size", [0, 1, SMALLEST, LARGEST, LARGEST + 1, READ_AHEAD - 1, READ_AHEAD, READ_AHEAD + 1]
 )
-@pytest.mark.parametrize("start", [b"", SQLITE_MAGIC], ids=["plain", "database"])
+@pytest.mark.parametrize("start", [b"", SQLITE_HEADER], ids=["plain", "database"])
 def test_sizes_at_the_edges_are_cut_whole(size: int, start: bytes) -> None:
     data = (start + noise(size))[: max(size, len(start))]
     assert b"".join(cut_all([data])) == data
@@ -106,7 +105,7 @@ LAYOUTS = st.lists(st.one_of(HOLES, st.integers(1, 2 * MIB).map(noise)), min_siz
 
 
 @settings(max_examples=40, deadline=None)
-@given(LAYOUTS, st.sampled_from((b"", SQLITE_MAGIC, b"\0")))
+@given(LAYOUTS, st.sampled_from((b"", SQLITE_HEADER, b"\0")))
 def test_a_hole_is_cut_as_the_nuls_that_it_reads_as(layout: list[bytes | int], start: bytes) -> None:
     blocks = [start, *layout] if start else layout
     plain, sparse = Memory(), Memory()
@@ -153,7 +152,7 @@ def test_an_insertion_shares_almost_everything(at: int) -> None:
 
 
 def test_a_page_of_a_database_shares_all_other_pages() -> None:
-    data, store = bytearray(SQLITE_MAGIC + noise(10 * MIB)), Memory()
+    data, store = bytearray(SQLITE_HEADER + noise(10 * MIB)), Memory()
     store_pieces(store, [bytes(data)])
     known = set(store.objects)
     data[5 * MIB] ^= 1
