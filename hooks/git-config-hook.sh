@@ -1,1 +1,1 @@
-f() { @UNLESS@( ( p=@PROGRAM@; [ -x "$p" ] || p=git-envhist; command -v nice >/dev/null && exec nice -n 10 "$p" hook @EVENT@ "$PPID" "$@"; exec "$p" hook @EVENT@ "$PPID" "$@" ) </dev/null >/dev/null 2>&1 & ); }; f
+f() { @UNLESS@( ( n=0; while [ $n -lt 40 ] && kill -0 "$PPID" && sleep 0.05; do n=$((n + 1)); done; p=@PROGRAM@; [ -x "$p" ] || p=git-envhist; command -v nice >/dev/null && exec nice -n 10 "$p" hook @EVENT@ "$PPID" "$@"; exec "$p" hook @EVENT@ "$PPID" "$@" ) </dev/null >/dev/null 2>&1 & ); }; f

@@ -1,6 +1,9 @@
 # >>> git-envhist: captures the environment in the background (git envlog uninstall takes these lines away)
 @UNLESS@(
 	(
+		# The command of git that called has the processors to itself, for two seconds at most.
+		n=0
+		while [ $n -lt 40 ] && kill -0 "$PPID" && sleep 0.05; do n=$((n + 1)); done
 		p=@PROGRAM@
 		[ -x "$p" ] || p=git-envhist
 		command -v nice >/dev/null && exec nice -n 10 "$p" hook @EVENT@ "$PPID" "$@"
