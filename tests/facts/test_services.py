@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from git_envhist.api import EnvHistory
 from git_envhist.facts.calls import tell_call
 from git_envhist.facts.listeners import parse_tcp, parse_unix, tcp_listeners, unix_listeners
 from git_envhist.history.outside import command_for
@@ -52,8 +53,12 @@ def running(repo: Repo, *words: str, place: str = "web") -> Iterator[str]:
         # Its input ends with the block, and with that the server.
 
 
-def capture(repo: Repo, intent: str, *words: str) -> str:
-    return repo.run("envlog", "capture", "--porcelain", *words, intent, check=True).out.strip()
+def capture(repo: Repo, intent: str, name: str | None = None, verify: str | None = None) -> str:
+    environ = {**os.environ, "GIT_ENVHIST_MACHINE_ROOT": repo.env["GIT_ENVHIST_MACHINE_ROOT"]}
+    history = EnvHistory.open(str(repo.path), environ=environ, workers="fork")
+    captured = history.capture(intent, name=name, verify=verify).snapshot
+    assert captured is not None
+    return captured.id
 
 
 def services(repo: Repo, *moments: str) -> str:
@@ -96,13 +101,14 @@ def test_a_server_that_starts_moves_and_stops_is_told(here: Repo) -> None:
 def test_a_server_makes_no_snapshot_by_itself_and_costs_no_process(here: Repo) -> None:
     first = capture(here, "nothing runs")
     with running(here) as port:
-        assert capture(here, "only a server", "--if-changed") == first
+        only = here.run("envlog", "capture", "--porcelain", "--if-changed", check=True)
+        assert only.out.strip() == first
         assert f"+ server.py :{port}" in services(here, "@")
 
 
 def test_what_a_restore_cannot_start_again_is_told_with_its_command(here: Repo) -> None:
     with running(here) as port:
-        capture(here, "it runs", "--name=then")
+        capture(here, "it runs", name="then")
     here.write("app.py", "changed\n")
     program = os.path.basename(sys.executable)
     planned = json.loads(here.run("envrestore", "-n", "--json", "then", check=True).out)["outside"]
@@ -160,7 +166,7 @@ def test_without_proc_nothing_is_known_and_nothing_claimed(here: Repo) -> None:
 
 def test_a_verdict_is_carried_as_long_as_the_same_services_run(here: Repo) -> None:
     with running(here):
-        capture(here, "it runs", "--verify=true")
+        capture(here, "it runs", verify="true")
         assert verdict(here, capture(here, "it runs on")) == "pass"
     assert verdict(here, capture(here, "nothing runs")) is None
 

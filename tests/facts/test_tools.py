@@ -9,13 +9,16 @@ import sys
 
 import pytest
 
+from git_envhist.api import EnvHistory
 from git_envhist.facts import githooks, tools
 from git_envhist.facts.probe import File, Place
 from tests.support.repository import Repo
 
 
-def capture(repo: Repo, intent: str, *words: str) -> str:
-    return repo.run("envlog", "capture", "--porcelain", *words, intent, check=True).out.strip()
+def capture(repo: Repo, intent: str) -> str:
+    captured = EnvHistory.open(str(repo.path), workers="fork").capture(intent).snapshot
+    assert captured is not None
+    return captured.id
 
 
 def only_tools(repo: Repo, *moments: str) -> str:
