@@ -38,7 +38,12 @@ need() {{ for one; do command -v $one > /dev/null || {{ echo "$one is not here" 
 """
 PACKED = ".gz"
 LARGEST_PLAIN = 1 << 13
-LISTS_IN_FRONT = {".pnp.cjs": b"__dirname});", ".pnp.js": b"__dirname});", "METADATA": b"\n\n", "PKG-INFO": b"\n\n"}
+LISTS_IN_FRONT = {
+    ".pnp.cjs": b"__dirname});",
+    ".pnp.js": b"__dirname});",
+    "METADATA": b"\n\n",
+    "PKG-INFO": b"\n\n",
+}
 """What stands behind is a program, or a description."""
 SECONDS = 300
 MACHINE = dict(os.environ)
