@@ -44,6 +44,8 @@ class System(NamedTuple):
     """More than files may be told of an environment: packages, variables."""
     isal: bool = True
     """A faster deflate may be used where it is installed."""
+    nowait: bool = True
+    """The system reads of a file what it has in memory, and says where it would have to wait for a disk."""
     case: bool = True
     """Names that differ in case are two (where they are one, file systems show it)."""
     forms: bool = True
@@ -67,6 +69,7 @@ def read_system(environ: Mapping[str, str]) -> System:
         memfd=hasattr(os, "memfd_create"),
         affinity=hasattr(os, "sched_getaffinity"),
         statvfs=hasattr(os, "statvfs"),
+        nowait=hasattr(os, "RWF_NOWAIT"),
     )
     return System(**{name: there_is and name not in lacking for name, there_is in there._asdict().items()})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -222,10 +222,16 @@ class Capturing:
             yield held
 
     @contextmanager
-    def hold(self, request: Request, since: Since | None = None) -> Iterator[Held]:
+    def hold(
+        self,
+        request: Request,
+        since: Since | None = None,
+        meanwhile: Callable[[str | None], None] = lambda tip: None,
+    ) -> Iterator[Held]:
         """The live environment, taken; whoever asks holds the locks. It becomes a snapshot only if it is published.
 
         `since`: what was taken by whoever asks, under the same locks, and where something happened after that.
+        `meanwhile` is called while the workers look, with the newest snapshot there is.
         """
         started = time.monotonic()
         key, warnings = self._key()
@@ -238,6 +244,7 @@ class Capturing:
             from git_envhist.capturing.holding import Context, Held  # loaded late: likewise
 
             with closing(ask_machine(taking, key, self.how, self.environ)) as facts:
+                meanwhile(taking.tip)
                 view = self._view(taking)
                 taken = taking.take(request.progress)
                 warnings += [*view.warnings, *taken.warnings]

@@ -71,6 +71,11 @@ class Taker:
         self._cache_head: CacheHead | None = None
         self._cache = cache_of(repository)
 
+    @property
+    def tip(self) -> str | None:
+        """The newest snapshot of the timeline, before this one."""
+        return self._tip
+
     def begin(self, progress: Tick | None, since: Since | None = None) -> Gatherer:
         """Have the workers begin; what the caller does before it asks for what they found costs no time."""
         if self._gatherer is None:

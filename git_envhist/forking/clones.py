@@ -10,30 +10,23 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 
 from git_envhist.model import Entry, StoredAs
-from git_envhist.restore.hands import open_directory
-from git_envhist.restore.proof import open_to_read
-from git_envhist.store.contents import Contents
-from git_envhist.system import DIRECTORY
+from git_envhist.restoring.nearby import Nearby
 
 BLOCK = 512
 
 
-class Clones(Contents):
+class Clones(Nearby):
     """Reads a snapshot, and lends the files of the working tree it was made of."""
 
-    _top = -1
-    _above: tuple[bytes, int] | None = None
     _shares = True
     """Whether two files can share their blocks there, as far as is known."""
 
     def look_below(self, root: str) -> None:
         """From now on, what stands in this directory is lent."""
-        with suppress(OSError):
-            self._top = os.open(root, DIRECTORY)
-            self.lends = True
+        super().look_below(root)
+        self.lends = self._top >= 0
 
     def lend(self, entry: Entry, take: Callable[[int, bool], bool]) -> bool:
         """Whether `take` was given an open file that should have the bytes of an entry, and took them."""
@@ -58,24 +51,6 @@ class Clones(Contents):
             return _look(os.fstat(source)) == _look(before)
         finally:
             os.close(source)
-
-    def close(self) -> None:
-        super().close()
-        above, top = self._above, self._top
-        self._above, self._top, self.lends = None, -1, False
-        if above is not None:
-            os.close(above[1])
-        if top >= 0:
-            os.close(top)
-
-    def _open(self, path: bytes) -> int:
-        above, _, name = path.rpartition(b"/")
-        if self._above is None or self._above[0] != above:
-            opened = open_directory(self._top, above)
-            before, self._above = self._above, (above, opened)
-            if before is not None:
-                os.close(before[1])
-        return open_to_read(self._above[1], name)
 
 
 def _look(seen: os.stat_result) -> tuple[int, int, int]:

@@ -92,7 +92,7 @@ class Pen:
         assert entry.oid is not None
         if self._contents.lends and (lent := self._borrow(descriptor, entry)) is not None:
             return lent
-        data = self._contents.blob(entry.oid)
+        data = self._contents.plain(entry)
         if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
             if data:
                 self._hands.write(descriptor, data, 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from git_envhist.errors import EnvhistError, Refused, StorageFull
@@ -63,18 +63,16 @@ def stage(
     known: Known = nothing_is_known,
     how: str = "fork",
     durable: bool = True,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Prepared:
     """Make all that the plan brings; `durable`: return only when it is on the medium.
 
     `open_contents` is called in every process that reads; `known` says what the capture of the side before saw, so that
-    what stands in the way need not be read again.
+    what stands in the way need not be read again. While workers make what comes, this process looks at what stands in
+    the way, and does what is to be done `meanwhile`.
     """
     try:
-        with closing(open_contents()) as contents:
-            victims = Victims(door, contents, known)
-            steps = list(victims.of(plan.steps))
-        stager = _Stager(door, open_contents, how)
-        return stager.run(steps, tuple(victims.left_alone), durable)
+        return _Stager(door, open_contents, how).run(plan.steps, known, meanwhile, durable)
     except OSError as error:
         raise cannot_stage(error) from error
 
@@ -86,26 +84,39 @@ class _Stager:
         self._how = how
         self._losses: list[tuple[bytes, str]] = []
         self._made: dict[int, Seen | None] = {}
+        self._victims: dict[int, Seen | None] = {}
+        """By the numbers of the steps that can be made."""
+        self._left: list[LeftAlone] = []
 
     def run(
-        self, steps: list[tuple[PlanStep, Seen | None]], left: tuple[LeftAlone, ...], durable: bool
+        self, steps: Sequence[PlanStep], known: Known, meanwhile: Callable[[], None], durable: bool
     ) -> Prepared:
+        def look_around() -> None:
+            self._look_at_victims(steps, known)
+            meanwhile()
+
         self._prepare_slots(steps)
-        for number, (step, _) in enumerate(steps):
+        for number, step in enumerate(steps):
             self._make_directories(number, step)
-        first, twins = leaders(spots_of(step for step, _ in steps))
-        self._make(first)
+        first, twins = leaders(spots_of(steps))
+        self._make(first, look_around)
         self._link(twins)
-        for number, (step, _) in enumerate(steps):
+        for number, step in enumerate(steps):
             self._finish_directories(number, step)
         if durable:
             for slots in self._door.all_slots:
                 self._door.hands.sync(slots.private)
-        return self._prepared(steps, left)
+        return self._prepared(steps)
 
-    def _prepare_slots(self, steps: list[tuple[PlanStep, Seen | None]]) -> None:
+    def _look_at_victims(self, steps: Sequence[PlanStep], known: Known) -> None:
+        with closing(self._open_contents()) as contents:
+            victims = Victims(self._door, contents, known)
+            self._victims = dict(victims.of(steps))
+        self._left = victims.left_alone
+
+    def _prepare_slots(self, steps: Sequence[PlanStep]) -> None:
         numbers: dict[bytes, list[int]] = {}
-        for number, (step, _) in enumerate(steps):
+        for number, step in enumerate(steps):
             numbers.setdefault(step.realm, []).append(number)
         for realm, wanted in numbers.items():
             self._door.slots(realm).prepare(wanted)
@@ -124,11 +135,13 @@ class _Stager:
             finally:
                 os.close(descriptor)
 
-    def _make(self, spots: list[Spot]) -> None:
+    def _make(self, spots: list[Spot], meanwhile: Callable[[], None]) -> None:
         def begin() -> _Worker:
             return _Worker(self._door, self._open_contents())
 
-        results, losses = share_out(list(batches(spots)), begin, _Worker.make, _Worker.end, how=self._how)
+        results, losses = share_out(
+            list(batches(spots)), begin, _Worker.make, _Worker.end, how=self._how, meanwhile=meanwhile
+        )
         for made in results:
             self._made.update(made)
         for lost in losses:
@@ -162,15 +175,18 @@ class _Stager:
     def _losing(self, shown: bytes) -> Lose:
         return lambda what: self._losses.append((shown, what))
 
-    def _prepared(self, steps: list[tuple[PlanStep, Seen | None]], left: tuple[LeftAlone, ...]) -> Prepared:
+    def _prepared(self, steps: Sequence[PlanStep]) -> Prepared:
         staged, not_made = [], []
-        for number, (step, victim) in enumerate(steps):
+        for number, victim in self._victims.items():
+            step = steps[number]
             new = self._made.get(number)
             if new is None and step.after is not None and step.action is not PlanAction.ADJUST:
                 not_made.append(LeftAlone(step.shown, NOT_MADE))
             else:
                 staged.append(Staged(step, number, new, victim))
-        return Prepared(tuple(staged), (*left, *not_made), tuple(self._losses))
+        left = {item.path for item in (*self._left, *not_made)}
+        losses = [loss for loss in self._losses if loss[0] not in left]
+        return Prepared(tuple(staged), (*self._left, *not_made), tuple(losses))
 
 
 class _Worker:

@@ -32,25 +32,25 @@ class Victims:
         self._known = known
         self.left_alone: list[LeftAlone] = []
 
-    def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[PlanStep, Seen | None]]:
-        """Each step and who stands at its path, less those that are left alone."""
+    def of(self, steps: Iterable[PlanStep]) -> Iterator[tuple[int, Seen | None]]:
+        """The number of each step and who stands at its path, less those that are left alone."""
         steps = list(steps)
         vacated = {(step.realm, step.path) for step in steps if step.action is PlanAction.REMOVE}
-        found: list[tuple[PlanStep, Seen | None]] = []
+        found: list[tuple[int, PlanStep, Seen | None]] = []
         broken: set[int] = set()
-        for step in steps:
+        for number, step in enumerate(steps):
             victim, why = self._look(step, (step.realm, step.path) in vacated)
             if why is None:
-                found.append((step, victim))
+                found.append((number, step, victim))
                 continue
             self.left_alone.append(LeftAlone(step.shown, why))
             if step.unit is not None:
                 broken.add(step.unit)
-        for step, victim in found:
+        for number, step, victim in found:
             if step.unit in broken:
                 self.left_alone.append(LeftAlone(step.shown, UNIT))
             else:
-                yield step, victim
+                yield number, victim
 
     def _look(self, step: PlanStep, vacated: bool) -> tuple[Seen | None, str | None]:
         try:

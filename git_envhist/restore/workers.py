@@ -34,13 +34,16 @@ def share_out(
     end: Callable[[Any], Any],
     *,
     how: str,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> tuple[list[R], list[Any]]:
     """Do every piece of work; the results in their order, and what `end` gave for each process.
 
-    `begin` makes what a process works with, `end` lets go of it. `how` is `fork`, or anything else for here.
+    `begin` makes what a process works with, `end` lets go of it. `how` is `fork`, or anything else for here. What is to
+    be done `meanwhile` is done by this process; where it fails, so does all.
     """
     count = min(core_count(), len(work)) if how_workers_run(how) == "fork" else 1
     if count < 2:
+        meanwhile()
         tool = begin()
         try:
             return [do(tool, piece) for piece in work], [end(tool)]
@@ -48,7 +51,7 @@ def share_out(
             with suppress(Exception):
                 end(tool)
             raise
-    return _share_among(count, work, begin, do, end)
+    return _share_among(count, work, begin, do, end, meanwhile)
 
 
 def share_stream(
@@ -83,6 +86,7 @@ def _share_among(
     begin: Callable[[], Any],
     do: Callable[[Any, T], R],
     end: Callable[[Any], Any],
+    meanwhile: Callable[[], None],
 ) -> tuple[list[R], list[Any]]:
     def begin_list() -> tuple[Any, list[tuple[int, R]]]:
         return begin(), []
@@ -92,7 +96,9 @@ def _share_among(
         done.append((number, do(tool, work[number])))
 
     # What there is to do is here and there alike: its number is all that is sent.
-    said = _stream_among(count, range(len(work)), begin_list, do_one, lambda begun: (begun[1], end(begun[0])))
+    said = _stream_among(
+        count, range(len(work)), begin_list, do_one, lambda begun: (begun[1], end(begun[0])), meanwhile
+    )
     results = {number: result for done, _ in said for number, result in done}
     return [results[number] for number in range(len(work))], [ended for _, ended in said]
 
@@ -103,6 +109,7 @@ def _stream_among(
     begin: Callable[[], Any],
     do: Callable[[Any, T], Any],
     end: Callable[[Any], R],
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[R]:
     sending = _Sending()
 
@@ -115,8 +122,12 @@ def _stream_among(
             done += 1
         return done, end(tool)
 
+    def lead() -> None:
+        sending.give_all(stream)
+        meanwhile()
+
     try:
-        said = _among(count, be, lambda: sending.give_all(stream))
+        said = _among(count, be, lead)
     finally:
         sending.close()
     if sum(done for done, _ in said) != sending.sent:

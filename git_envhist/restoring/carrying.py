@@ -95,17 +95,27 @@ def carry_out(
     known: Known = nothing_is_known,
     durable: bool = True,
     last: Last = nothing_else,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Carried:
     """Bring the environment to where the plan leads.
 
     `known`: what the capture saw of what is replaced. What is written where nothing was before need not be `durable`.
+    What is to be done `meanwhile` is done before anything is touched; where it fails, nothing is.
     """
     with place.door() as door:
         # Whatever a restore staged that never began.
         discard(door)
     with place.door() as door:
         try:
-            prepared = stage(plan, door, place.open_contents, known=known, how=place.how, durable=durable)
+            prepared = stage(
+                plan,
+                door,
+                place.open_contents,
+                known=known,
+                how=place.how,
+                durable=durable,
+                meanwhile=meanwhile,
+            )
             journal = Journal(prepared.staged, plan.directories, notes, spots_of(door))
             write_journal(place.private, journal)
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from git_envhist.capturing.survey import Survey
 from git_envhist.errors import EnvhistError
@@ -20,7 +20,7 @@ from git_envhist.store.layout import RESERVED
 from git_envhist.store.manifest import BUDGET
 from git_envhist.store.names import true_path
 from git_envhist.store.objects import CatFile
-from git_envhist.store.pairs import read_pairs
+from git_envhist.store.pairs import read_pairs, same_environment
 from git_envhist.store.pathspecs import matching
 
 
@@ -38,19 +38,43 @@ class NoSuchPath(EnvhistError):
         )
 
 
+class Guess:
+    """What a plan starts from where nothing was changed since the newest snapshot: found out before that is known."""
+
+    def __init__(self) -> None:
+        self._tip = self._after = b""
+        self._pairs: list[Pair] | None = None
+
+    def make(self, contents: Contents, tip: str | None, after: str) -> None:
+        """Compare the newest snapshot with a tree."""
+        self._tip, self._after = bytes.fromhex(tip or ""), bytes.fromhex(after)
+        # What cannot be read is told when it is known to be needed.
+        with closing(contents), suppress(EnvhistError):
+            self._pairs = list(read_pairs(contents, self._tip, self._after)) if tip else None
+
+    def pairs(self, contents: Contents, before: bytes, after: bytes) -> list[Pair]:
+        """The pairs of two trees; read now, where the guess was wrong."""
+        if self._pairs is not None and self._after == after and same_environment(contents, self._tip, before):
+            return self._pairs
+        return list(read_pairs(contents, before, after))
+
+
 class Planner:
     """Plans a way from one tree to another."""
 
-    def __init__(self, git: Git, contents: Contents, survey: Survey, missing: Iterable[Missing]) -> None:
+    def __init__(
+        self, git: Git, contents: Contents, survey: Survey, missing: Iterable[Missing], guess: Guess
+    ) -> None:
         self._git = git
         self._contents = contents
         self._survey = survey
         self._now = Extent.of(survey.ignore, survey.exclude, missing)
+        self._guess = guess
 
     def plan(self, before: str, after: str, wish: Wish, findings: Findings | None = None) -> Plan:
         """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
         with closing(self._contents) as contents:
-            pairs = list(read_pairs(contents, bytes.fromhex(before), bytes.fromhex(after)))
+            pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after))
         with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)
         scope = Scope(

@@ -1,7 +1,8 @@
 """A restore from the locks to the moment that records it.
 
 What is here now is captured once: on that the plan is made, and it is what is published as the moment to come back to.
-Only when every byte that will be replaced has been read back from that moment is anything staged.
+Only when every byte that will be replaced has been read back from that moment is anything touched; what comes is
+staged meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from functools import partial
 from git_envhist.capturing.capture import Capturing, restore_directory
 from git_envhist.capturing.holding import Held
 from git_envhist.capturing.request import Request
-from git_envhist.capturing.since import Since
 from git_envhist.capturing.survey import Survey, refuse_home
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import (
@@ -32,7 +32,7 @@ from git_envhist.model import (
 )
 from git_envhist.restore.journal import Journal
 from git_envhist.restoring.carrying import Carried, Last, Place, carry_out
-from git_envhist.restoring.damage import told_of_what_comes, told_of_what_goes
+from git_envhist.restoring.damage import told_of_what_comes
 from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import SAFETY, TARGET, Notes, Way, end, forget_way, settle
@@ -41,13 +41,14 @@ from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
-from git_envhist.restoring.outside import differing, outside_of
-from git_envhist.restoring.planning import Planner, closed_paths, forbidden_places
+from git_envhist.restoring.nearby import Nearby
+from git_envhist.restoring.outside import outside_of
+from git_envhist.restoring.planning import Guess, Planner, closed_paths, forbidden_places
 from git_envhist.restoring.processes import Touched, still_running
+from git_envhist.restoring.recording import publish_now
 from git_envhist.restoring.rest import Rest, plan_rest
 from git_envhist.restoring.room import refuse_without_room
-from git_envhist.restoring.saved import Saved
-from git_envhist.restoring.seen import read_again
+from git_envhist.restoring.saved import Saved, prove_saved
 from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.store.contents import Contents
@@ -58,7 +59,8 @@ UNLIMITED = 1 << 62
 PART = "part"
 NOT_RECORDED = "the restore is done, but could not be recorded"
 Choose = Callable[[str], Snapshot]
-"""The content of what is here now -> the moment to go to."""
+"""The content of what is here now -> the moment to go to; where one was named it is that, whatever is here."""
+UNKNOWN = ""
 Judge = Callable[[Snapshot], Snapshot]
 Find = Callable[[str], Snapshot]
 Unseal = Callable[[EnvPath, bytes], bytes]
@@ -96,12 +98,18 @@ class Restoring:
     ) -> Restored:
         started = time.monotonic()
         request = Request(progress=wish.progress, dumps=wish.dumps, dry_run=wish.dry_run)
-        with capturing.hold(request) as held:
+        guess = Guess()
+
+        def foresee(tip: str | None) -> None:
+            if part is RestorePart.TO and (likely := self.judge(choose(UNKNOWN))).trusted is not False:
+                guess.make(self._contents(capturing.repository.git), tip, likely.tree)
+
+        with capturing.hold(request, meanwhile=foresee) as held:
             target = self.judge(choose(held.content))
-            planned = self._plan(held, target, wish)
+            planned = self._plan(held, target, wish, guess)
             if part is RestorePart.UNDO and not changes_files(planned) and target.content != held.content:
                 # What differs is nothing that a restore would touch: one is in that state, and means the one before.
-                planned = self._plan(held, target := self.judge(choose(target.content)), wish)
+                planned = self._plan(held, target := self.judge(choose(target.content)), wish, guess)
             refuse_names(planned.plan, held.taken.survey.bases)
             planned = replace(planned, outside=outside_of(held, target, wish))
             if wish.planned is not None:
@@ -112,31 +120,39 @@ class Restoring:
                 return foreseen(planned, wish, held, partial(self._guard, held, planned, wish))
             wished = self._guard(held, planned, wish)
             rest = wished if way is None else way.rest
-            safety = self._save(held, target, planned.plan)
+            safety = self._save(held, target)
             if wish.saved is not None:
                 wish.saved(safety)
             saved = Saved.of(held, safety, self._place(held.taken.survey), planned.plan)
-        running = tuple(map(str, still_running(Touched.by(planned.plan, saved.place.bases))))
+        running: list[str] = []
+
+        def meanwhile() -> None:
+            prove_saved(planned.plan, saved.place.open_contents)
+            running.extend(map(str, still_running(Touched.by(planned.plan, saved.place.bases))))
+
         relocated: list[EnvPath] = []
         last = last or (lambda _: relocated.extend(rest.do(capturing, planned.plan.steps)))
         links = wish.foreign and wish.force and wish.links
         notes = (way or Way(TARGET, target.id, safety.id, links, *rest)).notes
         stopped = ((STOPPED, " ".join(wish.stopped)),) if wish.stopped else ()
-        carried = self._carry_out(planned.plan, saved, (*notes, *stopped, (PART, part.value)), last)
+        told = (*notes, *stopped, (PART, part.value))
+        carried = self._carry_out(planned.plan, saved, told, last, meanwhile)
         planned = replace(planned, safety=safety, head=rest.words, relocated=tuple(relocated))
         done = self._record(capturing, planned, carried, target.id, part, saved)
-        return replace(done, seconds=time.monotonic() - started, running=running)
+        return replace(done, seconds=time.monotonic() - started, running=tuple(running))
 
-    def _carry_out(self, plan: Plan, saved: Saved, notes: Notes, last: Last) -> Carried:
+    def _carry_out(
+        self, plan: Plan, saved: Saved, notes: Notes, last: Last, meanwhile: Callable[[], None]
+    ) -> Carried:
         with told_of_what_comes(plan, saved.place.open_contents):
-            carried = carry_out(saved.place, plan, notes, known=saved.known, last=last)
+            carried = carry_out(saved.place, plan, notes, known=saved.known, last=last, meanwhile=meanwhile)
         self.changed = saved.safety
         return carried
 
     def write_to(self, snapshot: Snapshot, directory: str, wish: Wish) -> Restored:
         """Write a moment into a directory of its own."""
         own = self.capturing.repository
-        source = Source(own.git, own.state, lambda made: self._contents(own.git, made), self._how)
+        source = Source(own.git, own.state, partial(Nearby.of, own, self.unseal), self._how)
         written = write_elsewhere(self.judge(snapshot), directory, source, wish)
         return replace(written, warnings=(*written.warnings, *doubtful(own.git, snapshot.tree)))
 
@@ -184,7 +200,7 @@ class Restoring:
             part = RestorePart(told.get(PART, part.value))
         source = SnapshotId(told[goal]) if told.get(goal) else None
         try:
-            self._publish_now(self._unbounded(), source, part)
+            publish_now(self._unbounded(), source, part)
         except (EnvhistError, OSError) as error:
             yield f"{NOT_RECORDED}: {error}"
 
@@ -194,7 +210,7 @@ class Restoring:
         settings = replace(mine.settings, budget=UNLIMITED)
         return Capturing(mine.repository, settings, mine.keys, mine.how, mine.environ)
 
-    def _plan(self, held: Held, target: Snapshot, wish: Wish) -> Restored:
+    def _plan(self, held: Held, target: Snapshot, wish: Wish, guess: Guess) -> Restored:
         if target.trusted is False and not wish.foreign:
             raise Refused(
                 f"no key that is here signed '{target.id[:7]}': what it holds is somebody else's word",
@@ -203,7 +219,8 @@ class Restoring:
             )
         finished = held.finish()
         git = held.context.repository.git.with_objects(held.staging.path)
-        planner = Planner(git, self._contents(git), held.taken.survey, held.taken.gathered.missing)
+        missing = held.taken.gathered.missing
+        planner = Planner(git, self._contents(git), held.taken.survey, missing, guess)
         warnings = tuple(held.warnings)
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
@@ -235,15 +252,12 @@ class Restoring:
             refuse_open_databases(planned.plan, bases)
         return plan_rest(self.capturing, planned.target, held.view, wish)
 
-    def _save(self, held: Held, target: Snapshot, plan: Plan) -> Snapshot:
+    def _save(self, held: Held, target: Snapshot) -> Snapshot:
         # Without the words of the target: who looks for these does not mean this moment.
         words = f"before the restore of {target.id[:7]}"
         request = Request(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestorePart.BEFORE)
         safety = held.publish(request).snapshot
         assert safety is not None
-        git = held.context.repository.git
-        with told_of_what_goes(plan, lambda: self._contents(git)), closing(self._contents(git)) as contents:
-            read_again(contents, plan)
         return safety
 
     def _record(
@@ -258,7 +272,7 @@ class Restoring:
         done = replace(planned, verified=carried.verified, kept=carried.kept)
         done = replace(done, losses=(*planned.losses, *carried.losses))
         try:
-            moment, differing = self._publish_now(capturing, target, part, saved.since)
+            moment, differing = publish_now(capturing, target, part, saved.since)
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {error}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
@@ -266,20 +280,6 @@ class Restoring:
             return replace(done, moment=moment)
         before = len(differing & saved.differed) if saved.differed is not None else None
         return replace(done, moment=moment, tracked_differing=len(differing), tracked_differed=before)
-
-    def _publish_now(
-        self,
-        capturing: Capturing,
-        source: SnapshotId | None,
-        part: RestorePart,
-        since: Since | None = None,
-    ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
-        """The environment as it is now, as a moment that says where it comes from; which tracked files differ."""
-        what = "restored" if part is RestorePart.TO else part.value
-        words = os.fsencode(f"{what} {source[:7]}" if source else what)
-        request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
-        with capturing.hold(request, since) as held:
-            return held.publish(request).snapshot, differing(held)
 
     def _place(self, extent: Survey) -> Place:
         repository = self.capturing.repository

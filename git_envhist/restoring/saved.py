@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 from git_envhist.capturing.holding import Held
 from git_envhist.capturing.since import Since
 from git_envhist.model import Plan, Snapshot
 from git_envhist.restoring.carrying import Place
+from git_envhist.restoring.damage import told_of_what_goes
 from git_envhist.restoring.outside import differing
-from git_envhist.restoring.seen import Seen, since_then
+from git_envhist.restoring.seen import Seen, read_again, since_then
+from git_envhist.store.contents import Contents
 
 
 class Saved(NamedTuple):
@@ -28,3 +32,9 @@ class Saved(NamedTuple):
         return cls(
             safety, place, Seen(held.taken.records), since_then(held, safety.id, plan), differing(held)
         )
+
+
+def prove_saved(plan: Plan, open_contents: Callable[[], Contents]) -> None:
+    """Read back all that is about to be replaced; `Damaged`, with its paths, where any of it is not to be had."""
+    with told_of_what_goes(plan, open_contents), closing(open_contents()) as contents:
+        read_again(contents, plan)

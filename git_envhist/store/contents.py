@@ -70,6 +70,11 @@ class Contents:
             raise Damaged(f"object {oid.hex()} is no blob", hint=HINT)
         return data
 
+    def plain(self, entry: Entry) -> bytes:
+        """The bytes of what stands in the tree for an entry."""
+        assert entry.oid is not None
+        return self.blob(entry.oid)
+
     def stream_pieces(self, pointer: bytes) -> Iterator[bytes]:
         """The bytes of a big file, piece by piece, given what stands in the tree for it."""
         told = read_pointer(pointer)

@@ -63,6 +63,11 @@ class Half:
         self._texts: dict[bytes, bytes] = {}
         self._shards: dict[bytes, Tree] = {}
 
+    @property
+    def environment(self) -> tuple[Tree, ...]:
+        """All that pairs are made of."""
+        return self.tree(b""), self.manifest, self.tree(NESTED), self.tree(ROOT)
+
     @cached_property
     def manifest(self) -> Tree:
         return self._reserved_tree(MANIFEST)

@@ -38,6 +38,11 @@ def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator
                 yield _pair(old, new, stored)
 
 
+def same_environment(objects: Objects, one: bytes, other: bytes) -> bool:
+    """Whether two trees hold the same environment: facts and the like, which each keeps beside it, may differ."""
+    return Half(objects, one).environment == Half(objects, other).environment
+
+
 def _pair(old: Half, new: Half, stored: bytes) -> Pair:
     place = new.place(stored) if new.has(stored) else old.place(stored)
     if not _is_directory(old, stored) or not _is_directory(new, stored):

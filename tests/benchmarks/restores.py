@@ -16,6 +16,7 @@ from tests.benchmarks.runs import Job, peak_memory, seconds, text
 from tests.benchmarks.table import MEGA, Amount, Line
 
 GIT_ALL, RESTIC, BORG, COPY = "git checkout-index -a", "restic restore", "borg extract", "cp -a"
+LOST = "git-envhist, all out of the store"
 GIT_SOME = "git read-tree --reset -u"
 MEMORY_LIMIT = 300 * MEGA
 
@@ -31,7 +32,10 @@ def everything(bench: Bench) -> Iterator[Line]:
             bench.say(f"{name}: full restore {run + 1}: {times[name][-1]:.2f} s")
             bench.scratch.drop(target)
     limits = {GIT_ALL: 0.6, RESTIC: 0.5, BORG: 0.5}
-    yield from bench.compare("full restore", medians(times), limits)
+    costs = medians(times)
+    lost = costs.pop(LOST)
+    yield from bench.compare("full restore", costs, limits)
+    yield from bench.compare("full restore, nothing here", {**costs, bench.ours.name: lost}, limits)
     target = bench.scratch.fresh("restored")
     peak = peak_memory(_ways(bench)[bench.ours.name](target / "app")[0])
     bench.scratch.drop(target)
@@ -42,6 +46,10 @@ def _ways(bench: Bench) -> dict[str, Callable[[Path], list[Job]]]:
     setting, stores = bench.setting, bench.stores
     ways: dict[str, Callable[[Path], list[Job]]] = {
         bench.ours.name: lambda place: [setting.job("git-envrestore", "--to", place, "@")],
+        # As where nothing of it stands here any more.
+        LOST: lambda place: [
+            setting.job("git-envrestore", "--to", place, "@", GIT_ENVHIST_WITHOUT="nowait"),
+        ],
         GIT_ALL: lambda place: [
             setting.job("mkdir", place),
             setting.job(

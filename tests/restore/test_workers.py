@@ -47,3 +47,27 @@ def test_what_a_worker_fails_of_is_raised_here() -> None:
 
     with pytest.raises(PermissionError, match="not yours"):
         share_out(range(20_000), lambda: None, do, lambda _: None, how="fork")
+
+
+@pytest.mark.parametrize("how", ["fork", "here"])
+def test_what_is_done_meanwhile_is_done_once_and_by_this_process(how: str) -> None:
+    done: list[int] = []
+    results, _ = share_out(
+        range(9),
+        lambda: None,
+        lambda _, piece: piece,
+        lambda _: None,
+        how=how,
+        meanwhile=lambda: done.append(os.getpid()),
+    )
+    assert results == list(range(9))
+    assert done == [os.getpid()]
+
+
+@pytest.mark.parametrize("how", ["fork", "here"])
+def test_what_fails_meanwhile_fails_all(how: str) -> None:
+    def fail() -> None:
+        raise PermissionError(13, "not yours")
+
+    with pytest.raises(PermissionError, match="not yours"):
+        share_out(range(9), lambda: None, lambda _, piece: piece, lambda _: None, how=how, meanwhile=fail)

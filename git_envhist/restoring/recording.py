@@ -1,0 +1,22 @@
+"""The moment that records where a restore arrived."""
+
+from __future__ import annotations
+
+import os
+
+from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.request import Request
+from git_envhist.capturing.since import Since
+from git_envhist.model import RestorePart, Snapshot, SnapshotId, Trigger
+from git_envhist.restoring.outside import differing
+
+
+def publish_now(
+    capturing: Capturing, source: SnapshotId | None, part: RestorePart, since: Since | None = None
+) -> tuple[Snapshot | None, frozenset[bytes] | None]:
+    """The environment as it is now, as a moment that says where it comes from; which tracked files differ."""
+    what = "restored" if part is RestorePart.TO else part.value
+    words = os.fsencode(f"{what} {source[:7]}" if source else what)
+    request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
+    with capturing.hold(request, since) as held:
+        return held.publish(request).snapshot, differing(held)

@@ -1,0 +1,63 @@
+"""What differs from a moment is found out before it is known what is here, and anew where that was guessed wrong."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from git_envhist.restoring.planning import Guess
+from git_envhist.store.pairs import read_pairs, same_environment
+from tests.restore.engine import Engine
+from tests.support.repository import Repo
+
+
+def test_a_guess_is_taken_where_the_environment_is_that_of_the_newest_moment(repo: Repo) -> None:
+    engine = Engine(repo.path)
+    (repo.path / "file").write_bytes(b"1")
+    target = engine.capture()
+    (repo.path / "file").write_bytes(b"2")
+    tip = engine.capture()
+    guess, trees = Guess(), [bytes.fromhex(moment.tree) for moment in (tip, target)]
+    guess.make(engine.contents(), tip.id, target.tree)
+    with closing(engine.contents()) as contents:
+        found = guess.pairs(contents, *trees)
+        assert found == list(read_pairs(contents, *trees))
+        # Nobody looked again.
+        assert guess.pairs(contents, *trees) is found
+
+
+def test_a_wrong_guess_is_no_word_about_what_is_here(repo: Repo) -> None:
+    engine = Engine(repo.path)
+    (repo.path / "file").write_bytes(b"1")
+    target = engine.capture()
+    (repo.path / "file").write_bytes(b"2")
+    tip = engine.capture()
+    (repo.path / "file").write_bytes(b"3")
+    (repo.path / "more").mkdir()
+    now = engine.capture()
+    guess = Guess()
+    guess.make(engine.contents(), tip.id, target.tree)
+    with closing(engine.contents()) as contents:
+        for before, after in ((now, target), (tip, now)):
+            trees = [bytes.fromhex(moment.tree) for moment in (before, after)]
+            assert guess.pairs(contents, *trees) == list(read_pairs(contents, *trees))
+        assert not same_environment(contents, *(bytes.fromhex(moment.tree) for moment in (tip, now)))
+
+
+def test_what_cannot_be_read_is_no_guess(repo: Repo) -> None:
+    engine = Engine(repo.path)
+    target = engine.capture()
+    guess = Guess()
+    guess.make(engine.contents(), "ab" * 20, target.tree)
+    trees = [bytes.fromhex(target.tree)] * 2
+    with closing(engine.contents()) as contents:
+        assert guess.pairs(contents, *trees) == []
+
+
+def test_a_time_that_moved_is_another_environment(repo: Repo) -> None:
+    engine = Engine(repo.path)
+    (repo.path / "file").write_bytes(b"1")
+    one = engine.capture()
+    (repo.path / "file").write_bytes(b"1")
+    other = engine.capture()
+    with closing(engine.contents()) as contents:
+        assert not same_environment(contents, bytes.fromhex(one.tree), bytes.fromhex(other.tree))
