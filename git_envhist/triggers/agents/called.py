@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from git_envhist.settings import AGENT_WAIT, parse_duration
+from git_envhist.store.git import clean_environment, spawn
 from git_envhist.triggers.agents.events import Event, read_event
 
 LONGEST_INPUT = 8 << 20
-IDLE = 2.0
+IDLE = 5.0
 """Seconds without a byte after which nothing more is expected of whoever left the input open."""
-WAIT = 3.0
-"""What a tool is held for until the configuration has been read."""
 DONE = b"."
 
 
@@ -32,7 +32,7 @@ def called(words: Sequence[str], environ: Mapping[str, str]) -> int:
             event = read_event(agent, kind, read_input(0), environ)
             # What only looks is not held at all.
             if event is not None and event.modifies:
-                _hold(lambda tell: _work(spool, event, tell, environ))
+                _hold(lambda tell: _work(spool, event, tell, environ), lambda: _patience(event, environ))
         elif kind == "spooled":
             _leave()
             _work(spool, None, _nobody_waits, environ)
@@ -59,7 +59,19 @@ def _nobody_waits(_data: bytes) -> bool:
     return True
 
 
-def _hold(work: Callable[[Tell], None]) -> None:
+def _patience(event: Event, environ: Mapping[str, str]) -> float:
+    """The seconds that a tool may be held for; asked here, since who captures may be late even in that."""
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+    words = ["git", "-C", event.directory or ".", "config", "--get", "envhist.agentWait"]
+    with suppress(Exception):
+        told = parse_duration(
+            spawn(words, clean_environment(variables)).out.decode("utf-8", "replace").strip()
+        )
+        return AGENT_WAIT if told is None else told
+    return AGENT_WAIT
+
+
+def _hold(work: Callable[[Tell], None], patience: Callable[[], float]) -> None:
     """Have the work done by a process of its own, and wait for as long as a tool may be held."""
     reading, writing = os.pipe()
     if os.fork() == 0:
@@ -70,7 +82,8 @@ def _hold(work: Callable[[Tell], None]) -> None:
         finally:
             os._exit(0)
     os.close(writing)
-    started, wait, told = time.monotonic(), WAIT, b""
+    started, told = time.monotonic(), b""
+    wait = patience()
     while not told.endswith(DONE):
         left = started + wait - time.monotonic()
         if not select.select([reading], [], [], max(0.0, left))[0]:
@@ -79,8 +92,6 @@ def _hold(work: Callable[[Tell], None]) -> None:
         if not data:
             break
         told += data
-        if told.startswith(b"w") and b"\n" in told:
-            wait = float(told[1 : told.index(b"\n")])
 
 
 def _write(descriptor: int, data: bytes) -> bool:
@@ -108,9 +119,6 @@ def _work(spool: str, event: Event | None, tell: Tell, environ: Mapping[str, str
 
     agents = Agents(environ)
     outcomes = Outcomes(agents)
-    if event is not None:
-        with suppress(Exception):
-            tell(b"w%.3f\n" % agents.history(event).settings.agent_wait)
     for job in agents.due(spool, event, outcomes.failed):
         outcomes.run(job, tell if job.event is event else None)
     tell(DONE)
