@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import Damaged
+from git_envhist.history.brought import mark_brought
 from git_envhist.history.declared import INSTALLED, disagreements
 from git_envhist.history.declared import PROBE as DECLARED
 from git_envhist.history.facts import pair_facts
@@ -37,7 +38,11 @@ def compare_facts(reader: CatFile, before: str, after: str) -> tuple[FactChange,
         if old[probe] != new[probe]:
             gone, come = differing_facts(probe, _text(reader, old[probe]), _text(reader, new[probe]))
             changes += pair_facts(gone, come)
-    return tuple(changes)
+    if not any(change.probe in INSTALLED for change in changes):
+        return tuple(changes)
+    texts = {ids[DECLARED] for ids in (old, new) if DECLARED in ids}
+    opened = (_opened(reader, DECLARED, oid) for oid in sorted(texts))
+    return mark_brought(changes, [fact for text in opened for fact in _facts(DECLARED, text)])
 
 
 def compare_declared(reader: CatFile, before: str, after: str) -> tuple[FactChange, ...]:
@@ -64,13 +69,14 @@ def _opened(reader: CatFile, probe: str, oid: str) -> FactText | None:
 
 
 def _disagreements(texts: Mapping[str, FactText | None]) -> tuple[Fact, ...]:
-    facts = {
-        probe: [fact for line in text.lines if (fact := read_fact(probe, line)) is not None]
-        for probe, text in texts.items()
-        if text is not None
-    }
+    facts = {probe: _facts(probe, text) for probe, text in texts.items()}
     installed = [fact for probe in INSTALLED for fact in facts.get(probe, ())]
     return disagreements(facts.get(DECLARED, []), installed)
+
+
+def _facts(probe: str, text: FactText | None) -> list[Fact]:
+    lines = text.lines if text is not None else []
+    return [fact for line in lines if (fact := read_fact(probe, line)) is not None]
 
 
 def compare_moments(

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from git_envhist.facts import declared, declarednode, declaredpython
 from git_envhist.facts.probe import File
+from git_envhist.history.brought import mark_brought
 from git_envhist.history.declared import disagreements
 from git_envhist.history.versions import same_version, satisfies
-from git_envhist.model import EnvPath, Fact
+from git_envhist.model import EnvPath, Fact, FactChange
 from tests.facts.test_story import MACHINE, capture, stories
 from tests.support.repository import Repo
 
@@ -308,7 +309,7 @@ def test_the_story_says_what_was_installed_by_hand(repo: Repo) -> None:
     assert [one for one in story if one["probe"] == "declared"] == [
         {"probe": "declared", "key": ".venv/psycopg2-binary", "before": None, "after": "2.9.13, in no list"}
     ]
-    assert stories(repo)[0] == "pip +asgiref 3.8.1 +1 · 2 files"
+    assert stories(repo)[0] == "pip +psycopg2-binary 2.9.13 +1 · 2 files"
     assert row in repo.run("envdiff", first, second, "--", ".venv", check=True).out
     assert "declared" not in repo.run("envdiff", first, second, "--", "app.py", check=True).out
 
@@ -317,6 +318,20 @@ def test_the_story_says_what_was_installed_by_hand(repo: Repo) -> None:
         "declared  .venv          − psycopg2-binary 2.9.13, in no list\n"
         in repo.run("envdiff", check=True).out
     )
+
+
+def test_what_came_along_is_told_after_what_was_asked_for() -> None:
+    _, needs = environment(flask="3.0.1 click", click="8.1.7", blinker="1.9.0")
+    npm = [*listed("package.json", b="asked="), Fact("declared", "node_modules/pg", "root=", by="npm")]
+    keys = {"pip": [f".venv/{name}" for name in ("blinker", "click", "flask")]}
+    keys["npm"] = [f"node_modules/{name}" for name in ("@s/a", "b", "pg")] + ["web/node_modules/a"]
+    changes = [FactChange(probe, key, None, "1") for probe, found in keys.items() for key in found]
+    brought = {one.key for one in mark_brought(changes, [*needs, *npm]) if one.auto}
+    assert brought == {".venv/click", "node_modules/@s/a"}
+    gone = [FactChange("pip", ".venv/click", "1", None), FactChange("system", "click", "1", None)]
+    assert [one.auto for one in mark_brought(gone, needs)] == [True, False]
+    asked = listed("requirements.txt", click="asked=")
+    assert not any(one.auto for one in mark_brought(gone, [*needs, *asked]))
 
 
 def test_npm_itself_leaves_what_is_told(repo: Repo, tmp_path: Path) -> None:
