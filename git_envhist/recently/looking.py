@@ -64,7 +64,7 @@ def look(
     """Look at a directory, its machine and its user's logs; nothing is written anywhere."""
     zone = until.tzinfo
     assert zone is not None
-    walked = walk(os.fsencode(root), int(since.timestamp()) * 10**9, left_out)
+    walked = walk(os.fsencode(root), int(since.timestamp() * 10**6) * 1000, left_out)
     machine = environ.get(MACHINE_ROOT) or "/"
     apt, automatic = read_apt(_texts(machine, APT_LOG, since), since, zone)
     system = read_dpkg(_texts(machine, DPKG_LOG, since), since, zone, automatic)
