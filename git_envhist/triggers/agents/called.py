@@ -62,7 +62,7 @@ def _nobody_waits(_data: bytes) -> bool:
 def _patience(event: Event, environ: Mapping[str, str]) -> float:
     """The seconds that a tool may be held for; asked here, since who captures may be late even in that."""
     variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-    words = ["git", "-C", event.directory or ".", "config", "--get", "envhist.agentWait"]
+    words = ["git", "-C", event.directory or ".", "config", "--get", "envhist.agentwait"]
     with suppress(Exception):
         told = parse_duration(
             spawn(words, clean_environment(variables)).out.decode("utf-8", "replace").strip()
