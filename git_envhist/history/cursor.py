@@ -46,6 +46,7 @@ class Walk:
         if direction < 0 and self.is_new(content):
             # A state of its own, after the one that the cursor is at.
             steps -= 1
+            content = self.here.content if self.here else content
         while steps > 0 and 0 <= at + direction < len(self.stops):
             at += direction
             if self.stops[at].content != content:

@@ -104,6 +104,18 @@ def test_undo_walks_through_captures_and_redo_back_to_what_was_never_captured() 
     assert seen == ["c", "b", "a", "b", "c", "unsaved"]
 
 
+def test_of_two_steps_the_second_is_counted_from_where_the_first_arrived() -> None:
+    person = Person()
+    for content in ("a", "b"):
+        person.work(content)
+        person.capture()
+    person.restore("c")
+    person.work("b")
+    # From what is like an earlier state to "c", and from there to that state.
+    assert person.undo(2)
+    assert person.content == "b"
+
+
 def test_new_work_ends_the_way_forth_and_is_told() -> None:
     person = Person()
     for content in "abc":
