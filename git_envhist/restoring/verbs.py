@@ -120,11 +120,18 @@ class Going:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
     def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
+        effects: tuple[Effect, ...] = ()
+
+        def chosen(content: str) -> Snapshot:
+            # Asked before anything changes: afterwards the directory that we stand in may be gone.
+            nonlocal effects
+            effects = self._effects_since(target := choose(content))
+            return target
+
         try:
             with self._told():
                 how = self._bringing if wish.services else self._restoring
-                restored = how.restore(wish, part, choose)
-                return replace(restored, effects=self._effects_since(restored.target))
+                return replace(how.restore(wish, part, chosen), effects=effects)
         finally:
             self._history.forget_world()
 
