@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -41,10 +42,11 @@ LARGEST_PLAIN = 1 << 13
 LISTS_IN_FRONT = {
     ".pnp.cjs": b"__dirname});",
     ".pnp.js": b"__dirname});",
-    "METADATA": b"\n\n",
-    "PKG-INFO": b"\n\n",
 }
-"""What stands behind is a program, or a description."""
+"""What stands behind is a program."""
+HEADERS = ("METADATA", "PKG-INFO")
+"""Below the headers stands what people read."""
+EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
 SECONDS = 300
 MACHINE = dict(os.environ)
 """Where packages come from is the machine's business."""
@@ -147,6 +149,8 @@ def _keep_file(file: Path, target: Path) -> None:
         return
     if MARK in data:
         data = _blanked(data)
+    elif file.name in HEADERS:
+        data = EMPTY_LINE.split(data)[0] + b"\n"
     elif file.name in LISTS_IN_FRONT:
         data = data[: (data + LISTS_IN_FRONT[file.name]).index(LISTS_IN_FRONT[file.name]) + 100]
     elif not any(_is_read(file, pattern) for line in facts.tree_probes().values() for pattern in line.reads):

@@ -58,7 +58,7 @@ NPM_LOG = """\
 1 info using npm@11.19.1
 7 verbose title npm install pg
 8 verbose argv "install" "--no-save" "pg"
-14 http fetch GET 200 https://registry.example.com/pg 107ms (cache miss)
+14 http fetch GET 200 https://index.example/pg 107ms (cache miss)
 15 verbose cwd {place}
 19 verbose exit 0
 """
@@ -193,9 +193,9 @@ def test_rotated_logs_are_part_of_the_log(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_of_npm_only_what_it_did_here_is_told() -> None:
-    assert read_npm(NPM_LOG.format(place="/work/shop/web"), "/work/shop") == "npm install pg"
-    assert read_npm(NPM_LOG.format(place="/work/shop2"), "/work/shop") is None
-    assert read_npm(NPM_LOG.replace("install pg", "view pg").format(place="/work/shop"), "/work/shop") is None
+    assert read_npm(NPM_LOG.format(place="/srv/shop/web"), "/srv/shop") == "npm install pg"
+    assert read_npm(NPM_LOG.format(place="/srv/shop2"), "/srv/shop") is None
+    assert read_npm(NPM_LOG.replace("install pg", "view pg").format(place="/srv/shop"), "/srv/shop") is None
     assert npm_time("2026-11-18T15_41_57_950Z-debug-0.log") == datetime(2026, 11, 18, 15, 41, 57, tzinfo=UTC)
 
 
