@@ -31,6 +31,9 @@ SQLITE_HEADER = b"SQLite format 3\0"
 SQLITE_SIDECARS = (b"-wal", b"-journal", b"-shm")
 """How the names end of what belongs to one: its log, its journal, the memory that its users share."""
 
+UNREAD = "?"
+"""The name of a fact that says why nothing else is told of its place."""
+
 
 class EntryKind(Enum):
     """What stands at a path; the value is its letter in a manifest."""

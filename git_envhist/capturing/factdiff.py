@@ -8,7 +8,8 @@ from git_envhist.errors import Damaged
 from git_envhist.history.brought import mark_brought
 from git_envhist.history.declared import INSTALLED, disagreements
 from git_envhist.history.declared import PROBE as DECLARED
-from git_envhist.history.facts import pair_facts
+from git_envhist.history.facts import pair_facts, place_of
+from git_envhist.history.unread import is_of_directory
 from git_envhist.model import Change, Fact, FactChange
 from git_envhist.store.compare import compare
 from git_envhist.store.facts import NAME, FactText, differing_facts, read_fact, read_fact_text
@@ -17,6 +18,8 @@ from git_envhist.store.layout import FACTS, RESERVED
 from git_envhist.store.objects import CatFile
 from git_envhist.store.trees import FILE, decode_tree
 
+OF_FILES = ("sqlite", "redis")
+"""Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
 PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 
 
@@ -55,7 +58,10 @@ def compare_declared(reader: CatFile, before: str, after: str) -> tuple[FactChan
     # What two versions of a probe say is not compared, nor what one side alone says.
     if versions[0] != versions[1] or DECLARED not in versions[0]:
         return ()
-    told = [set(_disagreements(side)) for side in opened]
+    facts = [{probe: _facts(probe, text) for probe, text in side.items()} for side in opened]
+    if any(is_of_directory(fact) for side in facts for told in side.values() for fact in told):
+        return ()
+    told = [set(_disagreements(side)) for side in facts]
     return pair_facts(told[0] - told[1], told[1] - told[0])
 
 
@@ -68,8 +74,7 @@ def _opened(reader: CatFile, probe: str, oid: str) -> FactText | None:
     return read_fact_text(probe, _text(reader, oid))
 
 
-def _disagreements(texts: Mapping[str, FactText | None]) -> tuple[Fact, ...]:
-    facts = {probe: _facts(probe, text) for probe, text in texts.items()}
+def _disagreements(facts: Mapping[str, list[Fact]]) -> tuple[Fact, ...]:
     installed = [fact for probe in INSTALLED for fact in facts.get(probe, ())]
     return disagreements(facts.get(DECLARED, []), installed)
 
@@ -89,7 +94,7 @@ def compare_moments(
 def changed_facts(
     git: Git, before: str | None, after: str, pathspecs: Sequence[bytes] = ()
 ) -> tuple[FactChange, ...]:
-    """What the facts of two trees differ in; with pathspecs, spelled as from the top, in the directories they mean."""
+    """What the facts of two trees differ in; with pathspecs, spelled as from the top, of what they mean."""
     if before is None:
         return ()
     with CatFile(git) as reader:
@@ -98,9 +103,17 @@ def changed_facts(
         return changes
     from git_envhist.store.pathspecs import matching  # loaded late: few ask for paths
 
-    places = sorted({change.at for change in changes if change.at})
-    meant = matching(git, places, places, pathspecs) if places else frozenset()
-    return tuple(change for change in changes if change.at in meant)
+    directories = {change.at for change in changes} - {b""}
+    places = sorted({*directories, *map(_about, changes)} - {b""})
+    meant = matching(git, places, directories, pathspecs) if places else frozenset()
+    return tuple(change for change in changes if _about(change) in meant)
+
+
+def _about(change: FactChange) -> bytes:
+    """The path that a change is about: its directory, or the file that it is told of."""
+    if change.at and change.probe not in OF_FILES:
+        return change.at
+    return place_of(change).encode("utf-8", "surrogateescape")
 
 
 def _text(reader: CatFile, oid: str) -> bytes:

@@ -13,11 +13,15 @@ from git_envhist.capture.lines import receive, serve
 from git_envhist.capture.pool import Frame, Job
 from git_envhist.capture.seal import keyed_hash
 from git_envhist.facts import PROBES, machine_leaf, place_leaf, tree_leaf
+from git_envhist.facts.keys import key_of
 from git_envhist.facts.probe import File, MachineProbe, Place, PlaceProbe, TreeProbe
+from git_envhist.model import UNREAD, EnvPath, Fact
 from git_envhist.store.facts import fact_line
 from git_envhist.store.keys import Key
 
 FINGERPRINT_BYTES = 8
+FAILED = "the probe failed"
+"""What it raised may hold bytes of the files."""
 MOST_FACTS = 200_000
 """Of one directory, or of the machine."""
 
@@ -65,6 +69,9 @@ class FactWorker:
             try:
                 yield ("lines", _lines(leaf.facts_of(directory, given, self._keyed)))
             except Exception as wrong:
+                # So that what was told of it before is not taken for gone.
+                place = Fact(name, key_of(directory, UNREAD), FAILED, EnvPath(directory))
+                yield ("lines", [fact_line(place)])
                 yield ("failed", directory, _why(wrong))
 
     def _keyed(self, context: bytes, secret: bytes) -> str | None:

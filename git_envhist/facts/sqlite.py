@@ -15,7 +15,7 @@ from git_envhist.facts.probe import File, Files, Keyed, Parts, Source
 from git_envhist.facts.sqlitefile import Database, Malformed, Row, Value
 from git_envhist.facts.sqlitelog import Laid, read_journal, read_log
 from git_envhist.facts.sqliteschema import LARGEST, Column, columns_of, columns_text
-from git_envhist.model import SQLITE_HEADER, EnvPath, Fact
+from git_envhist.model import SQLITE_HEADER, UNREAD, EnvPath, Fact
 
 PROBE = "sqlite"
 ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
@@ -31,7 +31,6 @@ SHADOWS = (
     *("node", "parent", "rowid"),
 )
 """What the tables are called, behind its name and `_`, in which a virtual one keeps what it holds."""
-UNREAD = "?"
 
 
 class Item(NamedTuple):

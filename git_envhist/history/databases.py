@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from git_envhist.model import Fact
-
 ARROW = " → "
 PROBES = ("sqlite",)
-UNREAD = "?"
-"""The name of a fact that says why nothing else is told of its place."""
 SEALED = "sealed:"
 KINDS = ("index ", "view ", "trigger ", "migration ")
 TABLE = re.compile(r"(?:(\d{1,19}) (rows|pages) |(virtual) )?\((.*)\)", re.DOTALL)
@@ -20,8 +16,6 @@ MOST_COLUMNS = 3
 
 def database_words(name: str, before: str | None, after: str | None) -> str:
     """What changed of one thing in a database."""
-    if name == UNREAD:
-        return f"not read: {before if after is None else after}"
     if (after or before or "").startswith(SEALED):
         return f"{name} (sealed)"
     if name.startswith(KINDS):
@@ -29,27 +23,6 @@ def database_words(name: str, before: str | None, after: str | None) -> str:
     if before is None or after is None:
         return f"table {name} ({_size(after if before is None else before)})"
     return f"{name} {', '.join(_differences(before, after))}"
-
-
-def without_unread(facts: tuple[list[Fact], list[Fact]]) -> tuple[list[Fact], list[Fact]]:
-    """Facts of two moments, less those of places that could not be read at one of them: of these nothing is claimed."""
-    unread = {
-        (fact.probe, _place(fact))
-        for side in facts
-        for fact in side
-        if fact.probe in PROBES and fact.key.endswith("/" + UNREAD)
-    }
-    if not unread:
-        return facts
-    gone, come = (
-        [fact for fact in side if fact.key.endswith("/" + UNREAD) or (fact.probe, _place(fact)) not in unread]
-        for side in facts
-    )
-    return gone, come
-
-
-def _place(fact: Fact) -> str:
-    return fact.key.rpartition("/")[0]
 
 
 def _size(value: str | None) -> str:

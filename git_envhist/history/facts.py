@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from git_envhist.history.databases import PROBES as DATABASES
-from git_envhist.history.databases import database_words, without_unread
+from git_envhist.history.databases import database_words
 from git_envhist.history.story import describe_counts
-from git_envhist.model import ChangeCount, Fact, FactChange
+from git_envhist.history.unread import without_unread
+from git_envhist.model import UNREAD, ChangeCount, Fact, FactChange
 from git_envhist.values import dataclass, replace
 
 ARROW = " → "
@@ -110,6 +111,8 @@ def mark_of(change: FactChange) -> str:
 
 def fact_words(change: FactChange) -> str:
     """`flask 3.0.1`, `click 8.1.7 → 8.5.1`; of what is secret the name alone."""
+    if name_of(change) == UNREAD:
+        return f"not read: {change.before if change.after is None else change.after}"
     if change.probe in SECRET or change.probe in NAMED:
         return name_of(change)
     if change.probe in DATABASES:
@@ -145,12 +148,14 @@ def tell_briefly(
         by_probe.setdefault(row.probe, []).extend(row.changes)
     parts = [_probe_part(probe, found) for probe, found in list(by_probe.items())[:MOST_PROBES]]
     if len(by_probe) > MOST_PROBES:
-        parts.append(f"{len(by_probe) - MOST_PROBES} kinds more")
+        more = len(by_probe) - MOST_PROBES
+        parts.append(f"{more} {'kind' if more == 1 else 'kinds'} more")
     if changed.total or not rows:
         parts.append(_count_files(changed, bool(told), first))
     parts += [_variables_part(row) for row in variables[:MOST_KEYS]]
     if len(variables) > MOST_KEYS:
-        parts.append(f"{len(variables) - MOST_KEYS} files of variables more")
+        more = len(variables) - MOST_KEYS
+        parts.append(f"{more} {'file' if more == 1 else 'files'} of variables more")
     return " · ".join(parts)
 
 

@@ -364,3 +364,22 @@ def test_of_what_can_not_be_read_nothing_is_claimed(repo: Repo) -> None:
         "sqlite    app.db         − not read: it is cut off\n"
     )
     assert repo.run("envdiff", first, third, check=True).out == ""
+
+
+def test_paths_choose_the_databases_that_they_name(repo: Repo) -> None:
+    for path in ("app.db", "web/app.db", "web/other.db"):
+        repo.write(path, "")
+        sql(repo, "CREATE TABLE one (id)", path=path)
+    before = capture(repo, "before")
+    for path in ("app.db", "web/app.db", "web/other.db"):
+        sql(repo, "CREATE TABLE two (id)", path=path)
+    after = capture(repo, "after")
+
+    def told(*paths: str) -> list[str]:
+        shown = repo.run("envdiff", "--only=databases", before, after, "--", *paths, check=True).out
+        return [line.split()[1] for line in shown.splitlines()]
+
+    assert told("app.db") == ["app.db"]
+    assert told("web/app.db") == ["web/app.db"]
+    assert told("web") == ["web/app.db", "web/other.db"]
+    assert told(":!web/app.db") == ["app.db", "web/other.db"]

@@ -397,3 +397,33 @@ def test_a_host_program_that_is_not_forked_has_the_same_facts(repo: Repo, machin
 def test_the_registry_knows_its_kinds() -> None:
     kinds = TreeProbe | MachineProbe | PlaceProbe | SignProbe
     assert all(isinstance(probe, kinds) for probe in facts.PROBES.values())
+
+
+def test_of_a_directory_where_a_probe_failed_nothing_is_claimed(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(repo, "flask", "3.0.1")
+    put(repo, "six", "1.17.0")
+    before = capture(repo, "before")
+    place = ".venv/lib/python3.11/site-packages/flask-3.0.1.dist-info"
+    leaf = facts.tree_leaf(facts.tree_probes()["pip"])
+    with monkeypatch.context() as patch:
+        patch.setattr(leaf, "facts_of", _fail)
+        repo.write(f"{place}/INSTALLER", "pip\n")
+        failed = EnvHistory.open(str(repo.path), workers="fork").capture("the probe failed").snapshot
+        assert failed is not None
+    put(repo, "six", "1.18.0")
+    after = capture(repo, "another package")
+    repo.write(f"{place}/INSTALLER", "uv\n")
+    mended = capture(repo, "it can be read again")
+
+    def told(*ends: str) -> str:
+        return repo.run("envdiff", "--only=packages", *ends, check=True).out
+
+    row = "pip       .venv/lib/python3.11/site-packages/flask-3.0.1.dist-info "
+    assert told(before, failed.id) == f"{row}+ not read: the probe failed\n"
+    assert told(failed.id, mended).endswith(f"{row}− not read: the probe failed\n")
+    assert "a leaf that fails" not in repo.git("show", f"{failed.id}:.envhist/facts/pip")
+    assert "flask" not in told(failed.id, after)
+    assert "six 1.18.0" in told(failed.id, after)
+    assert "flask" not in told(before, mended)
