@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from git_envhist.facts.processes import GONE, PROC, open_files, others, places, target, words_of
+from git_envhist.facts.processes import GONE, PROC, open_files, others, parent_of, places, target, words_of
 from git_envhist.history.classes import INSTALLED
 from git_envhist.model import Plan
 from git_envhist.store.atwork import callers
@@ -86,7 +86,7 @@ def still_running(touched: Touched) -> list[Process]:
     # This process, and those that wait for it: the shell, git.
     ours = callers()
     found = (pid for pid in others() if pid not in ours and _is_concerned(pid, touched))
-    return [_describe(pid) for pid in found if not _listens_to_us(pid)]
+    return [_describe(pid) for pid in found if not _listens_to_us(pid) and not _works_for_us(pid)]
 
 
 def _is_concerned(pid: int, touched: Touched) -> bool:
@@ -128,6 +128,14 @@ def _listens_to_us(pid: int) -> bool:
     heard = target(b"%b/%d/fd/0" % (PROC, pid))
     said = {target(b"%b/self/fd/%d" % (PROC, number)) for number in (1, 2)}
     return heard.startswith(b"pipe:") and heard in said
+
+
+def _works_for_us(pid: int) -> bool:
+    """Whether it is one of our workers: forked from us, or one of our modules; others may be a host program's."""
+    if parent_of(pid) != os.getpid():
+        return False
+    words = words_of(pid)
+    return words == words_of(os.getpid()) or any(word.startswith(b"git_envhist.") for word in words)
 
 
 def _describe(pid: int) -> Process:

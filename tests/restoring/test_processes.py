@@ -73,6 +73,14 @@ def test_who_stands_in_what_is_replaced_is_told_and_who_called_us_is_not(
     assert pids(replacing(tmp_path)) == []
 
 
+@pytest.mark.parametrize(("word", "is_told"), [("anything", True), ("git_envhist.capturing.worker", False)])
+def test_our_own_workers_are_not_told(tmp_path: Path, word: str, is_told: bool) -> None:
+    called = [sys.executable, "-c", "import sys; sys.stdin.read()", word]
+    with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:
+        assert pids(replacing(tmp_path, "app.js")) == [child.pid] * is_told
+        child.send_signal(signal.SIGKILL)
+
+
 def test_a_process_is_none_of_ours_where_its_package_holds_nothing_that_is_replaced(
     tmp_path: Path, guest: subprocess.Popen[str]
 ) -> None:
