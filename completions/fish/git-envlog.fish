@@ -57,6 +57,7 @@ for program in git git-envlog
     complete -c $program -n '__git_envlog_using list' -l trigger -x -a 'manual commit merge checkout rewrite agent run watch restore api' -d 'caused by that'
     complete -c $program -n '__git_envlog_using list' -l all -d 'those of every timeline'
     complete -c $program -n '__git_envlog_using list' -l reverse -d 'oldest first'
+    complete -c $program -n '__git_envlog_using list' -l no-fold -d "a line for each capture of an agent's turn"
     complete -c $program -n '__git_envlog_using list' -l oneline -d 'id and intent only'
     complete -c $program -n '__git_envlog_using list' -l full -d 'the whole card of each'
     complete -c $program -n '__git_envlog_using list' -l format -x -d 'by a template'

@@ -8,6 +8,7 @@ from typing import Any
 from git_envhist.cli.choice import NO_VERDICT, Choice
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.foldview import select_folded
 from git_envhist.cli.formats import Look, read_format
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
@@ -32,6 +33,11 @@ class Listing:
     """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
     ended_by_nul: bool
     timelines: bool
+
+    @property
+    def folds(self) -> bool:
+        """Whether a line is all that is shown of a snapshot, so that one may stand for several."""
+        return not self.full and self.diff is None
 
     @property
     def end(self) -> str:
@@ -63,6 +69,7 @@ class Listing:
     help="caused by that: manual, commit, agent, …; repeatable",
 )
 @option("--all", "every", is_flag=True, help="those of every timeline")
+@option("--no-fold", "unfolded", is_flag=True, help="a line for each capture of an agent's turn")
 @option("--reverse", is_flag=True, help="oldest first")
 @option("--oneline", "one_line", is_flag=True, help="id and intent only")
 @option("--full", is_flag=True, help="the whole card of each")
@@ -78,7 +85,11 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     listing = _listing(options)
     write = read_format(options["template"]) if options["template"] is not None else None
     history = session.history
-    shown = [history.judge(snapshot) for snapshot in select(history, _wanted(session, revisions, options))]
+    wanted = _wanted(session, revisions, options)
+    if listing.folds and not (session.json or write or wanted.seeks or options["unfolded"]):
+        shown = select_folded(history, wanted)
+    else:
+        shown = [history.judge(snapshot) for snapshot in select(history, wanted)]
     look = Look(history.now, options["date"], id_length([snapshot.id for snapshot in shown]))
     for warning in history.warnings:
         warn(warning)

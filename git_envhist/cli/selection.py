@@ -28,6 +28,11 @@ class Wanted:
     limit: int | None
     reverse: bool
 
+    @property
+    def seeks(self) -> bool:
+        """Whether the very moments are meant where something changed or was reached."""
+        return bool(self.pathspecs or self.choice.told is not None or self.choice.verdicts)
+
 
 def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
     """The snapshots that were asked for, in the order in which they are shown."""

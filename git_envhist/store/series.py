@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from git_envhist.errors import GitFailed
+from git_envhist.model import Change
 from git_envhist.store.compare import find_changes, is_directory
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
@@ -45,6 +46,12 @@ def those_that_changed(git: Git, steps: Sequence[Step], pathspecs: Sequence[byte
         for commit, paths in changed.items()
         if not (meant.isdisjoint(paths.files) and meant_directories.isdisjoint(paths.directories))
     )
+
+
+def changes_of(git: Git, reader: CatFile, steps: Sequence[Step]) -> Iterator[tuple[str, tuple[Change, ...]]]:
+    """Each of those commits, and in what it differs from the one that it stands beside."""
+    for commit, rows in _compare_all(git, steps):
+        yield commit, tuple(find_changes(reader, rows, commit).values())
 
 
 def _paths(reader: CatFile, commit: str, rows: Rows) -> Paths:

@@ -525,6 +525,11 @@ LIST = (
         "by what caused it",
         ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
     ),
+    Line(
+        "envlog --no-fold",
+        "a line for each capture of an agent's turn",
+        ("end_to_end/test_folding.py::test_the_captures_of_a_turn_stand_on_one_line",),
+    ),
     Line("envlog --oneline", "id and intent", ("end_to_end/test_reading.py::test_oneline_is_id_and_intent",)),
     Line(
         "envlog --full",

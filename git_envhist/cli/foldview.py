@@ -1,0 +1,70 @@
+"""The lines of a list in which the captures of one turn stand as one, each with what came of the whole turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.selection import Wanted, select
+from git_envhist.cli.words import count
+from git_envhist.errors import EnvhistError
+from git_envhist.history.folding import Line, fold
+from git_envhist.model import Snapshot
+from git_envhist.values import replace
+
+if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
+
+AT_ONCE = 8
+"""So many times the moments are read as lines are wanted, until there are enough."""
+
+
+def select_folded(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
+    """The moments that were asked for; of a turn the newest, with the story of all of it."""
+    lines = _lines(history, wanted)
+    shown = _told(history, lines) if any(line.earlier for line in lines) else [line.newest for line in lines]
+    return shown[::-1] if wanted.reverse else shown
+
+
+def _lines(history: EnvHistory, wanted: Wanted) -> list[Line]:
+    most, asked = wanted.limit, wanted.limit
+    while True:
+        found = select(history, replace(wanted, limit=asked, reverse=False))
+        lines = fold(history.judge(snapshot) for snapshot in found)
+        if most is None or asked is None or most < 0:
+            return lines
+        # The last line may go on with what was not read.
+        if len(lines) > most or len(found) < asked or not most:
+            return lines[:most]
+        asked *= AT_ONCE
+
+
+def _told(history: EnvHistory, lines: Sequence[Line]) -> list[Snapshot]:
+    folded = [line for line in lines if line.earlier]
+    try:
+        stories = dict(_stories(history, [line.step for line in folded]))
+    except EnvhistError:
+        # What is damaged is told by others; a list tells as much as it can.
+        stories = {}
+    return [_as_one(line, stories.get(line.newest.commit)) if line.earlier else line.newest for line in lines]
+
+
+def _as_one(line: Line, story: str | None) -> Snapshot:
+    parts = (story or line.newest.story, count(1 + len(line.earlier), "capture"))
+    return replace(line.newest, story=" · ".join(part for part in parts if part))
+
+
+def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
+    from git_envhist.capturing.factdiff import compare_facts  # loaded late: keeps envlog fast
+    from git_envhist.facts import kinds  # loaded late: likewise
+    from git_envhist.history.diff import count as count_changes  # loaded late: likewise
+    from git_envhist.history.facts import tell_briefly  # loaded late: likewise
+    from git_envhist.store.objects import CatFile  # loaded late: likewise
+    from git_envhist.store.series import changes_of  # loaded late: likewise
+
+    git, before = history.repository.git, dict(steps)
+    with CatFile(git) as reader:
+        for commit, changes in changes_of(git, reader, steps):
+            older = before[commit]
+            facts = compare_facts(reader, older, commit) if older else ()
+            yield commit, tell_briefly(facts, count_changes(changes), kinds(), first=older is None)

@@ -1,0 +1,93 @@
+"""A list has one line for the captures of one turn of an agent, and one for each where that is asked for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.capturing.identity import who_am_i
+from git_envhist.model import IntentSource, Snapshot, Trigger
+from git_envhist.values import replace
+from tests.end_to_end.captures import capture
+from tests.support.repository import Repo
+
+FIRST, SECOND = "tidy the parser", "and the printer"
+
+
+def by_agent(repo: Repo, turn: int, prompt: str, session: str = "s-1") -> Snapshot:
+    """A capture as an agent's hook takes one."""
+    history = EnvHistory.open(str(repo.path))
+    person = who_am_i(history.settings, repo.env)
+    taken = history.capture(
+        prompt,
+        intent_source=IntentSource.AGENT,
+        trigger=Trigger.AGENT,
+        actor=replace(person, agent="claude-code", session=session),
+        meta=(("agent-turn", str(turn)),),
+    ).snapshot
+    assert taken is not None
+    return taken
+
+
+@pytest.fixture
+def turns(repo: Repo) -> tuple[Repo, list[str]]:
+    """By hand; three of one turn that changed one file twice and made another; one of the next turn."""
+    ids = [capture(repo, "by hand")]
+    for text, new in ((b"1\n", "one"), (b"2\n", None), (b"3\n", "two")):
+        repo.write("app.py", text)
+        if new is not None:
+            repo.write(new, b"new\n")
+        ids.append(by_agent(repo, 1, FIRST).id)
+    repo.write("app.py", b"4\n")
+    ids.append(by_agent(repo, 2, SECOND).id)
+    return repo, ids
+
+
+def lines(repo: Repo, *words: str) -> list[str]:
+    return repo.run("envlog", *words, check=True).out.splitlines()
+
+
+def test_the_captures_of_a_turn_stand_on_one_line(turns: tuple[Repo, list[str]]) -> None:
+    repo, ids = turns
+    second, first, by_hand = lines(repo)
+    assert (second[:7], first[:7], by_hand[:7]) == (ids[4][:7], ids[3][:7], ids[0][:7])
+    # Of the whole turn: what was changed twice is one file.
+    assert first.endswith("+2 ~1 files · 3 captures")
+    assert second.endswith("~1 file")
+    told = repo.run("envdiff", "--stat", ids[0], ids[3], check=True).out
+    assert all(name in told for name in ("app.py", "one", "two"))
+    assert [line[:7] for line in lines(repo, "--no-fold")] == [one[:7] for one in reversed(ids)]
+    assert len(lines(repo, "--oneline")) == 3
+
+
+def test_a_number_of_lines_is_one_of_folded_ones(turns: tuple[Repo, list[str]]) -> None:
+    repo, ids = turns
+    assert [line[:7] for line in lines(repo, "-2")] == [ids[4][:7], ids[3][:7]]
+    assert lines(repo, "-2")[1].endswith("3 captures")
+    assert [line[:7] for line in lines(repo, "-2", "--reverse")] == [ids[3][:7], ids[4][:7]]
+    assert lines(repo, "-0") == []
+
+
+def test_programs_and_searches_have_every_capture(turns: tuple[Repo, list[str]]) -> None:
+    repo, ids = turns
+    newest_first = [*reversed(ids)]
+    assert lines(repo, "--format=%H") == newest_first
+    assert [one["id"] for one in json.loads("\n".join(lines(repo, "--json")))] == newest_first
+    assert [line[:7] for line in lines(repo, "--", "one", "two")] == [ids[3][:7], ids[1][:7]]
+
+
+def test_what_is_told_of_one_capture_keeps_its_line(turns: tuple[Repo, list[str]]) -> None:
+    repo, ids = turns
+    repo.run("envlog", "name", "half-way", ids[2], check=True)
+    assert [line[:7] for line in lines(repo)] == [one[:7] for one in (ids[4], ids[3], ids[2], ids[0])]
+    assert lines(repo)[2].endswith("2 captures")
+
+
+def test_two_sessions_are_two_turns(repo: Repo) -> None:
+    capture(repo, "by hand")
+    for session in ("s-1", "s-2"):
+        repo.write("app.py", session.encode())
+        by_agent(repo, 1, FIRST, session)
+    assert len(lines(repo)) == 3
