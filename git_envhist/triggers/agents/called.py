@@ -21,6 +21,7 @@ LONGEST_INPUT = 8 << 20
 IDLE = 5.0
 """Seconds without a byte after which nothing more is expected of whoever left the input open."""
 DONE = b"."
+FIRST_OF_OTHERS, MOST_DESCRIPTORS = 3, 1 << 16
 
 
 def called(words: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -76,8 +77,7 @@ def _hold(work: Callable[[Tell], None], patience: Callable[[], float]) -> None:
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
-            os.close(reading)
-            _leave()
+            _leave(writing)
             work(lambda data: _write(writing, data))
         finally:
             os._exit(0)
@@ -102,8 +102,8 @@ def _write(descriptor: int, data: bytes) -> bool:
         return False
 
 
-def _leave() -> None:
-    """Go on without whoever called: no terminal, no group, none of their streams."""
+def _leave(kept: int | None = None) -> None:
+    """Go on without whoever called: no terminal, no group, none of their streams and descriptors but one of ours."""
     with suppress(OSError):
         os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -111,6 +111,10 @@ def _leave() -> None:
     with open(os.devnull, "rb+", buffering=0) as nothing:
         for descriptor in (0, 1, 2):
             os.dup2(nothing.fileno(), descriptor)
+    # An agent that waits for the end of a pipe of its own, whatever its number, is not to wait for us.
+    last = FIRST_OF_OTHERS if kept is None else kept
+    os.closerange(FIRST_OF_OTHERS, last)
+    os.closerange(last + (kept is not None), MOST_DESCRIPTORS)
 
 
 def _work(spool: str, event: Event | None, tell: Tell, environ: Mapping[str, str]) -> None:

@@ -19,6 +19,9 @@ from git_envhist.triggers.agents.events import Event, read_event
 from git_envhist.triggers.agents.turns import Job, Turn, advance, read_turn, write_turn
 
 TOLD = ".told"
+LOCK = "lock"
+UNFINISHED = 3600
+"""Seconds after which nobody writes any more what it began to."""
 KINDS = ("prompt", "after", "end")
 OLD = 7 * 86_400
 """Seconds after which a session that nobody ended is forgotten."""
@@ -28,7 +31,7 @@ OLD = 7 * 86_400
 def held(spool: str) -> Iterator[None]:
     """Nobody else takes from the spool."""
     state_directory(spool)
-    with locked(os.path.join(spool, "lock")):
+    with locked(os.path.join(spool, LOCK)):
         yield
 
 
@@ -64,10 +67,17 @@ def _oldest_first(spool: str) -> list[str]:
     rows = []
     with suppress(OSError), os.scandir(spool) as entries:
         for entry in entries:
-            if entry.name.endswith(TOLD):
-                with suppress(OSError):
+            with suppress(OSError):
+                if entry.name.endswith(TOLD):
                     rows.append((entry.stat().st_mtime_ns, entry.path))
+                elif _is_abandoned(entry):
+                    os.unlink(entry.path)
     return [path for _, path in sorted(rows)]
+
+
+def _is_abandoned(entry: os.DirEntry[str]) -> bool:
+    """Whether a hook was killed while it wrote down what it was told, which may be a prompt."""
+    return entry.name != LOCK and entry.stat().st_mtime < time.time() - UNFINISHED
 
 
 def _read(path: str) -> Turn:

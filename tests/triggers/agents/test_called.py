@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import select
 import subprocess
 import time
 from collections.abc import Callable
@@ -229,6 +231,36 @@ def test_a_tool_is_held_for_agent_wait_and_the_card_says_when_that_was_too_short
     snapshots = here.snapshots(1, lambda found: bool(found[0].remarks))
     assert "envhist.agentWait" in snapshots[0].remarks[0].text
     assert "agentWait" in here.repo.run("envlog", "show", check=True).out
+
+
+@pytest.mark.parametrize("kind", ["before", "after"])
+def test_a_pipe_of_the_agent_ends_with_the_hook(working: Callable[..., Working], kind: str) -> None:
+    here = working("codex")
+    here.repo.git("config", "envhist.agentWait", "0.1s")
+    reading, writing = os.pipe()
+    data = json.dumps(told("codex", kind, here.repo, here.transcript)).encode()
+    with open(here.repo.path / ".git/envhist/lock", "ab") as lock, open(reading, "rb") as left:
+        # What the hook left behind cannot end before this is let go.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(
+            ["sh", "-c", here.command("codex", kind)], cwd=here.repo.path, input=data, check=True,
+            env=here.repo.env, pass_fds=[writing],
+        )  # fmt: skip
+        os.close(writing)
+        assert select.select([left], [], [], LONG)[0]
+        assert left.read() == b""
+    here.snapshots(1)
+
+
+def test_what_a_killed_hook_began_to_write_does_not_stay(working: Callable[..., Working]) -> None:
+    here = working("codex")
+    spool = here.repo.path / ".git/envhist/hooks/spool"
+    spool.mkdir()
+    for name, age in (("codex.prompt.1", 86_400.0), ("codex.prompt.2", 0.0)):
+        (spool / name).write_text('{"prompt": "half of')
+        os.utime(spool / name, (time.time() - age,) * 2)
+    here.call("codex", "before")
+    assert sorted(path.name for path in spool.iterdir()) == ["codex.prompt.2", "lock"]
 
 
 def test_nothing_is_captured_where_that_is_switched_off(working: Callable[..., Working]) -> None:
