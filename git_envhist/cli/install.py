@@ -14,14 +14,14 @@ from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import EnvhistError, NotARepository, UsageError
 from git_envhist.triggers.edits import Edit, describe
-from git_envhist.triggers.installing import Done, chosen, every, install, uninstall
+from git_envhist.triggers.installing import LEFT, Done, chosen, every, install, uninstall
 from git_envhist.triggers.integration import Place
 
 if TYPE_CHECKING:
     from git_envhist.cli.forgetting import Forgetting
 
 PROGRAM = "git-envhist"
-DONE = {"git": "git's hooks"}
+DONE = {"git": "git's hooks", LEFT: "what agents left here"}
 
 
 @command("install", "git envlog install [--agent <name>]… [--global] [-n]")
@@ -104,9 +104,11 @@ def _tell(
     if dry_run:
         for line in describe(edit for one in done for edit in one.edits):
             session.line(escape(line, lines=True))
+        for path in (path for one in done for path in one.left):
+            session.line(f"remove {escape(path)}/")
     for one in done:
         _tell_one(session, one, word, dry_run)
-    if word != "installed" and not any(one.edits for one in done):
+    if word != "installed" and not any(one.edits or one.left for one in done):
         session.line("nothing of ours is installed here")
     if history is not None:
         for line in history.lines(dry_run):
@@ -114,10 +116,12 @@ def _tell(
 
 
 def _tell_one(session: Session, one: Done, word: str, dry_run: bool) -> None:
-    if not dry_run and one.edits:
+    if not dry_run and (one.edits or one.left):
         session.line(f"{DONE.get(one.name, one.name)}: {word}")
         for edit in one.edits:
             session.line(f"  {_verb(edit)} {escape(edit.path)}")
+        for path in one.left:
+            session.line(f"  removed {escape(path)}/")
     elif not one.edits and word == "installed":
         session.line(f"{DONE.get(one.name, one.name)}: nothing to do, all of it is in place")
     for remark in one.remarks:
@@ -133,7 +137,7 @@ def _verb(edit: Edit) -> str:
 def _as_json(one: Done) -> dict[str, object]:
     return {
         "name": one.name,
-        "changes": [_edit_json(edit) for edit in one.edits],
+        "changes": [*map(_edit_json, one.edits), *map(_left_json, one.left)],
         "remarks": [*map(escape_invalid, one.remarks)],
     }
 
@@ -146,3 +150,7 @@ def _edit_json(edit: Edit) -> dict[str, object]:
         "mode": None if after is None or after.mode is None else f"{after.mode:04o}",
         "content": None if after is None else escape_invalid(after.data.decode("utf-8", "surrogateescape")),
     }
+
+
+def _left_json(path: str) -> dict[str, object]:
+    return {"path": escape_invalid(path), "change": "removed", "mode": None, "content": None}

@@ -52,7 +52,7 @@ def look_at_history(repository: Repository, environ: Mapping[str, str]) -> Whole
     return Whole(
         refs,
         packs,
-        tuple(_states(repository)),
+        tuple(states_of(repository)),
         tuple(_copies_of_keys(repository, environ)),
         _count(repository, [ref for ref in refs if ref.startswith(SNAPSHOTS)]),
         sum(os.path.getsize(path) for path in packs),
@@ -126,7 +126,8 @@ def _packs(pack_dir: str) -> Iterator[str]:
                 yield os.path.join(pack_dir, f"{base}{ending}")
 
 
-def _states(repository: Repository) -> Iterator[str]:
+def states_of(repository: Repository) -> Iterator[str]:
+    """Our directories in the git directories of all working trees, the common one last."""
     linked = os.path.join(repository.common_dir, "worktrees")
     for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
         state = os.path.join(linked, name, "envhist")

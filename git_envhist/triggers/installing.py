@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from git_envhist.errors import UsageError
 from git_envhist.triggers.agents import AGENTS
+from git_envhist.triggers.agents.leftovers import leftovers, remove
 from git_envhist.triggers.edits import Edit, effective
 from git_envhist.triggers.git.integration import GitHooks
 from git_envhist.triggers.integration import Integration, Part, Place
@@ -13,6 +14,8 @@ from git_envhist.triggers.kept import as_before, install_edits, read_record, uni
 from git_envhist.values import dataclass
 
 GIT = GitHooks()
+LEFT = "agents"
+"""What all agents together have left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class Done:
     name: str
     edits: tuple[Edit, ...]
     remarks: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """Directories of ours that nobody needs any more."""
 
 
 def chosen(agents: Sequence[str]) -> tuple[Integration, ...]:
@@ -52,6 +57,7 @@ def uninstall(
     place: Place, integrations: Sequence[Integration], *, dry_run: bool = False
 ) -> tuple[Done, ...]:
     """Take them away; what nobody has changed since is what it was before."""
+    left = leftovers(place, [one.name for one in integrations if one.name in AGENTS])
     plans = [(one, one.plan_uninstall(place)) for one in integrations]
     done = []
     for one, plan in plans:
@@ -60,7 +66,9 @@ def uninstall(
         else:
             edits = uninstall_edits(place.state, one.name, plan.edits)
         done.append(Done(one.name, edits, plan.remarks))
-    return tuple(done)
+    if not dry_run:
+        remove(left)
+    return (*done, Done(LEFT, (), (), left)) if left else tuple(done)
 
 
 def parts(place: Place) -> dict[str, tuple[Part, ...]]:

@@ -75,6 +75,25 @@ def test_what_another_working_tree_has_installed_goes_with_the_shim_that_they_sh
     assert not (other / ".gemini").exists()
 
 
+def test_what_agents_left_goes_with_the_last_of_them(repo: Repo) -> None:
+    repo.git("worktree", "add", "-q", "../other")
+    ours = repo.path / ".git/envhist"
+    for directory in (repo.path, repo.path.parent / "other"):
+        for agent in ("codex", "gemini"):
+            repo.run("envlog", "install", "--agent", agent, cwd=directory, check=True)
+    # A prompt that nobody has come for yet, and where a session stands in each working tree.
+    left = (ours / "hooks/spool", ours / "agents", repo.path / ".git/worktrees/other/envhist/agents")
+    for place in left:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "gemini.prompt.1.told").write_text("{}")
+    repo.run("envlog", "uninstall", "--agent", "codex", check=True)
+    assert all(place.is_dir() for place in left)
+    told = repo.run("envlog", "uninstall", "--agent", "gemini", "--dry-run", check=True).out
+    assert all(f"remove {place}/" in told for place in left)
+    repo.run("envlog", "uninstall", "--agent", "gemini", check=True)
+    assert not any(place.exists() for place in left)
+
+
 def test_settings_that_are_not_understood_are_left_alone(repo: Repo) -> None:
     repo.write(".gemini/settings.json", "{ this is no JSON")
     done = repo.run("envlog", "install", "--agent", "gemini")
