@@ -13,6 +13,12 @@ from git_envhist.verifying.search import next_to_try, suspects, tries_left
 from git_envhist.verifying.watching import Watching
 
 Check = Callable[[Snapshot], Checked]
+WHERE_BAD = (
+    "where does it fail? git envlog bisect --bad <rev>; 'git envlog --verdict=fail' lists such moments"
+)
+WHERE_GOOD = (
+    "where did it pass? git envlog bisect --good <rev>; 'git envlog --verdict=pass' lists such moments"
+)
 
 
 class NothingToFind(EnvhistError):
@@ -64,7 +70,9 @@ def line_between(newest_first: Sequence[Snapshot], good: Snapshot, bad: Snapshot
             "the two ends are not on one timeline", hint="git envlog bisect --good <rev> --bad <rev>"
         )
     old, new = ids.index(good.id), ids.index(bad.id)
-    if old <= new:
+    if old == new:
+        raise UsageError(f"the good moment is the bad one, too: '{good.id[:7]}'", hint=WHERE_BAD)
+    if old < new:
         raise UsageError(f"'{good.id[:7]}' is not older than '{bad.id[:7]}'", hint="the good one comes first")
     return list(newest_first[new : old + 1])[::-1]
 
@@ -92,7 +100,8 @@ class _Search:
             )
         if status is not wanted:
             what = "passes" if status is VerdictStatus.PASS else "fails already"
-            raise NothingToFind(f"the check {what} at '{end.id[:7]}': {self._command}")
+            hint = WHERE_BAD if status is VerdictStatus.PASS else WHERE_GOOD
+            raise NothingToFind(f"the check {what} at '{end.id[:7]}': {self._command}", hint=hint)
 
     def status(self, snapshot: Snapshot, left: int, tries: int) -> VerdictStatus:
         if not snapshot.trusted:
