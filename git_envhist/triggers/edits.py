@@ -83,8 +83,8 @@ def carry_out(edits: Sequence[Edit]) -> tuple[str, ...]:
             _put(edit.path, edit.after)
             done.append(edit)
     except OSError as error:
-        for edit in reversed(done):
-            _put(edit.path, edit.before)
+        for earlier in reversed(done):
+            _put(earlier.path, earlier.before)
         remove_empty(made)
         raise cannot_write(error, os.path.dirname(edit.path)) from error
     return tuple(made)

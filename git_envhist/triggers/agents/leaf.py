@@ -59,13 +59,15 @@ class Agent:
         recorded = read_record(place.state).of(self.name)
         paths = dict.fromkeys(map(os.path.realpath, (*self._places(place), *recorded)))
         paths.pop(os.path.realpath(shim), None)
-        edits = [self._emptied(path) for path in paths if look(path)]
+        # What was written there and cannot be read now is told; what never was ours is passed over.
+        ours = [path for path in paths if _is_file(path) or (path in recorded and os.path.lexists(path))]
+        edits = [self._emptied(path) for path in ours]
         return Plan((*edits, rewrite(shim, None)))
 
     def parts(self, place: Place) -> tuple[Part, ...]:
         """Each event that we are called for."""
         shim = os.path.exists(self._shim(place))
-        for path in self._places(place):
+        for path in filter(_is_file, self._places(place)):
             text = _read(path)
             found = table_elements(text) if _is_toml(path) else elements(text)
             if found:
@@ -137,6 +139,11 @@ def _is_toml(path: str) -> bool:
 def _read(path: str) -> str:
     found = look(os.path.realpath(path))
     return "" if found is None else found.data.decode("utf-8", "surrogateescape")
+
+
+def _is_file(path: str) -> bool:
+    """Whether there is something that hooks of ours could stand in: what cannot be read holds none."""
+    return os.access(path, os.R_OK) and os.path.isfile(path)
 
 
 def _bytes(text: str) -> bytes:

@@ -113,3 +113,27 @@ def test_for_every_repository_the_users_own_settings_call_a_shim_of_the_users(
     repo.run("envlog", "uninstall", "--global", "--agent", "cursor", check=True)
     assert not (hermetic / ".cursor").exists()
     assert not shim.exists()
+
+
+def test_what_is_no_file_where_settings_would_be_is_in_nobodys_way(repo: Repo) -> None:
+    (repo.path / ".gemini/settings.json").mkdir(parents=True)
+    os.mkfifo(repo.path / ".cursor")
+    before = tree(repo)
+    for agent, place in (("gemini", ".gemini/settings.json"), ("cursor", ".cursor")):
+        done = repo.run("envlog", "install", "--agent", agent)
+        assert done.status == 128
+        assert f"{repo.path}/{place}'" in done.err
+    assert tree(repo) == before
+    # The others are told of, and taken away, all the same.
+    repo.run("envlog", "install", "--agent", "codex", check=True)
+    assert "✓" in repo.run("envlog", "status", check=True).out
+    repo.run("envlog", "uninstall", check=True)
+    assert tree(repo) == before
+
+
+def test_settings_that_somebody_removed_do_not_come_back(repo: Repo) -> None:
+    before = tree(repo)
+    repo.run("envlog", "install", "--agent", "codex", check=True)
+    (repo.path / ".codex/hooks.json").unlink()
+    repo.run("envlog", "uninstall", "--agent", "codex", check=True)
+    assert tree(repo) == before
