@@ -81,9 +81,10 @@ class Scanner:
             self._devices[realm] = self._descent.base(realm).st_dev
         return device != self._devices[realm]
 
-    def visit(self, path: bytes, old: Record | None) -> Visit:
+    def visit(self, path: bytes, old: Record | None, changed: frozenset[bytes] | None = None) -> Visit:
         """List a directory; what `old` knows of unchanged entries is taken over, the rest is left to be read.
 
+        `changed`: in a large one with the names that it had only these are looked at.
         OSError where it cannot be entered or listed.
         """
         own = self._descent.enter(path)
@@ -97,7 +98,7 @@ class Scanner:
         # What is known of an entry says where its owner differs from the directory's: with another it says nothing.
         if old is not None and (old.uid, old.gid) != (own.st_uid, own.st_gid):
             old = None
-        if old is not None and len(names) >= LARGE and self._is_like(visit, old, names):
+        if old is not None and len(names) >= LARGE and self._is_like(visit, old, names, changed):
             return visit
         known = _Known(old)
         pruned = self._limits.pruned if path in self._parents else {}
@@ -105,16 +106,17 @@ class Scanner:
             self._look_at(visit, name, known, pruned)
         return visit
 
-    def _is_like(self, visit: Visit, old: Record, names: list[bytes]) -> bool:
+    def _is_like(
+        self, visit: Visit, old: Record, names: list[bytes], changed: frozenset[bytes] | None
+    ) -> bool:
         """Whether the directory has the entries that its record names, of the kinds they had; what differs is noted."""
         if self._ignored is not None or visit.path in self._parents or old.boundaries or not visit.path:
             return False
         if set(names) != {*old.names, *old.subdirectories}:
             return False
         try:
-            columns = stat_columns(old.names)
             below = list(map(os.lstat, old.subdirectories))
-            fresh = {number: os.lstat(old.names[number]) for number in differing(old.columns, columns, ROW)}
+            fresh = {number: os.lstat(old.names[number]) for number in _differing(old, changed)}
         except OSError:
             return False
         if any(not stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in below):
@@ -172,6 +174,13 @@ class Scanner:
             visit.miss(name, WhyMissing.TOO_DEEP, f"more than {MAX_DEPTH} directories deep")
         else:
             visit.subdirectories.append(name)
+
+
+def _differing(old: Record, changed: frozenset[bytes] | None) -> list[int]:
+    """Which entries of the current directory may differ from its record, looked at or said to be `changed`."""
+    if changed is None:
+        return differing(old.columns, stat_columns(old.names), ROW)
+    return [number for number, name in enumerate(old.names) if name in changed]
 
 
 class _Known:

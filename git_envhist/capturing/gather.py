@@ -17,6 +17,7 @@ from git_envhist.capture.known import CacheDamaged, shards_of
 from git_envhist.capture.lines import HereLine, fork_line, spawn_line
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
+from git_envhist.capturing.since import Wanted
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.worker import CaptureWorker, Names
 from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
@@ -69,11 +70,11 @@ class Gatherer:
         tick: Tick | None,
         cache: CacheHead | None,
         distrust: bool,
-        only: frozenset[bytes] | None = None,
+        only: Wanted | None = None,
     ) -> None:
         """The workers begin to compare at once; what the caller has to do meanwhile takes nobody's time.
 
-        `only`: the recorded directories that are to be compared, where the others are known to be as recorded.
+        `only`: the recorded directories that are to be looked at, where all else is known to be as recorded.
         """
         self._survey = survey
         self._job = job
@@ -147,10 +148,8 @@ class Gatherer:
             files, done, _ = self._pool.shared.totals()
             self._tick(Progress(files, done, *self._totals))
 
-    def _check(
-        self, cache: CacheHead, distrust: bool, only: frozenset[bytes] | None
-    ) -> Iterator[tuple[int, Frame]]:
-        wanted = None if only is None else sorted({*only, *self._tops()})
+    def _check(self, cache: CacheHead, distrust: bool, only: Wanted | None) -> Iterator[tuple[int, Frame]]:
+        wanted = None if only is None else {**dict.fromkeys(self._tops()), **only}
         shards = cache.shards if wanted is None else shards_of(cache.shards, wanted)
         size = max(1, -(-len(shards) // MAX_TICKETS))
         chunks = [list(map(tuple, shards[at : at + size])) for at in range(0, len(shards), size)]

@@ -23,6 +23,7 @@ from git_envhist.capture.servers import tell_servers
 from git_envhist.capture.statcache import Shard, StatCache
 from git_envhist.capture.units import find_units
 from git_envhist.capture.visits import Leaf, Visit
+from git_envhist.capturing.since import Wanted
 from git_envhist.store.deflate import crc32
 
 
@@ -41,17 +42,14 @@ class Looker:
         self._defer_from = 0
         self._deferring: set[bytes] = set()
 
-    def do_check(
-        self, chunks: list[list[Shard]], distrust: bool, only: list[bytes] | None
-    ) -> Iterator[Frame]:
+    def do_check(self, chunks: list[list[Shard]], distrust: bool, only: Wanted | None) -> Iterator[Frame]:
         """Compare recorded directories with what is there, as long as there are shards left; look into those that
         differ.
 
         Yields ("new", a directory that no record knows), ("gone", one that is no more), ("mounted", one where another
         file system stands by now), ("top", the top of a root that has a record), ("damaged",).
-        `only`: of these directories; the others are known to be as recorded.
+        `only`: of these directories and their entries; the others are known to be as recorded.
         """
-        wanted = None if only is None else frozenset(only)
         cache = StatCache(self._job["cache"], crc32)
         with no_collection():
             while (ticket := self._shared.take()) is not None:
@@ -59,16 +57,21 @@ class Looker:
                     records = cache.read_shard(Shard(*shard))
                     try:
                         yield from (
-                            self._check(records, distrust, wanted) if records is not None else (("damaged",),)
+                            self._check(records, distrust, only) if records is not None else (("damaged",),)
                         )
                     except (struct.error, ValueError):
                         yield ("damaged",)
 
-    def _check(self, records: bytes, distrust: bool, only: frozenset[bytes] | None) -> Iterator[Frame]:
+    def _check(self, records: bytes, distrust: bool, only: Wanted | None) -> Iterator[Frame]:
         for top in tops_among(records):
             yield ("top", top)
         if only is not None:
-            records = b"".join([encoded for path, encoded in cut(records) if path in only])
+            wanted = [(encoded, only[path]) for path, encoded in cut(records) if path in only]
+            # What was changed need not be found to differ first.
+            for encoded, names in wanted:
+                if names is not None:
+                    yield from self._look_into(decode(encoded), names)
+            records = b"".join([encoded for encoded, names in wanted if names is None])
         if not distrust:
             for encoded in differing_records(records, self._job["bases"], self._descent.enter):
                 yield from self._look_into(decode(encoded))
@@ -79,8 +82,8 @@ class Looker:
             else:
                 yield from self._look_into(decode(encoded))
 
-    def _look_into(self, record: Record) -> Iterator[Frame]:
-        visit = self._visit(record.path, record)
+    def _look_into(self, record: Record, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
+        visit = self._visit(record.path, record, names)
         if visit is None:
             yield (self._scanner.why_gone(record.path), record.path)
             return
@@ -142,9 +145,11 @@ class Looker:
     def _sizes(self) -> list[int]:
         return [leaf.row[SIZE] for visit in self._visits.values() for leaf in visit.pending]
 
-    def _visit(self, path: bytes, old: Record | None) -> Visit | None:
+    def _visit(
+        self, path: bytes, old: Record | None, changed: frozenset[bytes] | None = None
+    ) -> Visit | None:
         try:
-            visit = self._scanner.visit(path, old)
+            visit = self._scanner.visit(path, old, changed)
         except OSError as error:
             closed = self._closed_directory(path, error)
             if closed is None:

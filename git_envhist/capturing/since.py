@@ -7,8 +7,13 @@ been changed right after a look at them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from git_envhist.capture.statcache import CacheHead
 from git_envhist.values import dataclass
+
+Wanted = Mapping[bytes, frozenset[bytes] | None]
+"""Directories, and in each the names of which something may have happened; None where any may be another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +22,11 @@ class Since:
 
     commit: str
     """The snapshot that was made of it."""
-    directories: frozenset[bytes]
-    """Where something may have happened since: no other one is looked at again."""
+    directories: Wanted
+    """Where something may have happened since: no other one is looked at again, and of its entries no others."""
 
 
-def still_to_look_at(since: Since | None, head: CacheHead | None) -> frozenset[bytes] | None:
+def still_to_look_at(since: Since | None, head: CacheHead | None) -> Wanted | None:
     """The directories that need be looked at; None for all, where the records are not those of that moment."""
     if since is None or head is None or head.base != since.commit:
         return None

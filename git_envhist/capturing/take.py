@@ -11,7 +11,7 @@ from git_envhist.capture.statcache import CacheHead, StatCache
 from git_envhist.capturing.assembly import Assembler, Holds
 from git_envhist.capturing.gather import Gathered, Gatherer, Tick, worker_count
 from git_envhist.capturing.merge import merge, merge_pieces
-from git_envhist.capturing.since import Since, still_to_look_at
+from git_envhist.capturing.since import Since, Wanted, still_to_look_at
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
 from git_envhist.errors import Damaged
@@ -202,7 +202,7 @@ class Taker:
 
         return holds
 
-    def _start(self, distrust: bool, progress: Tick | None, only: frozenset[bytes] | None = None) -> Gatherer:
+    def _start(self, distrust: bool, progress: Tick | None, only: Wanted | None = None) -> Gatherer:
         tools, head = self._tools, self._cache_head
         workers = worker_count(tools.settings.workers)
         return Gatherer(self.survey, self._job(), workers, tools.how, progress, head, distrust, only)

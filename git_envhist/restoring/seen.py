@@ -47,18 +47,21 @@ class Seen:
 
 
 def since_then(held: Held, commit: str, plan: Plan) -> Since:
-    """What was captured before a plan is carried out, and every directory that differs afterwards, for better or worse.
+    """What was captured before a plan is carried out, every directory that differs afterwards, for better or worse,
+    and the names in it that were touched.
 
     Where the capture had to look into a directory it may have found what no record can tell for sure: it looks again.
     """
-    found = set(held.taken.gathered.directories)
+    changed: dict[bytes, set[bytes]] = {_recorded(own.realm, own.path): set() for own in plan.directories}
+    whole = set(held.taken.gathered.directories)
     for step in plan.steps:
-        found.add(_recorded(step.realm, step.path.rpartition(b"/")[0]))
+        above, _, name = step.path.rpartition(b"/")
+        changed.setdefault(_recorded(step.realm, above), set()).add(name)
         for entry in (step.before, step.after):
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
-                found.add(_recorded(step.realm, step.path))
-    found.update(_recorded(own.realm, own.path) for own in plan.directories)
-    return Since(commit, frozenset(found))
+                whole.add(_recorded(step.realm, step.path))
+    found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
+    return Since(commit, found | dict.fromkeys(whole))
 
 
 def read_again(contents: Contents, plan: Plan) -> None:

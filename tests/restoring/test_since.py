@@ -79,6 +79,26 @@ def test_directories_that_come_and_go(repo: Repo) -> None:
         is_recorded_truly(history, target)
 
 
+def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path), workers="fork")
+    for number in range(200):
+        repo.write(f"many/{number}", b"1")
+    first = capture(history)
+    repo.write("many/7", b"2")
+    second = capture(history)
+    is_recorded_truly(history, first)
+    is_recorded_truly(history, second)
+    wish = Wish(saved=lambda safety: repo.write("many/8", b"edited meanwhile"))
+    history.going.to(history.resolve(first.id), wish)
+    after = capture(history)
+    assert repo.git("cat-file", "blob", f"{after.commit}:many/8") == "edited meanwhile"
+    os.unlink(repo.path / "many" / "9")
+    repo.write("many/new", b"2")
+    third = capture(history)
+    for target in (first, third):
+        is_recorded_truly(history, target)
+
+
 def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path))
     repo.write(".envhistignore", b"*.log\n")
