@@ -27,14 +27,15 @@ def select_folded(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
 
 
 def _lines(history: EnvHistory, wanted: Wanted) -> list[Line]:
-    most, asked = wanted.limit, wanted.limit
+    most = wanted.limit if wanted.limit is None or wanted.limit >= 0 else None
+    # One more tells whether the last line goes on.
+    asked = None if most is None else most + 1
     while True:
         found = select(history, replace(wanted, limit=asked, reverse=False))
         lines = fold(history.judge(snapshot) for snapshot in found)
-        if most is None or asked is None or most < 0:
+        if most is None or asked is None:
             return lines
-        # The last line may go on with what was not read.
-        if len(lines) > most or len(found) < asked or not most:
+        if len(lines) > most or len(found) < asked:
             return lines[:most]
         asked *= AT_ONCE
 
