@@ -86,7 +86,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
     "sqlite": TreeProbe(
         "sqlite",
         DATABASES,
-        1,
+        2,
         reads=(
             *(b"*.db", b"*.db3", b"*.sqlite", b"*.sqlite3", b"*.s3db", b"*.sl3"),
             *(b"*-wal", b"*-journal"),

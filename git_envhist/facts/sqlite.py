@@ -19,6 +19,7 @@ from git_envhist.model import SQLITE_HEADER, UNREAD, EnvPath, Fact
 
 PROBE = "sqlite"
 ENDINGS = (b".db", b".db3", b".sqlite", b".sqlite3", b".s3db", b".sl3")
+OF_RPM = (b"var/lib/rpm", b"usr/lib/sysimage/rpm")
 COUNTED_BLOCKS, ALL_BLOCKS, BLOCKS_ABOVE = 2048, 4096, 1024
 """Pieces of 16 KiB that are read for the rows of one table, of all, and of the pages above the leaves of one."""
 LARGEST_LOG = 64 << 20
@@ -52,7 +53,8 @@ class Held(NamedTuple):
 
 
 def wants(directory: bytes) -> bool:
-    return True
+    # What stands there is told as packages.
+    return not directory.endswith(OF_RPM)
 
 
 def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:

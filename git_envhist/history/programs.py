@@ -5,30 +5,49 @@ Those in directories that package managers fill are told as the packages that br
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from git_envhist.history.classes import PACKAGES, class_of
+from git_envhist.history.classes import PACKAGES, class_of, generated_in
 from git_envhist.model import Change, ChangeKind, EntryKind, EnvPath, FactChange, Side
 
-PROBE = "program"
+PROBE, LINK = "program", "link"
 BINARIES = frozenset((b"bin", b"sbin", b".bin", b"Scripts"))
+LIBRARY = re.compile(rb"\.(?:so|dylib|dll|pyd)(?:\.[0-9.]+)?\Z")
+"""Names of what is loaded and not run, though its mode often says otherwise."""
 EXECUTABLE = 0o111
+MOST_ELSEWHERE = 20
+"""So many at once outside of these directories are no tools: on some file systems every file may be executed."""
 
 
 def programs(changes: Iterable[Change]) -> tuple[FactChange, ...]:
-    """The executables in directories of programs that only one of two moments has; values are their modes."""
-    return tuple(found for change in changes if (found := _program(change)) is not None)
+    """The executables that only one of two moments has; values are their modes."""
+    found = [told for change in changes if (told := _program(change)) is not None]
+    usual = [told for told in found if _is_for_programs(told.at)]
+    return tuple(usual if len(found) - len(usual) > MOST_ELSEWHERE else found)
 
 
 def _program(change: Change) -> FactChange | None:
-    directory, _, _ = change.path.rpartition(b"/")
-    if directory.rpartition(b"/")[2] not in BINARIES or change.kind is ChangeKind.RENAMED:
-        return None
+    directory = EnvPath(change.path.rpartition(b"/")[0])
     before, after = _mode(change.before), _mode(change.after)
-    if (before is None) == (after is None) or class_of(change.path) == PACKAGES:
+    if change.kind is ChangeKind.RENAMED or (before is None) == (after is None):
         return None
-    key = change.path.decode("utf-8", "surrogateescape")
-    return FactChange(PROBE, key, before, after, EnvPath(directory))
+    if class_of(change.path) == PACKAGES or (LINK in (before, after) and not _is_for_programs(directory)):
+        return None
+    if not _is_for_programs(directory) and _is_made(change.path):
+        return None
+    return FactChange(PROBE, change.path.decode("utf-8", "surrogateescape"), before, after, directory)
+
+
+def _is_made(path: bytes) -> bool:
+    """Whether it is a library, or some tool's own: what was built, what stands in a hidden directory."""
+    directory = path.rpartition(b"/")[0]
+    is_hidden = directory.startswith(b".") or b"/." in directory
+    return is_hidden or LIBRARY.search(path) is not None or bool(generated_in(directory)[0])
+
+
+def _is_for_programs(directory: EnvPath) -> bool:
+    return directory.rpartition(b"/")[2] in BINARIES
 
 
 def _mode(side: Side | None) -> str | None:
@@ -37,4 +56,4 @@ def _mode(side: Side | None) -> str | None:
         return None
     if side.kind not in (EntryKind.FILE, EntryKind.LINK):
         return None
-    return "link" if side.kind is EntryKind.LINK else f"{side.mode:04o}"
+    return LINK if side.kind is EntryKind.LINK else f"{side.mode:04o}"

@@ -136,3 +136,6 @@ def test_a_large_database_of_rpm_is_read(repo: Repo) -> None:
         database.commit()
     EnvHistory.open(str(repo.path), workers="here").capture("a large database")
     assert real.told(repo) == real.parse((real.BYTES / "rpm/says").read_text())
+    # To its own row it is no database of anybody's.
+    timeline = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").strip()
+    assert "rpmdb" not in repo.git("show", f"{timeline}:.envhist/facts/sqlite")

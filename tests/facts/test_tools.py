@@ -12,6 +12,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.facts import githooks, tools
 from git_envhist.facts.probe import File, Place
+from git_envhist.history import programs
 from tests.support.repository import Repo
 
 
@@ -157,28 +158,42 @@ def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
     assert [fact.key for fact in githooks.facts_of(place, no_key)] == ["pre-commit"]
 
 
-def test_a_program_that_appears_in_a_directory_of_programs_is_told(repo: Repo) -> None:
+def test_a_program_that_appears_is_told(repo: Repo) -> None:
     repo.write("bin/old", "#!/bin/sh\n", mode=0o755)
     repo.write("bin/becomes", "#!/bin/sh\n", mode=0o644)
     capture(repo, "before")
     repo.write("bin/deploy", "#!/bin/sh\n", mode=0o755)
     repo.write("bin/README", "words\n")
     repo.write("other/run", "#!/bin/sh\n", mode=0o755)
+    repo.write("other/fast.so", "", mode=0o755)
+    os.symlink("run", repo.path / "other/link")
+    repo.write("dist/built", "#!/bin/sh\n", mode=0o755)
     repo.write(".venv/bin/flask", "#!/bin/sh\n", mode=0o755)
     (repo.path / "bin/becomes").chmod(0o755)
     (repo.path / "bin/old").unlink()
     os.symlink("deploy", repo.path / "bin/link")
     capture(repo, "after")
-    told = "program   bin            + becomes   + deploy   + link   − old\n"
+    told = "program   bin            + becomes   + deploy   + link   − old\nprogram   other          + run\n"
     assert only_tools(repo, "@~1", "@") == only_tools(repo, "@~1") == told
-    assert told in repo.run("envlog", "show", check=True).out
+    card = repo.run("envlog", "show", check=True).out
+    assert all(row in card for row in told.splitlines())
     found = json.loads(repo.run("envdiff", "--json", "@~1", "@", check=True).out)["facts"]
     assert {one["key"]: (one["before"], one["after"]) for one in found} == {
         "bin/becomes": (None, "0755"),
         "bin/deploy": (None, "0755"),
         "bin/link": (None, "link"),
         "bin/old": ("0755", None),
+        "other/run": (None, "0755"),
     }
+
+
+def test_where_every_file_may_be_executed_none_is_told_as_a_program(repo: Repo) -> None:
+    capture(repo, "before")
+    for number in range(programs.MOST_ELSEWHERE + 1):
+        repo.write(f"src/{number}.py", "x", mode=0o755)
+    repo.write("bin/deploy", "x", mode=0o755)
+    capture(repo, "after")
+    assert only_tools(repo, "@~1", "@").split() == ["program", "bin", "+", "deploy"]
 
 
 def test_caches_and_builds_are_called_so(repo: Repo) -> None:
