@@ -28,7 +28,9 @@ def names_another_place(source: Capturing, restored: Restored) -> str | None:
         return None
     moved = Moved.between([root], own)
     found = [
-        one.path for one in points_back(brought_by(restored.plan.steps), own, moved) if one.what in NAMING
+        one.path
+        for one in points_back(brought_by(restored.plan.steps), source.repository, moved)
+        if one.what in NAMING
     ]
     if not found:
         return None
@@ -61,6 +63,6 @@ def relocate_here(source: Capturing, origin: str, steps: Iterable[PlanStep]) -> 
     """Have what some steps brought name this place and no longer that one; what was rewritten."""
     repository = source.repository
     moved = Moved.between([origin], repository.root)
-    found = list(points_back(brought_by(steps), repository.root, moved))
+    found = list(points_back(brought_by(steps), repository, moved))
     code = frozenset() if repository.plain or not found else tracked(repository.git)
     return relocate(Rewriter(repository.root, moved, code), found)[0]

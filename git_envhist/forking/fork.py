@@ -23,6 +23,7 @@ from git_envhist.forking.origins import origins_of
 from git_envhist.forking.pointing import Rewriter, points_back, relocate, standing
 from git_envhist.forking.relocation import Moved, can_be_spelled
 from git_envhist.forking.seeding import seed
+from git_envhist.forking.submodules import Settler, moved_in
 from git_envhist.model import EnvPath, Forked, Progress, Restored, Snapshot, Trigger
 from git_envhist.opening import Opened, homes_of
 from git_envhist.restoring.elsewhere import Source, write_into
@@ -30,6 +31,7 @@ from git_envhist.restoring.planning import tracked
 from git_envhist.settings import read_settings
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import cannot_write
+from git_envhist.store.modules import are_any
 from git_envhist.store.repository import HEADS, NOTES, RefMove, Repository
 from git_envhist.values import replace
 
@@ -126,16 +128,26 @@ class _Fork:
         return brought, moment
 
     def _look_back(self, own: Capturing, forked: Forked) -> Forked:
-        """What names the place it was made of; rewritten, where that is wished, as a moment of its own."""
+        """What names the place it was made of; what was rewritten, by need or by wish, is a moment of its own."""
         repository = self.ground.repository
-        moved = Moved.between(origins_of(self.source, self.snapshot.timeline, repository), repository.root)
-        found = tuple(points_back(standing(repository.root), repository.root, moved))
-        if not self.wish.relocate or not found:
-            return replace(forked, pointing=found)
-        code = frozenset() if repository.plain else tracked(repository.git)
-        done, left = relocate(Rewriter(repository.root, moved, code), found)
-        warnings = _record(own, self.wish, len(done)) if done else ()
-        return replace(forked, relocated=done, pointing=left, warnings=(*forked.warnings, *warnings))
+        origins = origins_of(self.source, self.snapshot.timeline, repository)
+        settled, warnings = self._settle(origins)
+        moved = Moved.between(origins, repository.root)
+        found = tuple(points_back(standing(repository.root), repository, moved))
+        done: tuple[EnvPath, ...] = ()
+        if self.wish.relocate and found:
+            code = frozenset() if repository.plain else tracked(repository.git)
+            done, found = relocate(Rewriter(repository.root, moved, code), found)
+        done = (*settled, *done)
+        warnings += _record(own, self.wish, len(done)) if done else ()
+        return replace(forked, relocated=done, pointing=found, warnings=(*forked.warnings, *warnings))
+
+    def _settle(self, origins: tuple[str, ...]) -> tuple[tuple[EnvPath, ...], tuple[str, ...]]:
+        repository = self.ground.repository
+        if repository.plain or not are_any(repository.common_dir):
+            return (), ()
+        moved = moved_in(self.source.repository.git, self.snapshot)
+        return Settler(repository, origins, moved).settle(standing(repository.root))
 
     def _capturing(self) -> Capturing:
         repository, mine = self.ground.repository, self.source

@@ -8,8 +8,9 @@ paths are told and left: whoever built them builds them again.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from git_envhist.forking.relocation import TOO_LONG, Moved, is_text, rewrite
 from git_envhist.model import EntryKind, EnvPath, PlanStep, PointsBack
 from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.store.git import read_all
+from git_envhist.store.modules import is_own, place_named
+from git_envhist.store.repository import Repository
 from git_envhist.system import DIRECTORY, NOFOLLOW
 
 PROGRAM_DIRECTORIES = frozenset((b"bin", b"sbin", b"Scripts", b".bin"))
@@ -26,7 +29,6 @@ EDITABLE = b"__editable__"
 BUILT = frozenset((b"CMakeCache.txt", b"build.ninja"))
 LARGEST = 1 << 22
 LINK, TEXT = "link", "text"
-GITDIR = b"gitdir: "
 NO_GIT = (
     "the git directory of this submodule is the original's: without this file git takes it for one not set up"
 )
@@ -34,6 +36,8 @@ SHARED_GIT = "it leads to a git directory that is another's: what git does here,
 IS_CODE = "HEAD tracks it"
 IS_BUILT = "it was built there: build it again"
 TEMPORARY = b".git-envhist-link"
+REGISTERED = re.compile(rb"(?:^|/)worktrees/[^/]+\Z")
+"""Where a repository says which linked worktrees it has; what prunes or removes one goes by that."""
 
 
 class Rewriter(NamedTuple):
@@ -51,15 +55,15 @@ class Place(NamedTuple):
     is_link: bool
 
 
-def points_back(places: Iterable[Place], root: str, moved: Moved) -> Iterator[PointsBack]:
+def points_back(places: Iterable[Place], own: Repository, moved: Moved) -> Iterator[PointsBack]:
     """Every one of some paths that names the other place."""
-    with _opened(root) as top:
+    with _opened(own.root) as top:
         for path, is_link in places:
             if is_link:
                 if moved.is_named_in(_read_link(top, path)):
                     yield PointsBack(path, LINK)
             elif path.endswith(b"/.git"):
-                why = _why_not_its_own(root, path, _read(top, path))
+                why = _why_not_its_own(own, path, _read(top, path), moved)
                 if why is not None:
                     yield PointsBack(path, why)
             elif _may_name_places(path):
@@ -117,24 +121,32 @@ def relocate(
 
 def _may_name_places(path: EnvPath) -> bool:
     above, _, name = path.rpartition(b"/")
+    if name == b"gitdir" and REGISTERED.search(above):
+        return True
     if name in NAMES or name in BUILT or name.endswith(ENDINGS) or name.startswith(EDITABLE):
         return True
     return above.rpartition(b"/")[2] in PROGRAM_DIRECTORIES
 
 
-def _why_not_its_own(root: str, path: EnvPath, data: bytes) -> str | None:
-    """Why the file of a submodule, which says by a path where its git directory is, leads to none of its own.
+def _why_not_its_own(own: Repository, path: EnvPath, data: bytes, moved: Moved) -> str | None:
+    """Why a `.git` file, which says by a path where the git directory is, leads to none of its own.
 
     From a linked worktree to another one beside it such a path leads to the very same git directory, whose working tree
     is the original's: what is cleaned here is gone there.
     """
-    if not data.startswith(GITDIR):
-        return None
-    top = os.path.realpath(os.fsencode(root))
-    leads_to = os.path.join(top, os.path.dirname(path), data[len(GITDIR) :].rstrip(b"\r\n"))
-    if not os.path.exists(leads_to):
-        return NO_GIT
-    return None if os.path.realpath(leads_to).startswith(top + b"/") else SHARED_GIT
+    top = os.path.realpath(os.fsencode(own.root))
+    leads_to = place_named(os.path.join(top, os.path.dirname(path)), data)
+    if leads_to is None or _is_inside(leads_to, top) or is_own(leads_to, own.git_dir):
+        return None if leads_to is None or os.path.exists(leads_to) else NO_GIT
+    meant = place_named(top, moved.rewritten(data)) if moved.is_named_in(data) else None
+    if meant is not None and _is_inside(meant, top) and os.path.exists(meant):
+        # A linked worktree of a repository that came along.
+        return TEXT
+    return SHARED_GIT if os.path.exists(leads_to) else NO_GIT
+
+
+def _is_inside(place: bytes, top: bytes) -> bool:
+    return place.startswith(top + b"/")
 
 
 def _why_not(one: PointsBack, code: frozenset[bytes]) -> str | None:
@@ -145,14 +157,30 @@ def _why_not(one: PointsBack, code: frozenset[bytes]) -> str | None:
     return IS_BUILT if one.path.rpartition(b"/")[2] in BUILT else None
 
 
+def read_file(root: str, path: EnvPath) -> bytes:
+    """The bytes of a file that may name places; none where they cannot be had."""
+    with _opened(root) as top:
+        return _read(top, path)
+
+
+def write_anew(root: str, path: EnvPath, data: bytes) -> None:
+    """Let a file hold other bytes; all else about it stays."""
+    with _opened(root) as top:
+        _write_file(top, path, lambda _: data)
+
+
 def _rewrite_file(top: int, path: EnvPath, moved: Moved) -> str | None:
+    return _write_file(top, path, lambda data: rewrite(data, moved))
+
+
+def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]) -> str | None:
     """Write it anew in its place: its other names, its owner, mode and attributes stay."""
     hands = Hands()
     with _inside(top, path) as (directory, name):
         descriptor = _open_file(directory, name)
         try:
             data, mode = read_all(descriptor), stat.S_IMODE(os.fstat(descriptor).st_mode)
-            new = rewrite(data, moved)
+            new = change(data)
             if new is None:
                 return TOO_LONG
             hands.fchmod(descriptor, mode | stat.S_IWUSR)

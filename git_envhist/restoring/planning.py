@@ -12,6 +12,7 @@ from git_envhist.history.classes import class_of
 from git_envhist.model import EntryKind, LeftAlone, Missing, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
+from git_envhist.restoring.pointers import Pointers, sparing
 from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
@@ -75,6 +76,7 @@ class Planner:
         """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
         with closing(self._contents) as contents:
             pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after))
+            spared = Pointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
         with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)
         scope = Scope(
@@ -84,7 +86,7 @@ class Planner:
             chosen=chosen_paths(self._git, pairs, wish, (before, after)),
             code=tracked(self._git) if wish.keep_code else (),
         )
-        rules = Rules(scope.keep_standing, keep_new=wish.keep_new)
+        rules = sparing(Rules(scope.keep_standing, keep_new=wish.keep_new), spared)
         if findings is None:
             return make_plan(pairs, rules)
         return make_plan(map(findings.sanitised, pairs), findings.rules(rules))

@@ -143,38 +143,6 @@ def test_where_the_code_commit_is_gone_the_fork_is_an_orphan(rich: Repo) -> None
     made.git("commit", "-qm", "begins anew")
 
 
-def test_a_submodule_s_git_directory_is_told_to_be_the_original_s(repo: Repo, tmp_path: Path) -> None:
-    library = make_repo(tmp_path / "library")
-    repo.git("-c", "protocol.file.allow=always", "submodule", "-q", "add", str(library.path), "library")
-    repo.git("commit", "-qm", "a submodule")
-    repo.run("envlog", "capture", "x", check=True)
-    before = listing(repo.path)
-    told = json.loads(repo.run("envlog", "fork", "--json", "--relocate", "../made", check=True).out)
-    assert [one["path"] for one in told["pointing"]] == ["library/.git"]
-    made = beside(repo, "made")
-    assert made.read("library/app.py") == library.read("app.py")
-    (made.path / "library/.git").unlink()
-    assert made.git("status", "--porcelain") == ""
-    assert listing(repo.path) == before
-
-
-def test_a_submodule_that_would_work_on_the_original_is_told(repo: Repo, tmp_path: Path) -> None:
-    library = make_repo(tmp_path / "library")
-    allowed = ("-c", "protocol.file.allow=always", "submodule", "-q")
-    repo.git(*allowed, "add", str(library.path), "library")
-    repo.git("commit", "-qm", "a submodule")
-    repo.git("worktree", "add", "-q", "../one")
-    one = beside(repo, "one")
-    one.git(*allowed, "update", "--init")
-    one.run("envlog", "capture", "x", check=True)
-    told = json.loads(one.run("envlog", "fork", "--json", "--relocate", "../two", check=True).out)
-    assert [item["path"] for item in told["pointing"]] == ["library/.git"]
-    assert "what git does here, it does there" in told["pointing"][0]["what"]
-    # It is so: git itself takes the original for the place to work in.
-    there = beside(repo, "two").git("-C", "library", "rev-parse", "--show-toplevel")
-    assert os.path.samefile(there, one.path / "library")
-
-
 def test_an_environment_that_was_never_committed_is_forked_too(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", commit=False)
     repo.write("file", b"1")

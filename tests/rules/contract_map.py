@@ -618,6 +618,8 @@ LIST = (
             "forking/test_fork.py::test_where_the_code_commit_is_gone_the_fork_is_an_orphan",
             "forking/test_fork.py::test_a_plain_directory_is_forked_into_another",
             "forking/test_fork.py::test_a_fork_that_fails_leaves_nothing",
+            "forking/test_submodules.py::test_git_works_in_a_fork_and_in_its_submodules",
+            "forking/test_submodules.py::test_what_is_done_in_a_fork_s_submodule_is_done_nowhere_else",
             "forking/test_clones.py::test_what_is_unchanged_shares_its_blocks_and_nothing_else",
         ),
     ),
@@ -638,6 +640,11 @@ LIST = (
         "envlog fork --foreign",
         "what no key that is here signed is forked only when told so",
         ("forking/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
+    ),
+    Line(
+        "python attachments",
+        "what was attached to a moment, byte for byte",
+        ("doing/test_doing.py::test_a_host_program_keeps_what_was_said_with_a_moment",),
     ),
     Line(
         "python fork",
