@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
@@ -72,6 +73,8 @@ def _lines(forked: Forked, relocate: bool) -> Iterator[str]:
         yield f"relocated {count(len(forked.relocated), 'path')}"
     if forked.pointing:
         yield from _pointing_lines(forked.pointing, relocate)
+        if not relocate and forked.head is not None and forked.branch is None:
+            yield _made_anew(forked)
     yield f"its timeline: {forked.timeline}"
     yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
 
@@ -84,6 +87,13 @@ def _pointing_lines(pointing: tuple[PointsBack, ...], relocate: bool) -> Iterato
         yield f"    {_shown(one.path)}: {escape(one.what)}"
     if len(pointing) > FIRST_PATHS:
         yield f"    and {len(pointing) - FIRST_PATHS:,} more"
+
+
+def _made_anew(forked: Forked) -> str:
+    """What to type as long as nothing was changed in it."""
+    root = shlex.quote(forked.root)
+    again = f"git worktree remove --force {root} && git envlog fork --relocate {root} {forked.source.id[:7]}"
+    return f"made anew, what can be is rewritten: {escape(again)}"
 
 
 def _problems(forked: Forked) -> Iterator[str]:

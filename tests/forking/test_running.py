@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forking.test_fork import fork
+from tests.forking.test_fork import beside, fork
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
@@ -229,3 +229,20 @@ def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Re
     assert (repo.read("plain"), "names" in done.err) == (b"2", False)
     done = repo.run("envrestore", line, check=True)
     assert f"still names '{made.path}': 'bin/tool'" in done.err
+
+
+def test_the_linked_worktrees_of_a_repository_within_are_told_and_come_along(repo: Repo) -> None:
+    inner = make_repo(repo.path / "vendor/lib")
+    inner.git("worktree", "add", "-q", "../beside")
+    repo.run("envlog", "capture", "x", check=True)
+    registered, pointer = "vendor/lib/.git/worktrees/beside/gitdir", "vendor/beside/.git"
+    done = repo.run("envlog", "fork", "../told", check=True)
+    assert all(f"    {path}: " in done.out for path in (registered, pointer))
+    command = next(line for line in done.out.splitlines() if line.startswith("made anew")).partition(": ")[2]
+    before = listing(repo.path)
+    run(repo.path, "sh", "-ec", command)
+    made = beside(repo, "told")
+    assert str(repo.path) + "/" not in made.read(registered).decode() + made.read(pointer).decode()
+    assert Repo(made.path / "vendor/beside", repo.env).git("status", "--porcelain") == ""
+    Repo(made.path / "vendor/lib", repo.env).git("worktree", "remove", "--force", "../beside")
+    assert listing(repo.path) == before
