@@ -165,6 +165,20 @@ def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
     assert happened == ["sent"]
 
 
+def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:
+    conversation = json.dumps([{"role": "user", "content": "h\u00e9\u0000"}]).encode()
+    told = [("conversation.json", conversation), ("tool output 1", b"\xff\x00\r\n" * 5_000), ("empty", b"")]
+    EnvHistory.open(str(repo.path)).capture("asked for it", attached=told)
+    repo.write("app.py", b"two")
+    again = EnvHistory.open(str(repo.path))
+    later = again.capture("later").snapshot
+    assert later is not None
+    given = again.attachments(":/asked for it")
+    assert [data for _, data in given] == [data for _, data in told]
+    assert all(name in kept for (name, _), (kept, _) in zip(told, given, strict=True))
+    assert again.attachments(later) == again.attachments() == ()
+
+
 def test_what_is_no_such_record_is_passed_over(repo: Repo) -> None:
     history = EnvHistory.open(str(repo.path))
     history.tasks.add("true")
