@@ -38,6 +38,8 @@ class Wake(NamedTuple):
     ends: dict[bytes, list[str]]
     within: dict[bytes, Wake]
     """By the name of a directory, what wakes in no other."""
+    undotted: dict[str, int]
+    """By probe, of what the size is a multiple where the name has no ending."""
 
     def at(self, path: bytes) -> tuple[Wake, ...]:
         """What wakes in a directory."""
@@ -94,11 +96,11 @@ class Woken(NamedTuple):
 
 def make_wake(probes: Mapping[str, TreeProbe]) -> Wake:
     """Who is woken by what, from the lines of the registry."""
-    wake = Wake({}, {}, {}, {})
+    wake = Wake({}, {}, {}, {}, {probe: line.undotted for probe, line in probes.items() if line.undotted})
     for probe, line in probes.items():
         for pattern in (*line.reads, *line.sees):
             directory, slash, name = pattern.rpartition(b"/")
-            place = wake.within.setdefault(directory, Wake({}, {}, {}, {})) if slash else wake
+            place = wake.within.setdefault(directory, Wake({}, {}, {}, {}, {})) if slash else wake
             table, key = place.exact, name
             if name.startswith(b"*"):
                 table, key = place.ends, name[1:]
@@ -119,7 +121,24 @@ def woken_in(record: Record | None, wake: Wake, width: int) -> dict[str, list[Wo
             if any(oid):
                 for probe in place.probes(name):
                     found.setdefault(probe, []).append(Woken(number, name, oid))
+    for probe, number in _undotted(record, wake):
+        oid = record.id_at(number, width)
+        if any(oid):
+            found.setdefault(probe, []).append(Woken(number, record.names[number], oid))
     return found
+
+
+def _undotted(record: Record, wake: Wake) -> Iterator[tuple[str, int]]:
+    """Files that by their sizes may be what a probe reads, though no ending says so; hardly any is."""
+    numbers = (
+        [number for number, name in enumerate(record.names) if b"." not in name] if wake.undotted else []
+    )
+    cells = record.cells if numbers else ()
+    for number in numbers:
+        size = cells[number * WIDTH + SIZE]
+        for probe, step in wake.undotted.items():
+            if size and size % step == 0 and probe not in wake.probes(record.names[number]):
+                yield probe, number
 
 
 class CapturedFiles:
@@ -157,7 +176,7 @@ class CapturedFiles:
             if probe.mark and stat.S_ISREG(modes[number]) and modes[number] & ANY_MAY_RUN and not sealed:
                 data = self._program(oid, size, record.pieces.get(number), probe.mark)
             is_plain = stat.S_ISREG(modes[number]) and b"as=pieces" not in extras
-            if is_plain and size <= LARGEST and is_named(name, reads):
+            if is_plain and size <= LARGEST and (is_named(name, reads) or _has_no_ending(name, probe)):
                 data = self._data(join(record.path, name), oid, sealed)
             yield (name, data, size, sealed, oid, parts.get(name, ()))
 
@@ -236,6 +255,10 @@ def behind_marks(blocks: Iterable[bytes], mark: bytes) -> bytes | None:
             at = text.find(mark, at + 1)
         rest = text[1 - len(mark) :]
     return b"".join(found) or None
+
+
+def _has_no_ending(name: bytes, probe: TreeProbe) -> bool:
+    return probe.undotted > 0 and b"." not in name
 
 
 def _names_at(path: bytes, patterns: Iterable[bytes]) -> list[bytes]:

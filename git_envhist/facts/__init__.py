@@ -91,6 +91,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
             *(b"*.db", b"*.db3", b"*.sqlite", b"*.sqlite3", b"*.s3db", b"*.sl3"),
             *(b"*-wal", b"*-journal"),
         ),
+        undotted=512,
         in_parts=True,
     ),
     "postgres": TreeProbe(

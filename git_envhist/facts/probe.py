@@ -30,6 +30,8 @@ class TreeProbe(NamedTuple):
     """Names of files that say enough by being there."""
     mark: bytes = b""
     """Of programs among these that hold this mark, all is given, or of larger ones what stands behind it."""
+    undotted: int = 0
+    """Of files whose names have no ending, the bytes of those are wanted whose size is a multiple of this."""
     in_parts: bool = False
     """Whether the leaf says itself, by `parts_of`, what it wants of files that are too large to be shown as a whole."""
 

@@ -103,7 +103,7 @@ def _sealed(place: bytes, found: list[tuple[str, str, bool]], keyed: Keyed) -> l
 
 
 def _is_named(name: bytes) -> bool:
-    return name.endswith(ENDINGS)
+    return name.endswith(ENDINGS) or b"." not in name
 
 
 def _unit(files: Iterable[bytes], name: bytes) -> list[bytes]:

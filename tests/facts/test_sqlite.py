@@ -383,3 +383,15 @@ def test_paths_choose_the_databases_that_they_name(repo: Repo) -> None:
     assert told("web/app.db") == ["web/app.db"]
     assert told("web") == ["web/app.db", "web/other.db"]
     assert told(":!web/app.db") == ["app.db", "web/other.db"]
+
+
+def test_a_database_is_known_without_an_ending(repo: Repo) -> None:
+    repo.write("data/words", "x" * 1024)
+    repo.write("data/app", "")
+    sql(repo, "CREATE TABLE one (id)", path="data/app")
+    before = capture(repo, "before")
+    sql(repo, "CREATE TABLE two (id)", path="data/app")
+    after = capture(repo, "after")
+    assert repo.run("envdiff", "--only=databases", before, after, check=True).out == (
+        "sqlite    data/app       + table two (1 column)\n"
+    )
