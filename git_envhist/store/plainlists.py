@@ -17,8 +17,11 @@ from git_envhist.store.manifest import BUDGET
 from git_envhist.store.names import suspicious
 from git_envhist.store.trees import DIRECTORY, EXECUTABLE, FILE, LINK
 
-_LINE = re.compile(rb"([^\x00-\x20%/\x7f]+) ([fdl]) ([0-7]{4}) (0|[1-9][0-9]{0,18})\n")
-"""A name that stands as it is, a time after 1970 and of 64 bits, nothing more."""
+_LINE = re.compile(rb"(?m)^([^\x00-\x20%/\x7f]++) ([fdl]) ([0-7]{4}) (0|[1-9][0-9]{0,18})\n")
+"""A name that stands as it is, a time after 1970 and of 64 bits, nothing more.
+
+Looked for at the beginnings of lines alone, and never twice at one: a line may be as long as a hostile author likes.
+"""
 SEPARATORS = len(b"   \n") + len(b"f") + len(b"0644")
 MOST_BYTES = 1 << 24
 _KINDS = {b"f": EntryKind.FILE, b"d": EntryKind.DIRECTORY, b"l": EntryKind.LINK}
@@ -28,6 +31,8 @@ def plain_entries(
     text: bytes, start: int, path: EnvPath, own: Entry, tree: Mapping[bytes, tuple[int, bytes]]
 ) -> dict[bytes, Entry] | None:
     """The entries of the lines from `start` on, by name, with their ids and owners; None where one is not plain."""
+    if len(text) > MOST_BYTES:
+        return None
     found = _LINE.findall(text, start)
     names = [line[0] for line in found]
     if not _is_plain(text, start, path, names, sum([len(line[3]) for line in found])):
@@ -58,8 +63,7 @@ def _is_plain(text: bytes, start: int, path: EnvPath, names: list[bytes], digits
     if sum(map(len, names)) + digits + SEPARATORS * len(names) != len(text) - start:
         return False
     return (
-        len(text) <= MOST_BYTES
-        and (len(path) + 1) * len(names) <= BUDGET.path_bytes
+        (len(path) + 1) * len(names) <= BUDGET.path_bytes
         and all(map(lt, names, islice(names, 1, None)))
         and not suspicious(b"\0".join(names))
     )
