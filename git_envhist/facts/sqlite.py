@@ -132,7 +132,8 @@ def _items_held(database: Database) -> Iterator[tuple[Item, Held]]:
     """The schema, and what each table holds."""
     items = _schema(database)
     virtual = {item.name for item in items if item.kind == "table" and not item.root}
-    shadows = {f"{name}_{shadow}" for name in virtual for shadow in SHADOWS}
+    # A table of that name would say that nothing is known of the others.
+    shadows = {UNREAD, *(f"{name}_{shadow}" for name in virtual for shadow in SHADOWS)}
     for item in items:
         if item.name.startswith("sqlite_") or item.name in shadows or item.table in shadows:
             continue

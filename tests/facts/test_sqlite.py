@@ -395,3 +395,11 @@ def test_a_database_is_known_without_an_ending(repo: Repo) -> None:
     assert repo.run("envdiff", "--only=databases", before, after, check=True).out == (
         "sqlite    data/app       + table two (1 column)\n"
     )
+
+
+def test_no_table_hides_the_others(repo: Repo) -> None:
+    sql(repo, "CREATE TABLE one (id)")
+    before = capture(repo, "before")
+    sql(repo, 'CREATE TABLE "?" (id)', "CREATE TABLE two (id)")
+    after = capture(repo, "after")
+    assert "+ table two" in repo.run("envdiff", "--only=databases", before, after, check=True).out
