@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.known import CacheDamaged, Records
-from git_envhist.capture.records import CTIME, INODE, MTIME, SIZE, WIDTH
+from git_envhist.capture.records import CTIME, INCOMPLETE, INODE, MTIME, SIZE, WIDTH
 from git_envhist.capturing.holding import Held
 from git_envhist.capturing.since import Since
 from git_envhist.model import EntryKind, EnvPath, Plan, StoredAs
@@ -50,18 +50,30 @@ def since_then(held: Held, commit: str, plan: Plan) -> Since:
     """What was captured before a plan is carried out, every directory that differs afterwards, for better or worse,
     and the names in it that were touched.
 
-    Where the capture had to look into a directory it may have found what no record can tell for sure: it looks again.
+    Where the capture had to look into a directory that is not touched, or found what it could not have, it looks again.
     """
     changed: dict[bytes, set[bytes]] = {_recorded(own.realm, own.path): set() for own in plan.directories}
-    whole = set(held.taken.gathered.directories)
+    whole: set[bytes] = set()
     for step in plan.steps:
         above, _, name = step.path.rpartition(b"/")
         changed.setdefault(_recorded(step.realm, above), set()).add(name)
         for entry in (step.before, step.after):
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
                 whole.add(_recorded(step.realm, step.path))
+    for path in held.taken.gathered.directories:
+        if path not in changed or not _is_complete(held.taken.records, path):
+            whole.add(path)
     found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
     return Since(commit, found | dict.fromkeys(whole))
+
+
+def _is_complete(records: Records, path: bytes) -> bool:
+    """Whether nothing in a directory was missing, or would not stand still: what was, is told again by a look alone."""
+    try:
+        record = records.get(path)
+    except CacheDamaged:
+        return False
+    return record is not None and not record.flags & INCOMPLETE
 
 
 def read_again(contents: Contents, plan: Plan) -> None:

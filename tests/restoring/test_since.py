@@ -92,6 +92,9 @@ def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo:
     history.going.to(history.resolve(first.id), wish)
     after = capture(history)
     assert repo.git("cat-file", "blob", f"{after.commit}:many/8") == "edited meanwhile"
+    repo.write("many/7", b"not captured")
+    repo.write("many/10", b"not captured")
+    is_recorded_truly(history, first)
     os.unlink(repo.path / "many" / "9")
     repo.write("many/new", b"2")
     third = capture(history)
