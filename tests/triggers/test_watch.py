@@ -57,6 +57,17 @@ def test_what_changes_anywhere_is_captured_once_it_has_settled(repo: Repo) -> No
         assert child.wait() == 143
 
 
+def test_a_capture_that_failed_is_tried_again_though_nothing_changes_any_more(repo: Repo) -> None:
+    with watching(repo) as child:
+        assert "app.py" in next_paths(child)
+        repo.git("config", "envhist.timeline", "a..b")
+        repo.write("late", b"1")
+        assert child.stderr is not None
+        assert b"warning: not captured, it is tried again" in child.stderr.readline()
+        repo.git("config", "--unset", "envhist.timeline")
+        assert next_paths(child) == ["late"]
+
+
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare to take watches away with")
 def test_where_there_are_not_enough_watches_changes_are_looked_for(repo: Repo) -> None:
     if subprocess.run([*FEW_WATCHES, "true"], capture_output=True, check=False).returncode != 0:

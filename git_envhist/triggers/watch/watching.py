@@ -71,6 +71,8 @@ class _Loop:
         self._eyes: Eyes = self._clock
         self._pace = Pace(settle)
         self._is_told = False
+        self._failed = ""
+        """Why the last capture failed: that is told once."""
 
     def run(self, history: EnvHistory) -> None:
         try:
@@ -103,17 +105,22 @@ class _Loop:
             self._eyes = self._clock
 
     def _capture(self) -> None:
-        started, added = time.monotonic(), 0
+        started, added, failed = time.monotonic(), 0, ""
         try:
             # Opened anew: settings, and the repository itself, may be others now.
             captured = self._open_history().capture(trigger=Trigger.WATCH, if_changed=True)
         except NotARepository:
             raise
         except (EnvhistError, OSError) as error:
-            self._told.warn(f"not captured: {error}")
+            failed = str(error)
+            if failed != self._failed:
+                self._told.warn(f"not captured, it is tried again: {failed}")
         else:
             added = captured.stored_bytes
             self._told.captured(captured)
         now = time.monotonic()
-        self._is_told = False
+        self._is_told, self._failed = False, failed
         self._pace.captured(now, now - started, added)
+        if failed:
+            # What changed is not in any snapshot yet, whether more changes or not.
+            self._pace.changed(now)
