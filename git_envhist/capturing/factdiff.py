@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from git_envhist.capture.descent import join
 from git_envhist.errors import Damaged
 from git_envhist.history.brought import mark_brought
 from git_envhist.history.declared import INSTALLED, disagreements
@@ -20,6 +21,8 @@ from git_envhist.store.trees import FILE, decode_tree
 
 OF_FILES = ("sqlite", "redis")
 """Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
+BY_FILES = "tools"
+"""The probe that says by which file of a directory each thing is told."""
 PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 
 
@@ -111,6 +114,8 @@ def changed_facts(
 
 def _about(change: FactChange) -> bytes:
     """The path that a change is about: its directory, or the file that it is told of."""
+    if change.probe == BY_FILES:
+        return join(change.at, change.by.encode("utf-8", "surrogateescape"))
     if change.at and change.probe not in OF_FILES:
         return change.at
     return place_of(change).encode("utf-8", "surrogateescape")

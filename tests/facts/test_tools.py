@@ -204,3 +204,13 @@ def test_caches_and_builds_are_called_so(repo: Repo) -> None:
     capture(repo, "after")
     shown = repo.run("envdiff", "@~1", "@", check=True).out
     assert shown == "files     __pycache__/ in 20 places +20 (cache)  target/ +20 (built)\n"
+
+
+def test_paths_choose_the_files_that_name_versions(repo: Repo) -> None:
+    capture(repo, "before")
+    repo.write(".python-version", "3.12\n")
+    repo.write("web/.nvmrc", "22\n")
+    capture(repo, "after")
+    assert "python 3.12" in only_tools(repo, "@~1", "@", "--", ".python-version")
+    assert "python 3.12" not in only_tools(repo, "@~1", "@", "--", "web")
+    assert "node 22" in only_tools(repo, "@~1", "@", "--", "web/.nvmrc")
