@@ -21,6 +21,9 @@ LONGEST = 500
 """So much is kept of what went wrong."""
 
 
+UNREADABLE = (0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A hook has called; `seen` tells one mark from the next."""
@@ -70,16 +73,22 @@ def read_mark(place: str) -> Mark | None:
         return None
     except (OSError, ValueError, TypeError):
         # A mark that cannot be read wants a capture all the same.
-        return Mark("post-commit", time.time(), (0, 0)) if os.path.exists(path) else None
+        return Mark("post-commit", time.time(), UNREADABLE) if os.path.exists(path) else None
 
 
 def take_mark(place: str, mark: Mark) -> bool:
     """Remove a mark that was answered; False where a newer one has come."""
-    now = read_mark(place)
-    if now is not None and now.seen != mark.seen:
-        return False
-    with suppress(OSError):
-        os.unlink(os.path.join(place, "pending"))
+    path, taken = os.path.join(place, "pending"), os.path.join(place, "taken")
+    with suppress(FileNotFoundError):
+        # Out of the way first, then looked at: what comes between the two is not removed for the one before.
+        os.rename(path, taken)
+        seen = os.stat(taken)
+        newer = mark.seen not in (UNREADABLE, (seen.st_ino, seen.st_mtime_ns))
+        if newer:
+            with suppress(FileExistsError):
+                os.link(taken, path)
+        os.unlink(taken)
+        return not newer
     return True
 
 
