@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import Entry, EnvPath
@@ -67,6 +67,29 @@ class Door:
         above, _, name = path.rpartition(b"/")
         with self.directory(realm, EnvPath(above)) as descriptor:
             yield descriptor, name
+
+    @contextmanager
+    def staying(self) -> Iterator[Callable[[bytes, EnvPath], tuple[int, bytes]]]:
+        """The same for many paths that are only looked at: the directory of the last one stays open for the next."""
+        held: tuple[bytes, bytes, int] | None = None
+
+        def parent(realm: bytes, path: EnvPath) -> tuple[int, bytes]:
+            nonlocal held
+            above, _, name = path.rpartition(b"/")
+            if held is None or held[:2] != (realm, above):
+                # Let go of before it is closed: what cannot be entered next must not have it closed twice.
+                last, held = held, None
+                if last is not None:
+                    os.close(last[2])
+                below = open_directory(self._base(realm), above, forbidden=self._forbidden)
+                held = (realm, above, below)
+            return held[2], name
+
+        try:
+            yield parent
+        finally:
+            if held is not None:
+                os.close(held[2])
 
     def look(self, realm: bytes, path: EnvPath) -> Seen | None:
         """What stands at a path; None where nothing does."""

@@ -174,14 +174,27 @@ def _remove_directory(hands: Hands, directory: int, name: bytes) -> None:
 def _remove_entries(hands: Hands, directory: int) -> bytes | None:
     """Remove all that is no directory; the name of one that is left, entered next."""
     for name in map(os.fsencode, os.listdir(directory)):
-        found = look(directory, name)
-        if found is not None and found.is_directory:
-            if found.mode & 0o700 != 0o700:
-                hands.chmod(directory, name, 0o700)
-            return name
         with suppress(FileNotFoundError):
-            hands.unlink(directory, name)
+            if not _is_removed(hands, directory, name):
+                return name
     return None
+
+
+def _is_removed(hands: Hands, directory: int, name: bytes) -> bool:
+    """Remove it, unless it is a directory: that is opened to us."""
+    try:
+        hands.unlink(directory, name)
+        return True
+    except FileNotFoundError:
+        raise
+    except OSError:
+        # Mostly it is none: nobody asks before.
+        found = look(directory, name)
+        if found is None or not found.is_directory:
+            raise
+    if found.mode & 0o700 != 0o700:
+        hands.chmod(directory, name, 0o700)
+    return False
 
 
 def _not_ours(name: bytes) -> Refused:

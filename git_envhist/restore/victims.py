@@ -15,6 +15,8 @@ from git_envhist.system import SYSTEM
 
 Known = Callable[[bytes, EnvPath], "tuple[int, int, int, int, int] | None"]
 """(realm, path) -> device, inode, size, mtime and ctime, as the capture of the side before had them."""
+Parent = Callable[[bytes, EnvPath], tuple[int, bytes]]
+"""(realm, path) -> the open directory that it stands in, and its name there."""
 UNIT = "what belongs to it is left alone"
 
 
@@ -38,29 +40,30 @@ class Victims:
         vacated = {(step.realm, step.path) for step in steps if step.action is PlanAction.REMOVE}
         found: list[tuple[int, PlanStep, Seen | None]] = []
         broken: set[int] = set()
-        for number, step in enumerate(steps):
-            victim, why = self._look(step, (step.realm, step.path) in vacated)
-            if why is None:
-                found.append((number, step, victim))
-                continue
-            self.left_alone.append(LeftAlone(step.shown, why))
-            if step.unit is not None:
-                broken.add(step.unit)
+        with self._door.staying() as parent:
+            for number, step in enumerate(steps):
+                victim, why = self._look(parent, step, (step.realm, step.path) in vacated)
+                if why is None:
+                    found.append((number, step, victim))
+                    continue
+                self.left_alone.append(LeftAlone(step.shown, why))
+                if step.unit is not None:
+                    broken.add(step.unit)
         for number, step, victim in found:
             if step.unit in broken:
                 self.left_alone.append(LeftAlone(step.shown, UNIT))
             else:
                 yield number, victim
 
-    def _look(self, step: PlanStep, vacated: bool) -> tuple[Seen | None, str | None]:
+    def _look(self, parent: Parent, step: PlanStep, vacated: bool) -> tuple[Seen | None, str | None]:
         try:
-            with self._door.parent(step.realm, step.path) as (directory, name):
-                now = look(directory, name)
-                if step.before is None:
-                    return None, CAME if now is not None and not vacated else None
-                if now is None:
-                    return None, GONE
-                return now, None if self._is_as_saved(directory, name, step, now) else CHANGED
+            directory, name = parent(step.realm, step.path)
+            now = look(directory, name)
+            if step.before is None:
+                return None, CAME if now is not None and not vacated else None
+            if now is None:
+                return None, GONE
+            return now, None if self._is_as_saved(directory, name, step, now) else CHANGED
         except FileNotFoundError:
             return None, GONE if step.before is not None else "the directory it belongs in is gone"
         except OSError as error:
