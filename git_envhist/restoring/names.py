@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from git_envhist.errors import Refused
 from git_envhist.model import EnvPath, Plan, PlanAction, shown_path
-from git_envhist.restore.anew import alone_in
 from git_envhist.restore.hands import Hands
 from git_envhist.restore.looks import look
 from git_envhist.store.quoting import show
@@ -165,6 +164,8 @@ def _is_one(path: bytes, other: bytes) -> bool:
 
 def _folds_anew(base: bytes, name: bytes, other: bytes) -> bool:
     """The same, tried with a file of ours in a directory that is still empty."""
+    from git_envhist.restore.anew import alone_in  # loaded late: hardly any file system folds names
+
     hands = Hands()
     top = os.open(base, DIRECTORY)
     try:

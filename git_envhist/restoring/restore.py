@@ -34,14 +34,12 @@ from git_envhist.restore.journal import Journal
 from git_envhist.restoring.carrying import Carried, Last, Place, carry_out
 from git_envhist.restoring.damage import told_of_what_comes
 from git_envhist.restoring.doubts import doubtful
-from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.ending import SAFETY, TARGET, Notes, Way, end, forget_way, settle
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
 from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
-from git_envhist.restoring.nearby import Nearby
 from git_envhist.restoring.outside import outside_of
 from git_envhist.restoring.planning import Guess, Planner, closed_paths, forbidden_places
 from git_envhist.restoring.processes import Touched, still_running
@@ -55,8 +53,7 @@ from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
 from git_envhist.values import dataclass, replace
 
-UNLIMITED = 1 << 62
-PART = "part"
+UNLIMITED, PART = 1 << 62, "part"
 NOT_RECORDED = "the restore is done, but could not be recorded"
 Choose = Callable[[str], Snapshot]
 """The content of what is here now -> the moment to go to; where one was named it is that, whatever is here."""
@@ -151,6 +148,9 @@ class Restoring:
 
     def write_to(self, snapshot: Snapshot, directory: str, wish: Wish) -> Restored:
         """Write a moment into a directory of its own."""
+        from git_envhist.restoring.elsewhere import Source, write_elsewhere  # loaded late: --to alone
+        from git_envhist.restoring.nearby import Nearby  # loaded late: likewise
+
         own = self.capturing.repository
         source = Source(own.git, own.state, partial(Nearby.of, own, self.unseal), self._how)
         written = write_elsewhere(self.judge(snapshot), directory, source, wish)

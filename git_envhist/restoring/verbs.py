@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
+from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.history.cursor import Walk, read_walk
 from git_envhist.history.doings import effects_since
@@ -63,12 +64,15 @@ class Going:
 
     def to(self, snapshot: Snapshot, wish: Wish = NO_WISH) -> Restored:
         """To a moment."""
-        from git_envhist.forking.adopting import names_another_place  # loaded late: undo needs none of it
-
         if wish.foreign or self._history.judge(snapshot).trusted:
             self._history.bring(snapshot, TOP)
         restored = self._go(wish, RestorePart.TO, lambda _: snapshot)
-        warning = names_another_place(self._capturing, restored)
+        here = self._capturing
+        if restored.target.timeline == current_timeline(here.repository, here.settings):
+            return restored
+        from git_envhist.forking.adopting import names_another_place  # loaded late: hardly ever needed
+
+        warning = names_another_place(here, restored)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
     def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
