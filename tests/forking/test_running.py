@@ -240,7 +240,7 @@ def test_the_linked_worktrees_of_a_repository_within_are_told_and_come_along(rep
     assert all(f"    {path}: " in done.out for path in (registered, pointer))
     command = next(line for line in done.out.splitlines() if line.startswith("made anew")).partition(": ")[2]
     before = listing(repo.path)
-    run(repo.path, "sh", "-ec", command)
+    repo.execute("sh", "-ec", command)
     made = beside(repo, "told")
     assert str(repo.path) + "/" not in made.read(registered).decode() + made.read(pointer).decode()
     assert Repo(made.path / "vendor/beside", repo.env).git("status", "--porcelain") == ""
