@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
+from git_envhist.capturing.tidying import tidy
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.history.cursor import Walk, read_walk
@@ -135,7 +136,10 @@ class Going:
         try:
             with self._told():
                 how = self._bringing if wish.services else self._restoring
-                return replace(how.restore(wish, part, chosen), effects=effects)
+                restored = how.restore(wish, part, chosen)
+            if restored.moment is not None:
+                tidy(self._capturing.repository)
+            return replace(restored, effects=effects)
         finally:
             self._history.forget_world()
 

@@ -40,3 +40,21 @@ def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
     history.capture("after the power cut")
 
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path), workers="here")
+    moments = []
+    for text in (b"one", b"two"):
+        repo.write("app.py", text)
+        captured = history.capture(text)
+        assert captured.snapshot is not None
+        moments.append(captured.snapshot)
+    for turn in range(MOST_PACKS):
+        # Something that only the moment before the restore holds: each leaves packs.
+        repo.write("new", b"%d" % turn)
+        history.restore(moments[turn % 2])
+    packs = list((repo.path / ".git/objects/pack").glob("*.keep"))
+    assert len(packs) <= MOST_PACKS + 2
+    assert len(history.log()) >= 2 * MOST_PACKS
+    repo.git("fsck", "--strict")
