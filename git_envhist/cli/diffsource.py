@@ -7,7 +7,6 @@ from collections.abc import Callable
 from git_envhist.cli.colour import PLAIN, Palette
 from git_envhist.errors import Damaged
 from git_envhist.history.diff import is_stored
-from git_envhist.history.variables import is_variables
 from git_envhist.model import Change, EnvPath, FactChange, Side, StoredAs
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
@@ -82,6 +81,8 @@ def is_sealed(change: Change) -> bool:
 
 def is_environment_file(change: Change) -> bool:
     """Whether the change is told by its variables: a sealed file whose name says that it holds some."""
+    from git_envhist.history.variables import is_variables  # loaded late: a list of paths needs none of it
+
     return is_sealed(change) and is_variables(change.path)
 
 

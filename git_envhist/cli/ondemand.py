@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from git_envhist.history.variables import is_variables
 from git_envhist.model import TOP, Change, EntryKind, Snapshot
 from git_envhist.store.fetched import is_fetched
 from git_envhist.values import replace
@@ -31,6 +30,8 @@ def bring_sides(
             from git_envhist.sharing.bringing import bring_contents  # loaded late: most snapshots are ours
 
             sides = [change.after if is_after else change.before for change in changes]
+            from git_envhist.history.variables import is_variables  # loaded late: little is fetched
+
             blobs = [
                 side.oid.hex()
                 for side in sides

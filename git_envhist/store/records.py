@@ -6,7 +6,6 @@ that is ever written is not looked at.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple, cast
@@ -32,6 +31,8 @@ class ReadNote(NamedTuple):
 
 def format_record(record: Record) -> bytes:
     """The record as one line with its line feed."""
+    import json  # loaded late: most commands write no record
+
     fields = {**record.fields, "at": record.at.isoformat(), "kind": record.kind}
     text = json.dumps(fields, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if not text.isprintable():
@@ -107,6 +108,8 @@ def remark_record(text: str, at: datetime) -> Record:
 def _read_record(line: str) -> Record | None:
     if len(line) > LARGEST_LINE or not line.startswith("{"):
         return None
+    import json  # loaded late: of most snapshots nothing is said
+
     try:
         fields = json.loads(line)
         at = _read_moment(fields.pop("at"))
