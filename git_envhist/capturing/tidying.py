@@ -1,4 +1,4 @@
-"""Keeps the packs few after a capture or a restore, when nobody is in the way; what goes wrong costs nothing but room."""
+"""Keeps the packs few after a capture or a restore, when nobody is in the way; a failure costs nothing but room."""
 
 from __future__ import annotations
 
