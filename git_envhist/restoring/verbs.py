@@ -13,7 +13,7 @@ from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.history.cursor import Walk, read_walk
 from git_envhist.history.doings import effects_since
 from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.model import TOP, Effect, EnvPath, Restored, RestorePart, Snapshot
+from git_envhist.model import TOP, Effect, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
 from git_envhist.restoring.attachments import read_attachments, write_attachments
 from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.restore import Choose, Restoring
@@ -125,12 +125,13 @@ class Going:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
 
     def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
-        effects: tuple[Effect, ...] = ()
+        effects: dict[SnapshotId, tuple[Effect, ...]] = {}
 
         def chosen(content: str) -> Snapshot:
+            target = choose(content)
             # Asked before anything changes: afterwards the directory that we stand in may be gone.
-            nonlocal effects
-            effects = self._effects_since(target := choose(content))
+            if target.id not in effects:
+                effects[target.id] = self._effects_since(target)
             return target
 
         try:
@@ -139,7 +140,7 @@ class Going:
                 restored = how.restore(wish, part, chosen)
             if restored.moment is not None:
                 tidy(self._capturing.repository)
-            return replace(restored, effects=effects)
+            return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:
             self._history.forget_world()
 
