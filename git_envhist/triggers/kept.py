@@ -107,6 +107,9 @@ def _write(state: str, record: Record) -> None:
     descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(value, file)
+        file.flush()
+        # What it remembers stands nowhere else.
+        os.fsync(file.fileno())
     os.rename(f"{path}.new", path)
 
 
