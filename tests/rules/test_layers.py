@@ -11,7 +11,7 @@ from tests.rules.source import Import, Source, sources
 VOCABULARY = {"model", "errors", "system", "values", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
-WIRING = {"api", "capturing", "restoring", "forking", "verifying", "lookup"}
+WIRING = {"api", "core", "moments", "capturing", "restoring", "forking", "verifying", "lookup"}
 
 # Which history is meant by a directory, and how one begins; the state of servers.
 WIRING |= {"opening", "beginning", "services"}

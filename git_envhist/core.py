@@ -1,0 +1,133 @@
+"""What every verb of a history leans on: its repository, its settings, its keys, its moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from git_envhist.capturing.identity import moment, signature, who_am_i
+from git_envhist.capturing.timelines import current_timeline
+from git_envhist.history.timeline import World
+from git_envhist.lookup import judge_verdicts, list_timelines, read_timeline, world_of
+from git_envhist.model import EnvPath, Record, Snapshot
+from git_envhist.opening import Opened
+from git_envhist.settings import config_home, read_settings
+from git_envhist.store.fetched import is_fetched, seeing_fetched, without_fetched
+from git_envhist.values import replace
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.capture import Capturing
+    from git_envhist.model import Forked
+    from git_envhist.store.keys import KeyRing
+
+
+class Core:
+    """A history that can be read and spoken of; each room adds its verbs to it, and `EnvHistory` is all of them."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        environ: Mapping[str, str],
+        *,
+        workers: str = "spawn",
+        directory: str = ".",
+    ) -> None:
+        self.repository = seeing_fetched(opened.repository)
+        self.settings = read_settings(opened.repository.read_config())
+        self.directory = directory
+        self._environ = dict(environ)
+        self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
+        self.warnings = list(opened.remarks)
+        self.forked: Forked | None = None  # what `fork` made, where this is what it gave
+
+    @property
+    def timeline(self) -> str | None:
+        """The name of this working tree's timeline; None before its first capture."""
+        return current_timeline(self.repository, self.settings)
+
+    @cached_property
+    def keys(self) -> KeyRing:
+        from git_envhist.store.keys import KeyRing  # loaded late: keeps envlog fast
+
+        return KeyRing(self.repository.common_state, config_home(self._environ))
+
+    def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
+        """The snapshots of a timeline, newest first."""
+        name = timeline or self.timeline
+        found = read_timeline(self.repository, name, limit, self._tell) if name else []
+        return judge_verdicts(found, lambda: self.keys)
+
+    def timelines(self) -> tuple[str, ...]:
+        """The names of all timelines that are known here, this working tree's own first."""
+        return list_timelines(self.repository, self.timeline)
+
+    def resolve(self, text: str) -> Snapshot:
+        """The snapshot that some words mean."""
+        from git_envhist.history.resolve import resolve  # loaded late: keeps envlog fast
+
+        return self.judge(resolve(text, self.world, self.now))
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, and whether a key that is here signed it."""
+        from git_envhist.store.signatures import judged  # loaded late: keeps a capture fast
+
+        return judged(snapshot, self.keys.get)
+
+    @cached_property
+    def world(self) -> World:
+        """All that a revision can speak of."""
+        return world_of(self.timeline or "", self.timelines, self.log, self.repository.git)
+
+    @cached_property
+    def now(self) -> datetime:
+        """This moment, or the one that GIT_COMMITTER_DATE sets."""
+        return moment(self.repository.git, self._environ)
+
+    def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:
+        """The plain bytes of a sealed file; `SealingError` where the key is not here."""
+        from git_envhist.capture.seal import unseal  # loaded late: keeps envlog fast
+
+        return unseal(self.keys.get, path, b"file", blob)
+
+    @cached_property
+    def _capturing(self) -> Capturing:
+        from git_envhist.capturing.capture import Capturing  # loaded late: keeps envlog fast
+
+        own = without_fetched(self.repository)
+        return Capturing(own, self.settings, self.keys, self._workers, self._environ)
+
+    @cached_property
+    def _seeing(self) -> Capturing:
+        """What takes a moment, and reads those that were fetched, too."""
+        return replace(self._capturing, repository=self.repository)
+
+    def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot:
+        """The snapshot; where it was fetched, its lists are here then, and these paths (the top: all of it)."""
+        if is_fetched(snapshot.timeline):
+            from git_envhist.sharing.bringing import bring  # loaded late: most snapshots are ours
+
+            bring(self.repository, self._environ, snapshot, paths)
+        return snapshot
+
+    def forget_world(self) -> None:
+        """To whoever keeps a history open, words mean what is there now."""
+        self.__dict__.pop("world", None)
+
+    def _tell(self, sentence: str) -> None:
+        self.warnings.append(sentence)
+
+    def _snapshot(self, revision: str | Snapshot) -> Snapshot:
+        return self.resolve(revision) if isinstance(revision, str) else revision
+
+    def _tree(self, moment_of: Snapshot | str | None) -> str | None:
+        return None if moment_of is None else self.bring(self._snapshot(moment_of)).tree
+
+    def tell(self, snapshot: Snapshot, *records: Record) -> None:
+        """Add records to the note of a moment."""
+        from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
+
+        line = signature(who_am_i(self.settings, self._environ), self.now)
+        annotate_now(self.repository, self.settings, {snapshot.commit: records}, line)
+        self.forget_world()

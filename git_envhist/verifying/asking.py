@@ -1,0 +1,31 @@
+"""The verbs of checks, as `EnvHistory` has them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from git_envhist.model import Bisected, Checked, Snapshot
+from git_envhist.restoring.returning import Returning
+
+if TYPE_CHECKING:
+    from git_envhist.verifying.verbs import Checks
+
+
+class Asking(Returning):
+    """Whether a moment works."""
+
+    def verify(self, revision: str | Snapshot = "now", command: str | None = None) -> Checked:
+        """Run a check on what is here now, or on an older moment in a throw-away environment of it."""
+        return self.checks.run(revision, command)
+
+    def bisect(self, good: str | None = None, bad: str | None = None, command: str | None = None) -> Bisected:
+        """The first moment where a check fails; from `good` to `@`, where they are not said."""
+        return self.checks.bisect(good, bad, command)
+
+    @cached_property
+    def checks(self) -> Checks:
+        """Checks, and what they came to."""
+        from git_envhist.verifying.verbs import Checks  # loaded late: most captures check nothing
+
+        return Checks(self, self._capturing)
