@@ -94,9 +94,23 @@ def run_program(program: str, words: list[str]) -> int:
 
 def _run(program: str, words: list[str], output: Output) -> int:
     _follow_prefix()
+    _ask_ahead(program, words)
     command, words = choose_command(program, words)
     options, paths = split_words(words, command.valued, counts=command.counts)
     return command.invoke(options, program, paths, output)
+
+
+def _ask_ahead(program: str, words: list[str]) -> None:
+    """Have git list the configuration while the modules of a quick command are still being loaded."""
+    if program not in PROGRAMS or (words[:1] != ["capture"] and words[:1] and words[0] in SUBCOMMANDS):
+        return
+    # Help needs no repository, and `-C` may mean another one.
+    if any(word in ("--help", "--version") or word[:2] in ("-h", "-C") for word in words):
+        return
+    from git_envhist.store.plainly import begin_listing  # loaded late: whoever leaves earlier needs no git
+
+    with suppress(OSError):
+        begin_listing()
 
 
 def choose_command(program: str, words: list[str]) -> tuple[Command, list[str]]:

@@ -8,7 +8,7 @@ from git_envhist.errors import AmbiguousRevision, EnvhistError, SnapshotNotFound
 from git_envhist.history.hints import refuse_as_range
 from git_envhist.history.resolve import End, find_end, resolve_end, why_nothing
 from git_envhist.history.revisions import Cut, Live, range_cuts
-from git_envhist.history.timeline import Spot, Timeline, World
+from git_envhist.history.timeline import Spot, Timeline, World, by_name
 from git_envhist.model import Snapshot
 from git_envhist.values import dataclass
 
@@ -54,7 +54,10 @@ def _spot(end: Spot | Live, own: Timeline) -> Spot | None:
 
 
 def _find_whole(text: str, world: World, now: datetime) -> End | None:
-    """A name or an intent may hold dots: where a text means something as it stands, it is no range."""
+    """An intent may hold dots: where a text means something as it stands, it is no range."""
+    # No ref and no name holds two of them: unless git is asked for a message or a time, it need not be asked.
+    if not text.startswith(":/") and "{" not in text and not by_name(world.own, text):
+        return None
     try:
         return find_end(text, world, now)
     except UsageError:

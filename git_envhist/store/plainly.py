@@ -12,12 +12,17 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from git_envhist.store.git import COMMAND, Completed, Running, clean_environment
+
 SHOW_SOURCES = ("config", "--list", "-z", "--show-scope", "--show-origin")
 """Each item follows its scope and its file."""
 OWN = (b"local", b"file:.git/config")
 PLACES = (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR")
 EXTENSIONS = frozenset(("extensions.objectformat", "extensions.refstorage", "extensions.partialclone"))
 HEX = frozenset(b"0123456789abcdef")
+
+_begun: dict[str, Running] = {}
+"""The question that is under way, by the directory it was asked in: for whoever asks first, and nobody else."""
 
 
 class Place(NamedTuple):
@@ -27,6 +32,31 @@ class Place(NamedTuple):
     git_dir: str
     common_dir: str
     object_format: str
+
+
+def places(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The environment to ask git in: clean, but for what says where the repository is."""
+    named = (*PLACES, b"GIT_CEILING_DIRECTORIES")
+    return {
+        **clean_environment(environment),
+        **{name: environment[name] for name in named if name in environment},
+    }
+
+
+def begin_listing() -> None:
+    """Let git list the configuration in force here, while our own modules are still being loaded."""
+    _begun[os.getcwd()] = _list(".", places(os.environb))
+
+
+def listing(directory: str, asked: Mapping[bytes, bytes]) -> Completed:
+    """The configuration in force in a directory, each item with where it stands."""
+    begun = _begun.pop(os.path.realpath(directory), None)
+    return (begun or _list(directory, asked)).finish()
+
+
+def _list(directory: str, asked: Mapping[bytes, bytes]) -> Running:
+    # Without our own overrides: they would be listed as the user's.
+    return Running([*COMMAND[:1], "-C", directory, *SHOW_SOURCES], asked)
 
 
 def place_here(

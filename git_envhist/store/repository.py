@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
-from git_envhist.store.git import COMMAND, Completed, Git, clean_environment, spawn
+from git_envhist.store.git import COMMAND, Completed, Git, spawn
 from git_envhist.store.looserefs import read_loose_ref
-from git_envhist.store.plainly import SHOW_SOURCES, place_here
+from git_envhist.store.plainly import listing, place_here, places
 from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
 from git_envhist.values import dataclass, field
 
@@ -174,11 +174,8 @@ class Repository:
 def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
     if not os.path.isdir(directory):
         raise NotARepository(f"cannot change to '{directory}': no such directory")
-    asked = {**clean_environment(environment)}
-    for name in (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR", b"GIT_CEILING_DIRECTORIES"):
-        if name in environment:
-            asked[name] = environment[name]
-    listed = spawn([*COMMAND[:1], "-C", directory, *SHOW_SOURCES], asked)
+    asked = places(environment)
+    listed = listing(directory, asked)
     config = _parse_config(listed, 3) if listed.status == 0 else ()
     place = place_here(directory, asked, listed.out, dict(config))
     answers = place or _ask_all(directory, asked, b"GIT_WORK_TREE" in environment)

@@ -116,6 +116,11 @@ def test_a_diff_by_whole_ids_asks_git_no_more_than_one_of_the_newest(captured: R
     assert Run(captured, tmp_path, "git-envdiff", "--name-status", listed[1], listed[0]).children <= newest
 
 
+def test_a_range_asks_git_no_more_than_its_two_ends(captured: Repo, tmp_path: Path) -> None:
+    two = Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1", "@").children
+    assert Run(captured, tmp_path, "git-envdiff", "--name-status", "@~1..@").children == two
+
+
 def test_a_capture_loads_no_library_of_others_but_for_packing(captured: Repo, tmp_path: Path) -> None:
     captured.run("envlog", "capture", "-m", "once more", check=True)
     run = Run(captured, tmp_path, "git-envlog", "capture", "--if-changed")
