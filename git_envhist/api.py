@@ -11,25 +11,26 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.verbs import Taking
 from git_envhist.doing import Doing
-from git_envhist.model import EnvPath, Snapshot
+from git_envhist.doing.keeping import Keeping
+from git_envhist.model import EnvPath, Moment
 from git_envhist.moments import Moments
 from git_envhist.opening import open_repository
 from git_envhist.store.durable import told_by_the_system
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from git_envhist.beginning import Beginning
     from git_envhist.forking.fork import Forking
 
 
-class EnvHistory(Taking, Moments, Doing):
+class EnvHistory(Taking, Moments, Keeping, Doing):
     """The history of one environment."""
 
     @classmethod
     def open(
         cls, directory: str = ".", *, environ: Mapping[str, str] | None = None, workers: str = "spawn"
-    ) -> EnvHistory:
+    ) -> Self:
         """The history of the working tree that a directory is in.
 
         `workers`: a program of our own may be forked ("fork"), a host program must not be ("spawn").
@@ -39,7 +40,7 @@ class EnvHistory(Taking, Moments, Doing):
             return cls(open_repository(directory, chosen), chosen, workers=workers, directory=directory)
 
     @classmethod
-    def init(cls, directory: str = ".", *, workers: str = "spawn", **wish: Unpack[Beginning]) -> EnvHistory:
+    def init(cls, directory: str = ".", *, workers: str = "spawn", **wish: Unpack[Beginning]) -> Self:
         """The history of a plain directory, begun where there is none; inside a git repository, that repository's."""
         from git_envhist.beginning import begin  # loaded late: keeps envlog fast
 
@@ -47,13 +48,13 @@ class EnvHistory(Taking, Moments, Doing):
         with told_by_the_system(directory):
             return cls(begin(directory, chosen, wish), chosen, workers=workers, directory=directory)
 
-    def fork(self, revision: str | Snapshot, directory: str, wish: Forking | None = None) -> EnvHistory:
+    def fork(self, revision: Moment, directory: str, wish: Forking | None = None) -> Self:
         """A directory of its own that holds the environment of a moment, on a timeline that begins there."""
         from git_envhist.forking.fork import Forking, fork  # loaded late: keeps envlog fast
 
         source = self.judge(self._snapshot(revision))
         self.bring(source, EnvPath(b""))
         made, opened = fork(self._seeing, self.open_sealed, source, directory, wish or Forking())
-        history = EnvHistory(opened, self._environ, workers=self._workers, directory=made.root)
+        history = type(self)(opened, self._environ, workers=self._workers, directory=made.root)
         history.forked = made
         return history

@@ -11,7 +11,7 @@ from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.history.timeline import World
 from git_envhist.lookup import judge_verdicts, list_timelines, read_timeline, world_of
-from git_envhist.model import EnvPath, Record, Snapshot
+from git_envhist.model import Captured, EnvPath, Moment, Record, Snapshot
 from git_envhist.opening import Opened
 from git_envhist.settings import config_home, read_settings
 from git_envhist.store.fetched import is_fetched, seeing_fetched, without_fetched
@@ -118,16 +118,19 @@ class Core:
     def _tell(self, sentence: str) -> None:
         self.warnings.append(sentence)
 
-    def _snapshot(self, revision: str | Snapshot) -> Snapshot:
+    def _snapshot(self, revision: Moment) -> Snapshot:
+        if isinstance(revision, Captured):
+            # Where nothing had changed, none was made: the newest holds what was here.
+            return revision.snapshot or self.resolve("@")
         return self.resolve(revision) if isinstance(revision, str) else revision
 
-    def _tree(self, moment_of: Snapshot | str | None) -> str | None:
+    def _tree(self, moment_of: Moment | None) -> str | None:
         return None if moment_of is None else self.bring(self._snapshot(moment_of)).tree
 
-    def tell(self, snapshot: Snapshot, *records: Record) -> None:
-        """Add records to the note of a moment."""
+    def tell(self, snapshot: Snapshot, *records: Record, files: Mapping[bytes, bytes] | None = None) -> None:
+        """Add records to the note of a moment, and beside the notes the files that they speak of."""
         from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
 
         line = signature(who_am_i(self.settings, self._environ), self.now)
-        annotate_now(self.repository, self.settings, {snapshot.commit: records}, line)
+        annotate_now(self.repository, self.settings, {snapshot.commit: records}, line, files or {})
         self.forget_world()

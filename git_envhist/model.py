@@ -276,6 +276,14 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
+class Attached:
+    """What was attached to a snapshot after it was taken: its name, and the sealed blob that holds it."""
+
+    name: str
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """One line of a note: its kind, its moment, and its fields as JSON gave them."""
 
@@ -327,6 +335,8 @@ class Snapshot:
     verdicts: tuple[Verdict, ...] = ()
     remarks: tuple[Remark, ...] = ()
     records: tuple[Record, ...] = field(default=(), repr=False)
+    attached: tuple[Attached, ...] = ()
+    """What was attached later, of each name the last."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -434,6 +444,27 @@ class Captured:
     """The first time that a file was sealed here: the key was made just now."""
     verdict: Verdict | None = None
     """What the check came to that was to run then."""
+
+    @property
+    def id(self) -> SnapshotId | None:
+        """The id of the snapshot; None where none was made."""
+        return None if self.snapshot is None else self.snapshot.id
+
+
+Moment = str | Snapshot | Captured
+"""Whatever a verb takes for a moment: words (`@~2`, `good`, an id, a name), a snapshot, or what a capture gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A moment, and what was kept with it."""
+
+    snapshot: Snapshot
+    conversation: list[object] | None = None
+    """As it was given; None where none was."""
+    tool_outputs: list[object] | None = None
+    attachments: tuple[tuple[str, bytes], ...] = ()
+    """(name, bytes) of everything attached, these two included; those of the capture have a number in front."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,8 +632,28 @@ class Restored:
     warnings: tuple[str, ...] = ()
 
     @property
+    def undo(self) -> Snapshot | None:
+        """The moment to restore so that what was here comes back; None where nothing was changed."""
+        return self.safety
+
+    @property
     def exact(self) -> bool:
         """Whether everything that was to change is as it was."""
+        return not self.kept and not self.losses
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a restore that was broken off came to its end."""
+
+    undone: bool
+    """Taken back; else finished."""
+    kept: tuple[LeftAlone, ...] = ()
+    losses: tuple[LeftAlone, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether everything is as it is to be."""
         return not self.kept and not self.losses
 
 

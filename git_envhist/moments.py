@@ -10,7 +10,7 @@ from git_envhist.core import Core
 from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import by_name, next_word_on
 from git_envhist.lookup import path_below
-from git_envhist.model import EnvPath, Snapshot
+from git_envhist.model import EnvPath, Moment, Snapshot
 from git_envhist.store.records import name_record, remark_record
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Moments(Core):
     """Names, remarks and files of moments."""
 
-    def name(self, name: str, revision: str | Snapshot = "@", *, remove: bool = False) -> Snapshot:
+    def name(self, name: str, revision: Moment = "@", *, remove: bool = False) -> Snapshot:
         """Give a moment a name, or take it away."""
         snapshot = self._snapshot(revision)
         line = self.world.timeline(snapshot.timeline) or self.world.own
@@ -34,7 +34,7 @@ class Moments(Core):
             raise SnapshotNotFound(name, hint="no snapshot bears this name")
         return self.name(name, spots[0].snapshot, remove=True)
 
-    def note(self, text: str, revision: str | Snapshot = "@") -> Snapshot:
+    def note(self, text: str, revision: Moment = "@") -> Snapshot:
         """Add to the story of a moment."""
         from git_envhist.capture.tokens import mask_tokens  # loaded late: keeps envlog fast
 
@@ -43,10 +43,11 @@ class Moments(Core):
         self.tell(snapshot, remark_record(masked, self.now))
         return snapshot
 
-    def read_file(self, revision: str | Snapshot, path: EnvPath) -> bytes:
-        """The bytes of a file as they were at a moment."""
-        with closing(self.reader(self.bring(self._snapshot(revision), path))) as reader:
-            return b"".join(reader.read(path))
+    def read_file(self, revision: Moment, path: str | bytes | os.PathLike[str]) -> bytes:
+        """The bytes of a file as they were at a moment; the path is below the top."""
+        wanted = EnvPath(os.fsencode(path))
+        with closing(self.reader(self.bring(self._snapshot(revision), wanted))) as reader:
+            return b"".join(reader.read(wanted))
 
     def reader(self, snapshot: Snapshot) -> FileReader:
         """Reads what a snapshot holds; to be closed."""

@@ -7,7 +7,7 @@ snapshot goes without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
@@ -17,7 +17,7 @@ from git_envhist.store.git import Git
 from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.keys import Key
 from git_envhist.store.message import Draft, mac_input, with_mac, write_message
-from git_envhist.store.notes import add_records
+from git_envhist.store.notes import NO_FILES, add_records
 from git_envhist.store.objects import Answer, CatFile
 from git_envhist.store.packs import OwnPacks, PackWriter, StagedPack
 from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove, RefsMoved, Repository
@@ -130,6 +130,7 @@ def _write_notes(
     additions: dict[str, tuple[Record, ...]],
     signature: bytes,
     own: OwnPacks | None = None,
+    files: Mapping[bytes, bytes] = NO_FILES,
 ) -> tuple[str | None, str]:
     """(the notes' old tip, the new one)."""
     old = repository.resolve_ref(NOTES + timeline)
@@ -141,6 +142,7 @@ def _write_notes(
             additions,
             identity=signature,
             object_format=repository.object_format,
+            files=files,
         )
     return old, new
 
@@ -207,12 +209,13 @@ def annotate(
     timeline: str,
     additions: dict[str, tuple[Record, ...]],
     signature: bytes,
+    files: Mapping[bytes, bytes] = NO_FILES,
 ) -> None:
-    """Add records to the notes of snapshots, on this timeline's own notes ref."""
+    """Add records to the notes of snapshots, on this timeline's own notes ref, and beside them what they speak of."""
     ref = NOTES + timeline
     for _ in range(TRIES):
         writer = PackWriter(staging.pack_dir, repository.object_format)
-        old, new = _write_notes(repository, writer, timeline, additions, signature)
+        old, new = _write_notes(repository, writer, timeline, additions, signature, files=files)
         pack = writer.finish()
         staging.journal_commit(new)
         staging.publish([pack] if pack else [])

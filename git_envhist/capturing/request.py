@@ -55,6 +55,9 @@ class Asked(TypedDict, total=False):
     attach: Sequence[str]
     attached: Sequence[tuple[str, bytes]]
     """(name, bytes) of what is kept with it and is no file to be read."""
+    conversation: Sequence[object] | None
+    """Plain values, kept with it and given back by `EnvHistory.get`."""
+    tool_outputs: Sequence[object] | None
     trigger: Trigger
     actor: Actor | None
     """Who takes it; the person in front of the machine, where nobody is said."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from git_envhist.model import Captured, Comparison, Snapshot
+from git_envhist.model import Captured, Comparison, Moment
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.git import Git
 from git_envhist.verifying.asking import Asking
@@ -25,6 +26,11 @@ class Taking(Asking):
         """Take a snapshot of the whole environment; then check it, where that is asked for or configured."""
         from git_envhist.capturing.request import make_request  # loaded late: keeps envlog fast
 
+        if asked.get("conversation") is not None or asked.get("tool_outputs") is not None:
+            from git_envhist.doing.keeping import told_things  # loaded late: likewise
+
+            told = told_things(asked.get("conversation"), asked.get("tool_outputs"))
+            asked["attached"] = (*asked.get("attached", ()), *told)
         request = make_request(intent, asked)
         with told_by_the_system(self.repository.git_dir):
             captured = self._capturing.capture(request)
@@ -34,18 +40,17 @@ class Taking(Asking):
         return self.checks.after_capture(captured, request, asked) if wanted else captured
 
     def diff(
-        self, before: Snapshot | str | None, after: Snapshot | str, pathspecs: Sequence[bytes] = ()
+        self, before: Moment | None = "@", after: Moment = "now", pathspecs: Sequence[str | bytes] = ()
     ) -> Comparison:
-        """Two moments side by side; `now` is the live environment."""
+        """Two moments side by side; `now` is the live environment. Git's pathspecs choose, as from the top."""
         from git_envhist.capturing.factdiff import compare_moments  # loaded late: keeps envlog fast
 
+        chosen = tuple(map(os.fsencode, pathspecs))
         with self.sides(before, after) as (git, old, new):
-            return Comparison(_called(before), _called(after), *compare_moments(git, old, new, pathspecs))
+            return Comparison(_called(before), _called(after), *compare_moments(git, old, new, chosen))
 
     @contextmanager
-    def sides(
-        self, before: Snapshot | str | None, after: Snapshot | str
-    ) -> Iterator[tuple[Git, str | None, str]]:
+    def sides(self, before: Moment | None, after: Moment) -> Iterator[tuple[Git, str | None, str]]:
         """(git, a tree, another), with `now` captured into a staging for as long as the context is open."""
         if "now" not in (before, after):
             yield self.repository.git, self._tree(before), self._tree(after) or ""
@@ -64,5 +69,5 @@ class Taking(Asking):
             yield Present(self.repository.git.with_objects(held.staging.path), held.finish().tree)
 
 
-def _called(moment_of: Snapshot | str | None) -> str:
-    return moment_of.id if isinstance(moment_of, Snapshot) else moment_of or ""
+def _called(moment_of: Moment | None) -> str:
+    return moment_of or "" if isinstance(moment_of, str | None) else moment_of.id or "@"

@@ -64,7 +64,9 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
             {"text": escape_invalid(remark.text), "at": moment(remark.at)} for remark in snapshot.remarks
         ],
         "meta": {escape_invalid(key): escape_invalid(value) for key, value in snapshot.meta},
-        "attachments": [escape_invalid(attachment) for attachment in snapshot.attachments],
+        "attachments": [
+            escape_invalid(name) for name in (*snapshot.attachments, *(one.name for one in snapshot.attached))
+        ],
         "external_id": snapshot.external_id and escape_invalid(snapshot.external_id),
         "complete": snapshot.complete,
         "missing": [missing_json(missing) for missing in details.missing],

@@ -27,7 +27,7 @@ from git_envhist.cli.restoreview import (
 from git_envhist.errors import Interrupted, UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, RestorePart, Snapshot
-from git_envhist.restoring.wish import STOPPED, Wish
+from git_envhist.restoring.wish import STOPPED, Wish, checked_classes
 from git_envhist.values import replace
 
 NOT_EXACT = 5
@@ -171,10 +171,7 @@ def _revision(session: Session, revision: str | None) -> str:
 
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
-    for word in words:
-        if word not in CLASSES:
-            raise UsageError(f"no such class of things: '{word}'", hint=f"there are: {', '.join(CLASSES)}")
-    return frozenset(words) or None
+    return checked_classes(words)
 
 
 def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progress], None] | None) -> Wish:

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
     from git_envhist.doing.effects import Effects
     from git_envhist.doing.tasks import Tasks
-    from git_envhist.model import Snapshot
 
 
 class Doing:
@@ -27,9 +26,3 @@ class Doing:
         from git_envhist.doing.effects import Effects  # loaded late: likewise
 
         return Effects(self)
-
-    def attachments(self: EnvHistory, revision: str | Snapshot = "@") -> tuple[tuple[str, bytes], ...]:  # type: ignore[misc]
-        """(name, bytes) of what was attached to a moment (`capture(attached=…)`): a conversation, outputs of tools."""
-        from git_envhist.doing.said import attachments_of  # loaded late: likewise
-
-        return attachments_of(self, self._snapshot(revision))

@@ -1,26 +1,82 @@
-"""What was attached to a moment, in memory: a conversation, the outputs of tools."""
+"""What was attached to a moment, in memory: a conversation, the outputs of tools; when it was taken, or later.
+
+What is attached later is sealed as everything attached is, and stands in the tree of the notes, below `attachments/`:
+so it goes where the notes go. A record in the note of the snapshot names it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from git_envhist.capture.seal import unseal
-from git_envhist.model import TOP, EnvPath, Snapshot
-from git_envhist.restoring.attachments import read_attachments
+from git_envhist.capture.seal import seal, unseal
+from git_envhist.capture.tokens import mask_tokens
+from git_envhist.errors import Refused
+from git_envhist.model import TOP, Attached, EnvPath, Snapshot
+from git_envhist.restoring.attachments import attached_path, read_attachments
+from git_envhist.store.fetched import is_fetched
+from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 
 if TYPE_CHECKING:
-    from git_envhist.api import EnvHistory
+    from git_envhist.store.keys import Key, KeyRing
+    from git_envhist.store.repository import Repository
+
+PLACE = b"attachments"
+LARGEST = 64 << 20
+"""Hosts refuse a blob of 100 MB, and nothing attached is cut into pieces."""
 
 
-def attachments_of(history: EnvHistory, snapshot: Snapshot) -> tuple[tuple[str, bytes], ...]:
-    """(name, bytes) of each, byte for byte."""
+class History(Protocol):
+    """What is needed of a history."""
+
+    @property
+    def keys(self) -> KeyRing: ...
+    @property
+    def repository(self) -> Repository: ...
+    def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
+
+
+class Sealed(NamedTuple):
+    """Something that is to be attached: what names it, where it is to stand, and its bytes."""
+
+    attached: Attached
+    path: bytes
+    content: bytes
+
+
+def attachments_of(history: History, snapshot: Snapshot) -> tuple[tuple[str, bytes], ...]:
+    """(name, bytes) of each, byte for byte; those of the capture first."""
+    history.bring(snapshot, TOP)
+    if snapshot.attached and is_fetched(snapshot.timeline):
+        from git_envhist.sharing.bringing import bring_contents  # loaded late: most snapshots are ours
+
+        bring_contents(history.repository, os.environ, snapshot, [one.blob for one in snapshot.attached])
 
     def opened(name: EnvPath, sealed: bytes) -> bytes:
         return unseal(history.keys.get, name, b"attachment", sealed)
 
-    history.bring(snapshot, TOP)
     with CatFile(history.repository.git) as reader:
         found = list(read_attachments(reader, snapshot, opened))
     return tuple((os.fsdecode(name), data) for name, data in found)
+
+
+def sealed_for(snapshot: Snapshot, name: str, data: bytes, key: Key, object_format: str) -> Sealed:
+    """A thing as it is kept with a moment: it opens for this moment and under this name only."""
+    if len(data) > LARGEST:
+        raise Refused(
+            f"too large to be attached: '{name}' has {len(data):,} bytes",
+            hint="a file of the environment is kept in pieces, whatever its size",
+        )
+    stored = stored_name(mask_tokens(os.fsencode(name)))
+    content = seal(key, attached_path(snapshot, stored), b"attachment", data)
+    attached = Attached(os.fsdecode(stored), _blob_id(content, object_format))
+    place = snapshot.id.encode("ascii")
+    return Sealed(attached, b"/".join((PLACE, place[:2], place, stored)), content)
+
+
+def _blob_id(content: bytes, object_format: str) -> str:
+    return hashlib.new(
+        object_format, b"blob %d\0%b" % (len(content), content), usedforsecurity=False
+    ).hexdigest()

@@ -17,7 +17,7 @@ Open = Callable[[EnvPath, bytes], bytes]
 
 
 def read_attachments(reader: CatFile, snapshot: Snapshot, unseal: Open) -> Iterator[tuple[bytes, bytes]]:
-    """(name, bytes) of each, in the order in which they were attached."""
+    """(name, bytes) of each, in the order in which they were attached; those of the capture first."""
     for stored in snapshot.attachments:
         name = os.fsencode(stored)
         place = b"/".join((RESERVED, ATTACHMENTS, name))
@@ -25,6 +25,17 @@ def read_attachments(reader: CatFile, snapshot: Snapshot, unseal: Open) -> Itera
         if found is None or found.kind != "blob":
             raise EnvhistError(f"an attachment is missing from the snapshot: '{stored}'")
         yield true_name(name), unseal(EnvPath(name), found.data)
+    for attached in snapshot.attached:
+        name = os.fsencode(attached.name)
+        found = reader.read(attached.blob) if _is_name(name) else None
+        if found is None or found.kind != "blob":
+            raise EnvhistError(f"what was attached later is missing: '{attached.name}'")
+        yield true_name(name), unseal(attached_path(snapshot, name), found.data)
+
+
+def attached_path(snapshot: Snapshot, stored: bytes) -> EnvPath:
+    """What is sealed later is bound to the moment, too: no note can show it at another."""
+    return EnvPath(snapshot.id.encode("ascii") + b"/" + stored)
 
 
 def write_attachments(directory: str, attachments: Iterator[tuple[bytes, bytes]]) -> list[str]:

@@ -3,35 +3,91 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from git_envhist.core import Core
-from git_envhist.model import Snapshot
+from git_envhist.model import Moment
 
 if TYPE_CHECKING:
-    from git_envhist.model import Restored
+    import os
+    from typing import Unpack
+
+    from git_envhist.model import Ended, Plan, Restored
     from git_envhist.restoring.verbs import Going
-    from git_envhist.restoring.wish import Wish
+    from git_envhist.restoring.wish import Wish, Wished
 
 
 class Returning(Core):
     """Back to a moment, and forth again."""
 
+    @overload
     def restore(
-        self, revision: str | Snapshot, *, dry_run: bool = False, wish: Wish | None = None
+        self,
+        revision: Moment,
+        *,
+        dry_run: Literal[True],
+        wish: Wish | None = None,
+        **wished: Unpack[Wished],
+    ) -> Plan: ...
+
+    @overload
+    def restore(
+        self,
+        revision: Moment,
+        *,
+        dry_run: Literal[False] = False,
+        wish: Wish | None = None,
+        **wished: Unpack[Wished],
+    ) -> Restored: ...
+
+    def restore(
+        self,
+        revision: Moment,
+        *,
+        dry_run: bool = False,
+        wish: Wish | None = None,
+        **wished: Unpack[Wished],
+    ) -> Restored | Plan:
+        """Go back to a moment; what is here is saved first, `undo` brings it back. A dry run gives the plan alone."""
+        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
+
+        going_to = self.going.to(self._snapshot(revision), make_wish(wish, wished, dry_run))
+        return going_to.plan if dry_run else going_to
+
+    def foresee(self, revision: Moment, **wished: Unpack[Wished]) -> Restored:
+        """What a restore would come to: its plan, and all that goes with it or would not; nothing is changed."""
+        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
+
+        return self.going.to(self._snapshot(revision), make_wish(None, wished, True))
+
+    def write_to(
+        self, revision: Moment, directory: str | os.PathLike[str], **wished: Unpack[Wished]
     ) -> Restored:
-        """Go back to a moment; what is here is saved first, and `undo` brings it back."""
-        from git_envhist.restoring.wish import Wish  # loaded late: keeps envlog fast
+        """Write a moment into a directory of its own; nothing here is touched."""
+        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
 
-        return self.going.to(self._snapshot(revision), wish or Wish(dry_run=dry_run))
+        wish = make_wish(None, wished, False)
+        return self.going.write_to(self._snapshot(revision), str(directory), wish)
 
-    def undo(self, steps: int = 1) -> Restored:
+    def undo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
         """Go to the newest earlier state that differs from what is here now, so many steps back."""
-        return self.going.undo(steps)
+        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
 
-    def redo(self, steps: int = 1) -> Restored:
+        return self.going.undo(steps, make_wish(None, wished, False))
+
+    def redo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
         """Go forth again, where nothing new has come since the last undo."""
-        return self.going.redo(steps)
+        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
+
+        return self.going.redo(steps, make_wish(None, wished, False))
+
+    def finish_restore(self) -> Ended:
+        """Finish a restore that was broken off."""
+        return self.going.ended(self.going.finish())
+
+    def take_back_restore(self) -> Ended:
+        """Take back a restore that was broken off: the environment is as it was before it."""
+        return self.going.ended(self.going.take_back())
 
     @cached_property
     def going(self) -> Going:

@@ -13,7 +13,7 @@ from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.history.cursor import Walk, read_walk
 from git_envhist.history.doings import effects_since
 from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.model import TOP, Effect, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
+from git_envhist.model import TOP, Effect, Ended, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
 from git_envhist.restoring.attachments import read_attachments, write_attachments
 from git_envhist.restoring.carrying import Carried
 from git_envhist.restoring.restore import Choose, Restoring
@@ -117,6 +117,11 @@ class Going:
         """Take back a restore that was broken off."""
         with self._told():
             return self._restoring.take_back()
+
+    @staticmethod
+    def ended(carried: Carried) -> Ended:
+        """How it came to its end, as it is told outside."""
+        return Ended(carried.undone, tuple(carried.kept), tuple(carried.losses))
 
     def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write what was attached to a moment into a directory."""

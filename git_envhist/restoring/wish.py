@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict
 
+from git_envhist.errors import UsageError
+from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, Snapshot
 from git_envhist.services.states import NONE, Dumps
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
 
 STOPPED = "stopped"
 """The word of a journal for the services that do not run while it is not at its end."""
@@ -44,3 +48,48 @@ class Wish:
 
 
 NO_WISH = Wish()
+
+
+class Wished(TypedDict, total=False):
+    """What can be asked of a restore, as `EnvHistory.restore` takes it; `git-envrestore(1)` says what each means."""
+
+    paths: Sequence[str | bytes]
+    """git's pathspecs, as from the top; everything, where none is said."""
+    only: Iterable[str]
+    """Classes of things: packages, env, databases, files."""
+    keep_new: bool
+    keep_code: bool
+    head: bool
+    relocate: bool
+    services: bool
+    force: bool
+    foreign: bool
+    progress: Callable[[Progress], None] | None
+    waiting: Callable[[], None] | None
+    planned: Callable[[Restored], None] | None
+    """Told the plan, before anything is saved; what it raises stops the restore."""
+    saved: Callable[[Snapshot], None] | None
+
+
+def make_wish(wish: Wish | None, wished: Wished, dry_run: bool) -> Wish:
+    """The restore that some words ask for."""
+    chosen = wish or NO_WISH
+    if dry_run:
+        chosen = replace(chosen, dry_run=True)
+    if not wished:
+        return chosen
+    told: dict[str, Any] = dict(wished)
+    if "paths" in told:
+        told["pathspecs"] = tuple(map(os.fsencode, told.pop("paths")))
+    if "only" in told:
+        told["classes"] = checked_classes(told.pop("only"))
+    return replace(chosen, **told)
+
+
+def checked_classes(words: Iterable[str]) -> frozenset[str] | None:
+    """Classes of things by their words; None where all are meant."""
+    found = frozenset(words)
+    wrong = sorted(found.difference(CLASSES))
+    if wrong:
+        raise UsageError(f"no such class of things: '{wrong[0]}'", hint=f"there are: {', '.join(CLASSES)}")
+    return found or None

@@ -20,7 +20,7 @@ from git_envhist.store.commits import encode_commit, parse_commit
 from git_envhist.store.fields import Fields, cut_into_fields
 from git_envhist.store.git import Git
 from git_envhist.store.message import Message, read_message
-from git_envhist.store.records import names_of, read_note, remarks_of, verdicts_of
+from git_envhist.store.records import attached_of, names_of, read_note, remarks_of, verdicts_of
 from git_envhist.values import dataclass
 
 __all__ = ["chain_length", "encode_commit", "read_chain", "read_snapshot"]
@@ -287,4 +287,5 @@ def _join(
         verdicts_of(said) if said else (),
         remarks_of(said) if said else (),
         records,
+        attached_of(said) if said else (),
     )

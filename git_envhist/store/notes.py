@@ -22,6 +22,7 @@ __all__ = ["add_records", "format_record", "parse_records"]
 TYPE = 0o170000
 REGULAR = 0o100000
 MESSAGE = b"what is known of snapshots\n"
+NO_FILES: Mapping[bytes, bytes] = {}
 
 
 class ObjectReader(Protocol):
@@ -44,13 +45,17 @@ def add_records(
     *,
     identity: bytes,
     object_format: str,
+    files: Mapping[bytes, bytes] = NO_FILES,
 ) -> str:
     """Append records to the notes of commits; returns the new notes commit, `Damaged` where the old one cannot be read.
 
     `identity` is a whole author line: name, address and moment. Nothing that stood in the notes before is lost.
+    `files`: what records speak of stands in the same tree, by its path there; git passes over what is no hash.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
     top = tree.open(notes_tip)
+    for path, content in sorted(files.items()):
+        tree.put_file(top, path, content)
     for commit, records in sorted(additions.items()):
         if records:
             lines = b"".join(format_record(record) for record in records)
@@ -108,6 +113,20 @@ class _NotesTree:
             )
         level, name = self._place(top, commit)
         level.put(name, FILE, self._writer.add(b"blob", before + lines))
+
+    def put_file(self, level: _Level, path: bytes, content: bytes) -> None:
+        """Put a file at a path that is no note's; one that stood there goes."""
+        *directories, name = path.split(b"/")
+        for directory in directories:
+            if directory not in level.entries:
+                level.entries[directory] = (DIRECTORY, b"")
+                level.opened[directory] = _Level({})
+            if not level.holds(directory, DIRECTORY):
+                raise Damaged(
+                    f"the place of what is attached is taken: '{directory.decode('utf-8', 'replace')}'"
+                )
+            level = self._open_below(level, directory)
+        level.put(name, FILE, self._writer.add(b"blob", content))
 
     def write(self, level: _Level) -> ObjectId:
         """Write a level and what changed below it."""

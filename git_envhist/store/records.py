@@ -6,19 +6,21 @@ that is ever written is not looked at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple, cast
 
-from git_envhist.model import Record, Remark, Verdict, VerdictStatus
+from git_envhist.model import Attached, Record, Remark, Verdict, VerdictStatus
 
 LARGEST_NOTE = 4 << 20
 LARGEST_LINE = 1 << 20
 MOST_RECORDS = 10_000
 DEEPEST = 8
 
-VERDICT = "verdict"
+VERDICT, ATTACHED = "verdict", "attached"
 
+HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 STATUSES = {status.value: status for status in VerdictStatus}
 
 
@@ -81,6 +83,20 @@ def remarks_of(records: Iterable[Record]) -> tuple[Remark, ...]:
     """What was added to the story, oldest first."""
     notes = sorted(_of_kind(records, "note"), key=_moment)
     return tuple(Remark(text, note.at) for note in notes if isinstance(text := note.fields.get("text"), str))
+
+
+def attached_of(records: Iterable[Record]) -> tuple[Attached, ...]:
+    """What was attached later; of each name the last."""
+    found: dict[str, Attached] = {}
+    for record in sorted(_of_kind(records, ATTACHED), key=_moment):
+        name, blob = record.fields.get("name"), record.fields.get("blob")
+        if isinstance(name, str) and isinstance(blob, str) and HASH.fullmatch(blob):
+            found[name] = Attached(name, blob)
+    return tuple(found.values())
+
+
+def attached_record(attached: Attached, at: datetime) -> Record:
+    return Record(ATTACHED, at, {"name": attached.name, "blob": attached.blob})
 
 
 def verdict_record(verdict: Verdict) -> Record:

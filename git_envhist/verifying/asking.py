@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from git_envhist.model import Bisected, Checked, Snapshot
+from git_envhist.model import Bisected, Checked, Moment
 from git_envhist.restoring.returning import Returning
 
 if TYPE_CHECKING:
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 class Asking(Returning):
     """Whether a moment works."""
 
-    def verify(self, revision: str | Snapshot = "now", command: str | None = None) -> Checked:
+    def verify(self, revision: Moment = "now", command: str | None = None) -> Checked:
         """Run a check on what is here now, or on an older moment in a throw-away environment of it."""
-        return self.checks.run(revision, command)
+        return self.checks.run(revision if isinstance(revision, str) else self._snapshot(revision), command)
 
-    def bisect(self, good: str | None = None, bad: str | None = None, command: str | None = None) -> Bisected:
+    def bisect(
+        self, good: Moment | None = None, bad: Moment | None = None, command: str | None = None
+    ) -> Bisected:
         """The first moment where a check fails; from `good` to `@`, where they are not said."""
-        return self.checks.bisect(good, bad, command)
+        ends = [one if one is None or isinstance(one, str) else self._snapshot(one) for one in (good, bad)]
+        return self.checks.bisect(ends[0], ends[1], command)
 
     @cached_property
     def checks(self) -> Checks:

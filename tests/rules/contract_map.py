@@ -642,6 +642,43 @@ LIST = (
         ("forking/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
     ),
     Line(
+        "python attach",
+        "a conversation, outputs of tools, files: kept with a moment that is there, sealed",
+        (
+            "doing/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
+            "doing/test_keeping.py::test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go",
+            "doing/test_keeping.py::test_nobody_reads_it_without_the_key_or_at_another_moment",
+        ),
+    ),
+    Line(
+        "python get",
+        "a moment and what was kept with it, byte-equal",
+        (
+            "doing/test_keeping.py::test_what_is_attached_later_comes_back_as_it_was_given",
+            "doing/test_keeping.py::test_what_is_given_with_a_capture_comes_back_the_same_way",
+        ),
+    ),
+    Line(
+        "python foresee",
+        "the plan of a restore, and what goes with it",
+        ("restoring/test_verbs.py::test_a_restore_its_undo_and_its_redo",),
+    ),
+    Line(
+        "python write_to",
+        "a moment in a directory of its own",
+        ("restoring/test_verbs.py::test_a_moment_is_written_elsewhere",),
+    ),
+    Line(
+        "python finish_restore",
+        "as --continue",
+        ("restoring/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+    ),
+    Line(
+        "python take_back_restore",
+        "as --abort",
+        ("restoring/test_verbs.py::test_a_restore_that_was_broken_off_is_ended",),
+    ),
+    Line(
         "python attachments",
         "what was attached to a moment, byte for byte",
         ("doing/test_doing.py::test_a_host_program_keeps_what_was_said_with_a_moment",),

@@ -1,0 +1,84 @@
+"""The verbs of what is kept with a moment beside the environment, as `EnvHistory` has them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from git_envhist.core import Core
+from git_envhist.model import Attached, Kept, Moment, Snapshot
+from git_envhist.values import replace
+
+if TYPE_CHECKING:
+    from git_envhist.doing.values import Value
+
+CONVERSATION, TOOL_OUTPUTS = "conversation.json", "tool-outputs.json"
+NUMBERED = re.compile(r"[0-9]+-(?=.)")
+"""What is attached by a capture has its number in front."""
+
+
+class Keeping(Core):
+    """A conversation, outputs of tools, files: attached to a moment, and given back byte for byte."""
+
+    def attach(
+        self,
+        moment: Moment = "@",
+        *,
+        conversation: Sequence[Value] | None = None,
+        tool_outputs: Sequence[Value] | None = None,
+        files: Sequence[str | os.PathLike[str]] = (),
+        attached: Sequence[tuple[str, bytes]] = (),
+    ) -> Snapshot:
+        """Keep something with a moment that is there, sealed; what had the same name before is replaced.
+
+        `files` are read, `attached` is (name, bytes); a conversation and outputs of tools are lists of plain values.
+        """
+        from git_envhist.capturing.request import read_attachment  # loaded late: few moments have one
+        from git_envhist.doing.said import sealed_for  # loaded late: likewise
+        from git_envhist.store.records import attached_record  # loaded late: likewise
+
+        said = told_things(conversation, tool_outputs)
+        things = [*said, *(read_attachment(os.fspath(file)) for file in files), *attached]
+        snapshot = self._snapshot(moment)
+        key, format_ = self.keys.current(), self.repository.object_format
+        sealed = [sealed_for(snapshot, name, data, key, format_) for name, data in things]
+        if not sealed:
+            return snapshot
+        records = [attached_record(one.attached, self.now) for one in sealed]
+        self.tell(snapshot, *records, files={one.path: one.content for one in sealed})
+        return replace(snapshot, attached=_joined(snapshot.attached, [one.attached for one in sealed]))
+
+    def attachments(self, revision: Moment = "@") -> tuple[tuple[str, bytes], ...]:
+        """(name, bytes) of what was attached to a moment: a conversation, outputs of tools, files."""
+        from git_envhist.doing.said import attachments_of  # loaded late: few moments have one
+
+        return attachments_of(self, self._snapshot(revision))
+
+    def get(self, revision: Moment = "@") -> Kept:
+        """A moment as it is known now, and all that was kept with it, as it was given."""
+        from git_envhist.doing.values import decode  # loaded late: likewise
+
+        self.forget_world()
+        # What somebody holds was read when it was taken: what was said since stands in the notes.
+        words = revision if isinstance(revision, str) else revision.id or "@"
+        snapshot = self.resolve(words)
+        there = self.attachments(snapshot)
+        last = {NUMBERED.sub("", name): data for name, data in there}
+        lists = [decode(last[name]) if name in last else None for name in (CONVERSATION, TOOL_OUTPUTS)]
+        return Kept(snapshot, lists[0], lists[1], there)
+
+
+def told_things(
+    conversation: Sequence[Value] | None, tool_outputs: Sequence[Value] | None
+) -> list[tuple[str, bytes]]:
+    """(name, bytes) of a conversation and of outputs of tools, where there are any."""
+    from git_envhist.doing.values import encode  # loaded late: likewise
+
+    lists = {CONVERSATION: conversation, TOOL_OUTPUTS: tool_outputs}
+    return [(name, encode(values)) for name, values in lists.items() if values is not None]
+
+
+def _joined(before: tuple[Attached, ...], new: list[Attached]) -> tuple[Attached, ...]:
+    return tuple({one.name: one for one in (*before, *new)}.values())

@@ -1,0 +1,138 @@
+"""What is attached to a moment comes back byte for byte, whenever it was attached, and nobody else can read it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist import EnvHistory
+from git_envhist.doing.values import decode, encode
+from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
+from tests.support.repository import Repo
+
+CONVERSATION = [
+    {"role": "user", "content": "hello \udcff \x1b[2J"},
+    {"role": "assistant", "content": [{"type": "image", "data": b"\x00\xff" * 300}], "$bytes": "mine"},
+    {"$bytes": "not bytes"},
+    {"$dict": [["a", 1]]},
+    None,
+    2.5,
+]
+OUTPUTS = ["npm ERR!", b"\x00raw", {"status": 1}]
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["$bytes", "$dict"]), inner),
+    max_leaves=10,
+)
+
+
+def test_what_is_attached_later_comes_back_as_it_was_given(repo: Repo, tmp_path: Path) -> None:
+    history = EnvHistory.open(str(repo.path))
+    moment = history.capture("first")
+    repo.write("app.py", b"more")
+    history.capture("second")
+    (tmp_path / "log.txt").write_bytes(b"\x00a log")
+    attached = history.attach(
+        moment, conversation=CONVERSATION, tool_outputs=OUTPUTS, files=[tmp_path / "log.txt"]
+    )
+    assert [one.name for one in attached.attached] == ["conversation.json", "tool-outputs.json", "log.txt"]
+    assert moment.id is not None
+    kept = EnvHistory.open(str(repo.path)).get(moment.id)
+    assert (kept.conversation, kept.tool_outputs) == (CONVERSATION, OUTPUTS)
+    assert dict(kept.attachments)["log.txt"] == b"\x00a log"
+    assert kept.snapshot.id == moment.id
+    assert history.get("@").attachments == ()
+
+
+def test_what_is_given_with_a_capture_comes_back_the_same_way(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    history.capture("talk", conversation=CONVERSATION, tool_outputs=OUTPUTS)
+    kept = history.get()
+    assert (kept.conversation, kept.tool_outputs) == (CONVERSATION, OUTPUTS)
+    history.attach("@", conversation=["another"])
+    kept = history.get()
+    assert (kept.conversation, kept.tool_outputs) == (["another"], OUTPUTS)
+
+
+def test_the_last_of_a_name_counts_and_all_stand_on_the_card(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    history.capture("talk")
+    history.attach(attached=[("note", b"1")])
+    history.attach(attached=[("note", b"2"), ("other", b"")])
+    assert history.attachments() == (("note", b"2"), ("other", b""))
+    assert '"attachments": ["note", "other"]' in repo.run("envlog", "show", "--json", check=True).out
+    given = repo.run("envrestore", "@", "--attachments", "given", check=True)
+    assert given.out.split() == ["given/note", "given/other"]
+    assert repo.read("given/note") == b"2"
+
+
+def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Repo, tmp_path: Path) -> None:
+    history = EnvHistory.open(str(repo.path))
+    moment = history.capture("talk")
+    history.attach(moment, conversation=CONVERSATION)
+    repo.git("gc", "-q", "--prune=now")
+    history.note("one more", moment)
+    repo.git("notes", f"--ref=envhist/{history.timeline}", "append", "-m", "by hand", str(moment.id))
+    assert history.get(moment).conversation == CONVERSATION
+    repo.git("init", "-q", "--bare", str(tmp_path / "there"))
+    repo.git("config", "transfer.fsckObjects", "true")
+    repo.git("remote", "add", "there", str(tmp_path / "there"))
+    repo.run("envlog", "push", "there", "--yes", check=True)
+    repo.run("envlog", "fetch", "there", check=True)
+    kept = EnvHistory.open(str(repo.path)).get(f"there/{history.timeline}")
+    assert kept.conversation == CONVERSATION
+    assert repo.git("-C", str(tmp_path / "there"), "fsck", "--strict") == ""
+
+
+def test_nobody_reads_it_without_the_key_or_at_another_moment(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    first = history.capture("first").snapshot
+    repo.write("app.py", b"more")
+    second = history.capture("second").snapshot
+    assert first is not None
+    assert second is not None
+    kept = history.attach(first, conversation=["open sesame"])
+    assert "sesame" not in repo.git("cat-file", "blob", kept.attached[0].blob)
+    told = {"at": "2026-01-01T00:00:00+00:00", "blob": kept.attached[0].blob, "kind": "attached"}
+    record = json.dumps(told | {"name": "conversation.json"})
+    repo.git("notes", f"--ref=envhist/{history.timeline}", "append", "-m", record, second.id)
+    with pytest.raises(SealingError):
+        history.get(second.id)
+
+
+def test_what_cannot_come_back_as_it_was_is_refused(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    wrong: list[Any] = [[object()], [{1: "one"}], [{None: 1}], "text", b"bytes", {"a": 1}]
+    endless: list[Any] = []
+    endless.append(endless)
+    history.capture("talk")
+    for values in (*wrong, endless):
+        with pytest.raises(UsageError):
+            history.attach(conversation=values)
+    with pytest.raises(EnvhistError):
+        history.attach(files=[repo.path / "is not there"])
+    assert history.get().attachments == ()
+
+
+def test_what_is_too_large_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("git_envhist.doing.said.LARGEST", 10)
+    history = EnvHistory.open(str(repo.path))
+    history.capture("talk")
+    with pytest.raises(Refused):
+        history.attach(attached=[("large", bytes(11))])
+
+
+@given(st.lists(values))
+def test_any_plain_values_come_back(given_values: list[Any]) -> None:
+    assert decode(encode(given_values)) == given_values
+
+
+@given(st.binary())
+def test_other_bytes_are_no_list_or_one(data: bytes) -> None:
+    assert decode(data) is None or isinstance(decode(data), list)

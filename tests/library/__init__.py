@@ -1,0 +1,1 @@
+"""What a program of others has of this library."""
