@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 
 from git_envhist.errors import EnvhistError
-from git_envhist.store.locks import locked_now
+from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked_now
 from git_envhist.store.merging import merge_packs
 from git_envhist.store.repository import Repository
 
-COMMON_LOCK = "lock.shared"
-"""Captures share it; who merges packs has it alone."""
+__all__ = ["COMMON_LOCK", "tidy"]
 
 
 def tidy(repository: Repository) -> None:
     """Merge small packs, unless a capture of another working tree, or a git that goes by packs, is under way."""
-    lock = os.path.join(repository.common_state, COMMON_LOCK)
+    state = repository.common_state
     try:
-        with locked_now(lock) as alone:
-            if alone:
+        with (
+            locked_now(os.path.join(state, UPKEEP_LOCK)) as idle,
+            locked_now(os.path.join(state, COMMON_LOCK)) as alone,
+        ):
+            if idle and alone:
                 merge_packs(
                     repository.common_state,
                     repository.pack_dir,

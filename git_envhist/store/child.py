@@ -15,9 +15,17 @@ READ_SIZE = 1 << 16
 class Child:
     """One running git command, with a pipe from its output and, if asked for, one to its input."""
 
-    def __init__(self, git: Git, *arguments: str | bytes, talks: bool = False) -> None:
+    def __init__(
+        self, git: Git, *arguments: str | bytes, talks: bool = False, source: int | None = None
+    ) -> None:
+        """`source`: an open file that it reads, which is closed here."""
         self._complaints = memory_file(b"")
-        source, self._input = os.pipe() if talks else (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1)
+        if source is not None:
+            self._input = -1
+        elif talks:
+            source, self._input = os.pipe()
+        else:
+            source, self._input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1
         self._output, sink = os.pipe()
         self._process = 0
         try:

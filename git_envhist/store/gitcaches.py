@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Container, Iterator
 
 from git_envhist.store.durable import forget, read_exactly
 
@@ -18,8 +18,9 @@ CACHES = (
     ("info/commit-graph", "info/commit-graphs", "commit-graph-chain"),
 )
 MIDX_HEADER = 12
+GRAPH_HEADER = 8
 CHUNK_ROW = 12
-"""The table of a multi-pack-index's chunks: four letters and where the chunk begins."""
+"""The table of chunks: four letters and where the chunk begins."""
 
 
 def drop_caches_naming(objects_dir: str, needles: Collection[bytes]) -> None:
@@ -34,6 +35,39 @@ def drop_caches_naming(objects_dir: str, needles: Collection[bytes]) -> None:
             forget(os.path.join(objects_dir, layered, chain))
             for layer in layers:
                 forget(layer)
+
+
+def drop_graphs_of(objects_dir: str, gone: Container[bytes], hash_length: int) -> tuple[str, ...]:
+    """Remove the commit-graph where one of the commits in it is gone; the words by which git makes it anew, if so."""
+    single, layered, chain = CACHES[1]
+    files = [os.path.join(objects_dir, single)]
+    layers = _files_in(os.path.join(objects_dir, layered))
+    files += [path for path in layers if path.endswith(".graph")]
+    if not any(oid in gone for path in files for oid in _commits_in(path, hash_length)):
+        return ()
+    changed = ("--changed-paths",) if any(_holds(path, [b"BDAT"]) for path in files) else ()
+    forget(files[0])
+    forget(os.path.join(objects_dir, layered, chain))
+    for layer in layers:
+        forget(layer)
+    return "commit-graph", "write", "--reachable", *changed
+
+
+def _commits_in(path: str, hash_length: int) -> Iterator[bytes]:
+    """The ids in one file of a commit-graph; none where it cannot be read as one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        header = read_exactly(descriptor, GRAPH_HEADER, 0)
+        if header[:5] != b"CGPH\1" or len(header) < GRAPH_HEADER:
+            return
+        start, end = _chunk(descriptor, GRAPH_HEADER, header[6], b"OIDL")
+        ids = read_exactly(descriptor, end - start, start)
+    finally:
+        os.close(descriptor)
+    yield from (ids[at : at + hash_length] for at in range(0, len(ids), hash_length))
 
 
 def drop_broken_index(pack_dir: str) -> bool:
@@ -68,9 +102,14 @@ def _chunk_of_names(descriptor: int) -> tuple[int, int]:
     header = read_exactly(descriptor, MIDX_HEADER, 0)
     if header[:5] not in (b"MIDX\1", b"MIDX\2") or len(header) < MIDX_HEADER:
         return 0, 0
-    rows = read_exactly(descriptor, CHUNK_ROW * (header[6] + 1), MIDX_HEADER)
+    return _chunk(descriptor, MIDX_HEADER, header[6], b"PNAM")
+
+
+def _chunk(descriptor: int, table: int, chunks: int, wanted: bytes) -> tuple[int, int]:
+    """Where a chunk begins and ends, given where the table of chunks stands."""
+    rows = read_exactly(descriptor, CHUNK_ROW * (chunks + 1), table)
     for at in range(0, len(rows) - CHUNK_ROW, CHUNK_ROW):
-        if rows[at : at + 4] == b"PNAM":
+        if rows[at : at + 4] == wanted:
             places = (rows[at + 4 : at + CHUNK_ROW], rows[at + CHUNK_ROW + 4 : at + 2 * CHUNK_ROW])
             start, end = (int.from_bytes(place, "big") for place in places)
             return start, end

@@ -155,6 +155,20 @@ class PackIndex:
             raise Damaged(f"the pack index '{self.path}' is damaged: an offset points outside it")
         return int.from_bytes(self._map[start : start + 8], "big")
 
+    def names(self) -> list[bytes]:
+        """Every id, in order."""
+        length, block = self._length, self._map[self._names : self._names + self.count * self._length]
+        return [block[at : at + length] for at in range(0, len(block), length)]
+
+    def offsets(self) -> list[int]:
+        """Where each entry begins, in the order of their ids."""
+        near = array("I", self._map[self._offsets : self._far])
+        if sys.byteorder == "little":
+            near.byteswap()
+        if max(near, default=0) < LARGE:
+            return near.tolist()
+        return [self.offset(number) for number in range(self.count)]
+
     def close(self) -> None:
         if isinstance(self._map, mmap.mmap):
             self._map.close()

@@ -18,6 +18,10 @@ from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import cannot_write
 from git_envhist.system import NOFOLLOW, SYSTEM
 
+COMMON_LOCK = "lock.shared"
+"""In the common state: captures share it; whoever takes packs away has it alone."""
+UPKEEP_LOCK = "lock.upkeep"
+"""Beside it: who writes packs anew, while captures go on."""
 NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
 
 

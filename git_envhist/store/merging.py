@@ -24,12 +24,12 @@ from git_envhist.errors import Damaged
 from git_envhist.store.atwork import RunningGit, callers
 from git_envhist.store.deflate import crc32
 from git_envhist.store.durable import read_exactly, sync_directory
-from git_envhist.store.gitcaches import drop_caches_naming
 from git_envhist.store.idx import PackIndex
-from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packs import PackWriter
+from git_envhist.store.retiring import GONE, bring_again, drop_caches, names_of, put_aside
 from git_envhist.store.spares import forget_second_names
-from git_envhist.store.staging import GONE, Staging, open_published
+from git_envhist.store.staging import Staging, open_published
+from git_envhist.store.weighing import read_kinds
 
 FACTOR = 2
 MOST_PACKS = 12
@@ -52,8 +52,6 @@ PAUSE = 0.02
 RECENT = 2.0
 """Seconds: a git as young as this is one of a row, where an old one only waits for questions."""
 WITHOUT_DELTA = frozenset((1, 2, 3, 4))
-SUFFIXES = (".idx", ".pack", ".keep")
-"""In this order a pack goes: git stops seeing it with its index, and what is left is known as ours to the last."""
 
 
 def nobody() -> list[RunningGit]:
@@ -73,21 +71,25 @@ def merge_packs(
     common_dir = os.path.dirname(os.path.dirname(pack_dir))
     own = open_published(common_state, pack_dir, object_format)
     try:
-        chosen = _chosen(own, largest)
-        if not chosen or not _is_quiet(common_dir, at_work):
+        # What gc wrote holds differences, which cannot be copied alone: gc itself keeps those packs few.
+        kinds = read_kinds(common_state)
+        chosen = _chosen(
+            [path for name, path in zip(own.names, own.paths, strict=True) if name not in kinds], largest
+        )
+        if not chosen or not is_quiet(common_dir, at_work):
             return 0
         with Staging.create(common_state, pack_dir) as staging:
             replaced = _write_merged(staging, object_format, chosen)
             # Who came meanwhile keeps both: the next merge takes in what stands twice.
-            if not replaced or not _is_quiet(common_dir, at_work):
+            if not replaced or not is_quiet(common_dir, at_work):
                 return 0
-            forget_second_names(common_state, pack_dir, map(_name, replaced))
+            forget_second_names(common_state, pack_dir, names_of(replaced))
             return _take_away(staging, replaced, lambda: goes_by_packs(common_dir, at_work()))
     finally:
         own.close()
 
 
-def _is_quiet(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
+def is_quiet(common_dir: str, at_work: Callable[[], Sequence[RunningGit] | None]) -> bool:
     """Whether no git goes by packs here, and none is likely to begin to before we are done.
 
     One that begins while we look may list a pack and miss it when it comes to it. Where gits follow each other, one was
@@ -149,8 +151,8 @@ def choose(sizes: Sequence[int], most: int = MOST_PACKS) -> int:
     return split
 
 
-def _chosen(own: OwnPacks, largest: int) -> list[str]:
-    sizes = {path: os.stat(path).st_size for path in own.paths}
+def _chosen(paths: Sequence[str], largest: int) -> list[str]:
+    sizes = {path: os.stat(path).st_size for path in paths}
     small = sorted((size, path) for path, size in sizes.items() if size <= largest)
     count = choose([size for size, _ in small])
     while count > 2 and sum(size for size, _ in small[:count]) > AT_ONCE * largest:
@@ -205,27 +207,13 @@ def _take_away(staging: Staging, paths: Sequence[str], is_wanted: Callable[[], b
     nothing of theirs is found, although the merged pack has it all. Whoever is not at work any more when they are out
     of sight has written already, and what it wrote is dropped.
     """
-    pack_dir = os.path.dirname(paths[0])
-    bases = [_name(path) for path in paths]
-    needles = [os.fsencode(base + ".idx") for base in bases]
-    drop_caches_naming(os.path.dirname(pack_dir), needles)
+    pack_dir, bases = os.path.dirname(paths[0]), names_of(paths)
     aside = os.path.join(staging.path, GONE)
-    os.mkdir(aside, 0o700)
-    _move(pack_dir, aside, bases, SUFFIXES)
+    put_aside(pack_dir, aside, bases)
     wanted = is_wanted()
     if wanted:
-        _move(aside, pack_dir, bases, SUFFIXES[::-1])
+        bring_again(aside, pack_dir, bases)
     else:
-        drop_caches_naming(os.path.dirname(pack_dir), needles)
+        drop_caches(pack_dir, bases)
     sync_directory(pack_dir)
     return 0 if wanted else len(paths)
-
-
-def _name(path: str) -> str:
-    return os.path.basename(path).removesuffix(".pack")
-
-
-def _move(source: str, target: str, bases: Sequence[str], suffixes: Sequence[str]) -> None:
-    for base in bases:
-        for suffix in suffixes:
-            os.rename(os.path.join(source, base + suffix), os.path.join(target, base + suffix))

@@ -50,10 +50,8 @@ from git_envhist.store.places import (
     take_turn,
     write_keep,
 )
+from git_envhist.store.retiring import GONE, undecided
 from git_envhist.store.spares import bring_back, forget_second_names, give_second_name, spare_beside
-
-GONE = "gone"
-"""In a staging: the packs that a merge has replaced, on their way out."""
 
 
 class Staging:
@@ -242,6 +240,7 @@ def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callab
             return  # written by a later version, which knows what to do with it
         if journal.packs and not any(is_published(commit) for commit in journal.commits):
             _take_back(common_state, pack_dir, journal.packs, journal.commits)
+        undecided(path, pack_dir)
         _finish_taking_away(path, pack_dir)
         remove_tree(path)
     finally:

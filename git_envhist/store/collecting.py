@@ -1,0 +1,243 @@
+"""Takes away what nothing reaches any more, and packs what is left: beside captures, gits and readers that go on.
+
+**The order**, and why nothing that is needed can go:
+
+1. What is reached is asked of git, and the packs that are to go are chosen, while captures go on: no lock is held.
+2. What is needed of them is written into new packs, durable, in a staging.
+3. Now captures wait, for a moment. What came to be reached since the first question is asked once more (a capture may
+   have found an object again that nothing needed a minute ago) and written too. The new packs are published.
+4. The old ones are put out of sight, and come back if a git is at work that may rely on one of their objects or has
+   listed them, or if anything is missing that the refs, the indexes or the reflogs lead to now. Else they go.
+
+A kill before the third step leaves a staging, which the next sweep takes away. A kill within it leaves objects that
+stand twice. A kill in the fourth brings the old packs back, until it is decided that they go.
+
+What nothing reaches is not always garbage: a `git add` that found its content in a pack of ours stored nothing. Hence
+the fourth step, and hence what nothing reaches is kept for a while, as git's own cleaning keeps it (`keep_since`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from git_envhist.store.handover import alone, let_go
+from git_envhist.store.idx import PackIndex
+from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
+from git_envhist.store.ownpacks import OwnPacks
+from git_envhist.store.packs import StagedPack
+from git_envhist.store.reaching import Tips, elsewhere, reached, tips_of
+from git_envhist.store.repacking import ANEW, AS_IT_IS, JOINED, write_pack
+from git_envhist.store.repository import Repository
+from git_envhist.store.retiring import names_of
+from git_envhist.store.staging import Staging, open_published
+from git_envhist.store.weighing import (
+    DELTIFIED,
+    SET_APART,
+    Policy,
+    Weighed,
+    choose,
+    read_kinds,
+    weigh,
+    write_kinds,
+)
+from git_envhist.values import dataclass
+
+TWO_WEEKS = 14 * 24 * 3600.0
+DAY = 24 * 3600.0
+NOTHING_STAYS = float("inf")
+UNTOLD = 3600.0
+"""Where the system does not tell of its processes, nothing younger than this goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a cleaning did."""
+
+    packs_before: int
+    packs: int
+    bytes_before: int
+    bytes: int
+    removed: int
+    """Objects that nothing reached."""
+    kept: int
+    """Objects that nothing reaches, kept because they may have been used of late."""
+    damaged: tuple[str, ...] = ()
+    """What is wrong with packs that were left as they are."""
+
+
+def collect(
+    repository: Repository,
+    *,
+    keep_since: float | None = None,
+    thorough: bool = True,
+    threads: int = 1,
+    tell: Callable[[str], None] = lambda step: None,
+) -> Collected:
+    """Remove from our packs what nothing reaches, and pack the rest well.
+
+    Nobody who calls this may hold the common lock. `keep_since`: what nothing reaches stays where its pack was used
+    after that (two weeks ago where it is not said); `NOTHING_STAYS` for none of it. `thorough`: whatever it costs;
+    else only what is worth it, and nothing where another such run is under way. `tell` is given the steps.
+
+    `SomebodyAtWork` where others did not let go in time, `GitFailed` where what is needed cannot be told: nothing was
+    removed then.
+    """
+    now = time.time()
+    since = now - TWO_WEEKS if keep_since is None else keep_since
+    if repository.gits_at_work() is None:
+        since = min(since, now - UNTOLD)
+    policy = Policy(since, thorough, now - DAY)
+    state_directory(repository.common_state)
+    with _turn(repository, thorough) as mine:
+        if not mine:
+            return _nothing_done(repository)
+        return _Collector(repository, policy, threads, tell).run()
+
+
+@contextmanager
+def _turn(repository: Repository, waits: bool) -> Iterator[bool]:
+    path = os.path.join(repository.common_state, UPKEEP_LOCK)
+    if waits:
+        with locked(path):
+            yield True
+    else:
+        with locked_now(path) as mine:
+            yield mine
+
+
+def _nothing_done(repository: Repository) -> Collected:
+    own = _own(repository)
+    try:
+        count, size = _measure(own.paths)
+    finally:
+        own.close()
+    return Collected(count, count, size, size, 0, 0)
+
+
+class _Collector:
+    """One cleaning."""
+
+    def __init__(
+        self, repository: Repository, policy: Policy, threads: int, tell: Callable[[str], None]
+    ) -> None:
+        self._repository = repository
+        self._policy = policy
+        self._threads = threads
+        self._tell = tell
+        self._kinds = read_kinds(repository.common_state)
+
+    def run(self) -> Collected:
+        repository = self._repository
+        self._tell("looking at what is still needed")
+        own = _own(repository)
+        try:
+            count, size = _measure(own.paths)
+            damaged = tuple(error.message for error in own.damaged)
+            ours = {oid for pack in own.packs for oid in pack.index.names()}
+            tips = tips_of(repository.git)
+            needed = self._reached(ours)
+            weighed = [
+                weigh(pack, self._kinds.get(name, ""), needed)
+                for name, pack in zip(own.names, own.packs, strict=True)
+            ]
+            chosen = choose(weighed, self._policy)
+            kept = sum(len(pack.dead) for pack in weighed)
+            if not chosen:
+                return Collected(count, count, size, size, 0, kept, damaged)
+            removed = self._replace(chosen, needed, tips)
+        finally:
+            own.close()
+        left = _own(repository)
+        try:
+            count_left, size_left = _measure(left.paths)
+        finally:
+            left.close()
+        return Collected(count, count_left, size, size_left, removed, kept - removed, damaged)
+
+    def _reached(self, ours: set[bytes], since: Tips | None = None) -> dict[bytes, bytes]:
+        repository = self._repository
+        more = elsewhere((repository.common_dir, *_linked(repository.common_dir)))
+        return reached(repository.git, ours.__contains__, more=more, since=since)
+
+    def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:
+        """Write anew what is needed of some packs, and have them go; how many objects went with them."""
+        repository = self._repository
+        held = {oid for pack in chosen for oid in _ids(repository, pack.path)}
+        # A copy elsewhere may be damaged: what is needed of a pack is written, wherever else it stands.
+        live = {oid: path for oid, path in needed.items() if oid in held}
+        young = [pack for pack in chosen if pack.dead and pack.used > self._policy.keep_since]
+        apart = dict.fromkeys((oid for pack in young for oid in pack.dead if oid not in live), b"")
+        with Staging.create(repository.common_state, repository.pack_dir) as staging:
+            self._tell("writing packs")
+            how = JOINED if all(pack.kind for pack in chosen) else ANEW
+            new = {
+                DELTIFIED: self._write(staging, live, how),
+                SET_APART: self._write(staging, apart, AS_IT_IS),
+            }
+            for pack in new[SET_APART]:
+                # They are as old as what they were used in: to be copied is no use.
+                os.utime(pack.pack_path, (max(old.used for old in young),) * 2)
+            with alone(repository):
+                self._tell("putting them in place")
+                late = {
+                    oid: path
+                    for oid, path in self._reached(held, tips).items()
+                    if oid not in live and oid not in apart
+                }
+                new[DELTIFIED] += self._write(staging, late, AS_IT_IS)
+                staging.publish([pack for packs in new.values() for pack in packs])
+                # No commit speaks for these packs: found in a journal after a power cut, they would be taken back.
+                staging.settle()
+                self._remember({pack.name: kind for kind, packs in new.items() for pack in packs})
+                gone = held - live.keys() - apart.keys() - late.keys()
+                old = names_of(pack.path for pack in chosen)
+                anew = let_go(repository, staging, old, gone, lambda now: self._reached(held, now))
+        self._remember({})
+        if anew:
+            # A cache of git's: to be without one costs time alone.
+            repository.git.try_run(*anew)
+        return len(gone)
+
+    def _write(
+        self, staging: Staging, objects: Mapping[bytes, bytes], how: tuple[str, ...]
+    ) -> list[StagedPack]:
+        repository = self._repository
+        where = (repository.objects_dir, staging.path, repository.object_format)
+        return write_pack(repository.git, *where, objects, how, threads=self._threads)
+
+    def _remember(self, new: Mapping[str, str]) -> None:
+        """Keep of each pack that is there what kind it is."""
+        repository = self._repository
+        self._kinds.update(new)
+        present = {
+            name: kind
+            for name, kind in self._kinds.items()
+            if os.path.exists(os.path.join(repository.pack_dir, f"{name}.pack"))
+        }
+        write_kinds(repository.common_state, present)
+
+
+def _own(repository: Repository) -> OwnPacks:
+    return open_published(repository.common_state, repository.pack_dir, repository.object_format)
+
+
+def _ids(repository: Repository, path: str) -> list[bytes]:
+    index = PackIndex(path.removesuffix(".pack") + ".idx", repository.hash_length)
+    try:
+        return index.names()
+    finally:
+        index.close()
+
+
+def _measure(paths: Sequence[str]) -> tuple[int, int]:
+    """How many packs, and how large."""
+    return len(paths), sum(os.stat(path).st_size for path in paths)
+
+
+def _linked(common_dir: str) -> list[str]:
+    """The git directories of linked working trees."""
+    place = os.path.join(common_dir, "worktrees")
+    return [os.path.join(place, name) for name in os.listdir(place)] if os.path.isdir(place) else []

@@ -1,0 +1,91 @@
+"""The moment in which packs go: alone, for as long as it takes, and taken back where somebody may rely on them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from git_envhist.errors import EnvhistError
+from git_envhist.store.atwork import RunningGit, callers
+from git_envhist.store.durable import sync_directory
+from git_envhist.store.gitcaches import drop_graphs_of
+from git_envhist.store.locks import COMMON_LOCK, locked
+from git_envhist.store.merging import goes_by_packs, is_quiet
+from git_envhist.store.reaching import Tips, tips_of
+from git_envhist.store.repository import Repository
+from git_envhist.store.retiring import ASIDE, GONE, bring_again, drop_caches, may_write, put_aside
+from git_envhist.store.spares import forget_second_names
+from git_envhist.store.staging import Staging
+
+TRIES, PAUSE = 20, 0.25
+HINT = "run the command again when it has ended"
+
+
+class SomebodyAtWork(EnvhistError):
+    """Packs cannot go while others may rely on them; nothing was removed."""
+
+    code = "busy"
+
+
+@contextmanager
+def alone(repository: Repository) -> Iterator[None]:
+    """No capture runs, and no git goes by packs: as soon as that is so."""
+    for turn in range(TRIES):
+        if turn:
+            time.sleep(PAUSE)
+        with locked(os.path.join(repository.common_state, COMMON_LOCK)):
+            if is_quiet(repository.common_dir, repository.gits_at_work):
+                yield
+                return
+    raise _busy(repository.gits_at_work() or ())
+
+
+def let_go(
+    repository: Repository,
+    staging: Staging,
+    bases: Sequence[str],
+    gone: set[bytes],
+    check: Callable[[Tips], object],
+) -> tuple[str, ...]:
+    """Have packs go, whose needed objects stand elsewhere now; they come back where somebody wants them.
+
+    The words by which git makes its commit-graph anew, where the old one spoke of what goes.
+    """
+    tips = tips_of(repository.git)
+    forget_second_names(repository.common_state, repository.pack_dir, bases)
+    aside = os.path.join(staging.path, ASIDE)
+    put_aside(repository.pack_dir, aside, bases)
+    try:
+        _wait_for_writers(repository)
+        # Whoever was at work when they went has ended: what they left shows what they relied on.
+        check(tips)
+    except BaseException:
+        bring_again(aside, repository.pack_dir, bases)
+        sync_directory(repository.pack_dir)
+        raise
+    anew = drop_graphs_of(repository.objects_dir, gone, repository.hash_length)
+    os.rename(aside, os.path.join(staging.path, GONE))
+    drop_caches(repository.pack_dir, bases)
+    sync_directory(repository.pack_dir)
+    return anew
+
+
+def _wait_for_writers(repository: Repository) -> None:
+    for turn in range(TRIES):
+        if turn:
+            time.sleep(PAUSE)
+        gits = repository.gits_at_work()
+        if goes_by_packs(repository.common_dir, gits):
+            break
+        if not may_write(gits or ()):
+            return
+    raise _busy(gits or ())
+
+
+def _busy(gits: Sequence[RunningGit]) -> SomebodyAtWork:
+    ours = callers()
+    others = sorted({f"git {git.command} ({git.pid})" for git in gits if git.pid not in ours})
+    who = ", ".join(others) or "another git"
+    return SomebodyAtWork(f"packs cannot go while others may rely on them: {who}", hint=HINT)

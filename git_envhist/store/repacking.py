@@ -1,0 +1,85 @@
+"""Packs written by git itself: objects of ours copied, and stored as differences of each other where that is smaller.
+
+git is told each object and the path at which it was found, so that versions of one file are held against each other.
+It checks what it copies against the checksums of the index it came from, and reads an object elsewhere where one copy
+is damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+from git_envhist.errors import GitFailed
+from git_envhist.store.durable import sync
+from git_envhist.store.git import Git, quote_alternate
+from git_envhist.store.idx import PackIndex
+from git_envhist.store.packs import StagedPack
+
+DEPTH = 20
+"""Differences of differences of… each is read for the one object that is wanted. git's own limit is 50."""
+WINDOW = 10
+SETTINGS = (
+    "pack.packSizeLimit=0",
+    "pack.indexVersion=2",
+    "pack.writeReverseIndex=false",
+    "pack.windowMemory=128m",
+    "pack.compression=6",
+    "core.bigFileThreshold=32m",
+)
+AS_IT_IS = ("--window=0",)
+ANEW = ("--no-reuse-delta", "--no-reuse-object", f"--window={WINDOW}")
+JOINED = (f"--window={WINDOW}",)
+
+
+def write_pack(
+    git: Git,
+    objects_dir: str,
+    staging: str,
+    object_format: str,
+    objects: Mapping[bytes, bytes],
+    how: tuple[str, ...],
+    *,
+    threads: int = 1,
+) -> list[StagedPack]:
+    """Durable packs in a staging that hold these objects (with the path of each); none where there are none."""
+    if not objects:
+        return []
+    asked = b"".join(b"%b %b\n" % (oid.hex().encode("ascii"), path) for oid, path in objects.items())
+    words = [word for setting in SETTINGS for word in ("-c", setting)]
+    words += ["pack-objects", "-q", "--delta-base-offset", f"--depth={DEPTH}", f"--threads={threads}", *how]
+    # Beside the staging git would leave what it was writing in the repository, where it is killed.
+    places = {
+        b"GIT_OBJECT_DIRECTORY": os.fsencode(staging),
+        b"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsencode(quote_alternate(objects_dir)),
+    }
+    directory = os.path.join(staging, "pack")
+    told = git.run(*words, os.path.join(directory, "pack"), stdin=asked, environment=places)
+    packs = [_finish(directory, name, object_format) for name in os.fsdecode(told).split()]
+    if sum(pack.objects for pack in packs) != len(objects):
+        raise GitFailed(
+            "git did not pack what it was told to", hint="nothing was removed; run the command again"
+        )
+    return packs
+
+
+def _finish(directory: str, name: str, object_format: str) -> StagedPack:
+    """Make a pack of git's one that can be published: durable, and under a name that is never used twice."""
+    unique = hashlib.new(object_format, name.encode() + os.urandom(16), usedforsecurity=False).hexdigest()
+    base, named = os.path.join(directory, f"pack-{name}"), os.path.join(directory, f"pack-{unique}")
+    for suffix in (".pack", ".idx"):
+        descriptor = os.open(base + suffix, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(base + suffix, named + suffix)
+    index = PackIndex(named + ".idx", 20 if object_format == "sha1" else 32)
+    try:
+        count = index.count
+    finally:
+        index.close()
+    return StagedPack(
+        f"pack-{unique}", named + ".pack", named + ".idx", count, os.stat(named + ".pack").st_size
+    )

@@ -1,0 +1,74 @@
+"""Packs of ours that are replaced by others: put out of sight, brought back, let go. And who may still want them.
+
+Packs that go are first put aside, into a staging. Who puts them there says what a kill means: below `GONE` they are on
+their way out, and the next sweep takes the rest; below `ASIDE` it is not decided yet, and the sweep brings them back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from git_envhist.store.atwork import RunningGit, callers
+from git_envhist.store.durable import sync_directory
+from git_envhist.store.gitcaches import drop_caches_naming
+
+GONE = "gone"
+ASIDE = "aside"
+SUFFIXES = (".idx", ".rev", ".bitmap", ".pack", ".keep")
+"""In this order a pack goes: git stops seeing it with its index, and what is left is known as ours to the last."""
+# fmt: off
+HARMLESS = frozenset((
+    "annotate", "blame", "cat-file", "check-attr", "check-ignore", "citool", "credential-cache--daemon",
+    "daemon", "diff", "diff-files", "diff-index", "diff-tree", "for-each-ref", "fsmonitor--daemon", "grep",
+    "gui", "help", "instaweb", "log", "ls-files", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse",
+    "shortlog", "show", "status", "web--browse",
+))
+# fmt: on
+"""Gits that read, or wait; they look for a pack again where it has gone, and let no object be relied upon."""
+
+
+def names_of(paths: Iterable[str]) -> list[str]:
+    """The packs' names, without directory and ending."""
+    return [os.path.basename(path).removesuffix(".pack") for path in paths]
+
+
+def put_aside(pack_dir: str, aside: str, bases: Sequence[str]) -> None:
+    """Take packs out of git's sight, into a directory that is made for it; git's caches that name them go."""
+    drop_caches(pack_dir, bases)
+    os.mkdir(aside, 0o700)
+    _move(pack_dir, aside, bases, SUFFIXES)
+
+
+def bring_again(aside: str, pack_dir: str, bases: Iterable[str]) -> None:
+    """Put back what was put aside."""
+    _move(aside, pack_dir, bases, SUFFIXES[::-1])
+
+
+def drop_caches(pack_dir: str, bases: Iterable[str]) -> None:
+    """Drop those of git's caches that speak of packs which have gone, or are about to."""
+    drop_caches_naming(os.path.dirname(pack_dir), [os.fsencode(base + ".idx") for base in bases])
+
+
+def undecided(path: str, pack_dir: str) -> None:
+    """Bring back what a staging holds that somebody put aside who died before it was decided."""
+    aside = os.path.join(path, ASIDE)
+    if os.path.isdir(aside):
+        bases = {name.rpartition(".")[0] for name in os.listdir(aside)}
+        bring_again(aside, pack_dir, sorted(bases))
+        sync_directory(pack_dir)
+
+
+def may_write(gits: Iterable[RunningGit]) -> list[RunningGit]:
+    """Those at work that may have found an object here, and rely on it in a moment."""
+    ours = callers()
+    return [git for git in gits if git.command not in HARMLESS and git.pid not in ours]
+
+
+def _move(source: str, target: str, bases: Iterable[str], suffixes: Sequence[str]) -> None:
+    for base in bases:
+        for suffix in suffixes:
+            try:
+                os.rename(os.path.join(source, base + suffix), os.path.join(target, base + suffix))
+            except FileNotFoundError:
+                continue  # few packs have all of them

@@ -1,0 +1,125 @@
+"""What each pack of ours holds that is still needed, and which of them are worth being written anew (decided here).
+
+A pack is written anew where it holds what nobody needs any more, where it was never tried to store its objects as
+differences of each other, and where packs are to become few: each at least twice as large as all smaller ones
+together, so that every byte is copied only so often.
+
+What nothing reaches any more is kept as long as its pack was used of late: git touches a pack in which it finds what
+somebody adds. To give that a bound, it is put in a pack of its own, which keeps the time and is not added to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from git_envhist.store.durable import sync, sync_directory, write_all
+from git_envhist.store.packfile import PackFile
+from git_envhist.values import dataclass
+
+FACTOR = 2
+WORTH = 0.1
+"""So much of a pack nobody may need before it is written anew, where nobody asked for it."""
+STATE = "packs.json"
+DELTIFIED, SET_APART = "deltified", "apart"
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A pack, and what of it is needed."""
+
+    path: str
+    size: int
+    used: float
+    """When it was written, or an object in it last found by somebody who added it."""
+    kind: str
+    """`deltified`, `apart` (only what nothing reaches), or nothing: as captures write it."""
+    needed: int
+    """Bytes."""
+    dead: tuple[bytes, ...]
+    """The ids of what nothing reaches."""
+
+    @property
+    def wasted(self) -> int:
+        return max(0, self.size - self.needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is to be done."""
+
+    keep_since: float
+    """What nothing reaches stays where its pack was used after that."""
+    thorough: bool
+    """Somebody asked for it; else only what is worth it."""
+    old_since: float
+    """Packs that were written after that are left to the captures, where nobody asked."""
+
+
+def weigh(pack: PackFile, kind: str, needed: Container[bytes]) -> Weighed:
+    """How much of a pack is needed; its index has to be sound."""
+    seen = os.stat(pack.path)
+    names, offsets = pack.index.names(), pack.index.offsets()
+    order = sorted(range(len(names)), key=offsets.__getitem__)
+    ends = [*(offsets[number] for number in order[1:]), seen.st_size - len(names[0])] if names else []
+    size, dead = 0, []
+    for number, end in zip(order, ends, strict=True):
+        if names[number] in needed:
+            size += end - offsets[number]
+        else:
+            dead.append(names[number])
+    return Weighed(pack.path, seen.st_size, seen.st_mtime, kind, size, tuple(dead))
+
+
+def choose(packs: Sequence[Weighed], policy: Policy) -> list[Weighed]:
+    """Which packs are to be written anew, or to go."""
+    chosen = [pack for pack in packs if _is_wasteful(pack, policy) or _is_fresh(pack, policy)]
+    if not policy.thorough and sum(pack.size for pack in chosen) * FACTOR**4 < _largest(packs):
+        chosen = [pack for pack in chosen if _is_wasteful(pack, policy)]
+    total = sum(pack.needed for pack in chosen)
+    rest = [pack for pack in packs if pack not in chosen and pack.kind == DELTIFIED]
+    for pack in sorted(rest, key=lambda pack: pack.size):
+        if total and pack.size < FACTOR * total:
+            chosen.append(pack)
+            total += pack.needed
+    return chosen
+
+
+def _is_wasteful(pack: Weighed, policy: Policy) -> bool:
+    if not pack.dead or pack.used > policy.keep_since:
+        return False
+    return policy.thorough or pack.wasted >= WORTH * pack.size
+
+
+def _is_fresh(pack: Weighed, policy: Policy) -> bool:
+    return not pack.kind and (policy.thorough or pack.used < policy.old_since)
+
+
+def _largest(packs: Iterable[Weighed]) -> int:
+    return max((pack.size for pack in packs), default=0)
+
+
+def read_kinds(common_state: str) -> dict[str, str]:
+    """name -> kind, for the packs that were written here; to lose it costs only time."""
+    with suppress(OSError, ValueError):
+        with open(os.path.join(common_state, STATE), encoding="ascii") as file:
+            told = json.load(file)
+        if isinstance(told, dict):
+            return {str(name): str(kind) for name, kind in told.items()}
+    return {}
+
+
+def write_kinds(common_state: str, kinds: Mapping[str, str]) -> None:
+    """Keep what the packs are."""
+    path = os.path.join(common_state, STATE)
+    fresh = f"{path}.{os.getpid()}"
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(descriptor, json.dumps(dict(kinds), indent=0).encode("ascii"), 0)
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(fresh, path)
+    sync_directory(common_state)

@@ -1,0 +1,239 @@
+"""What nothing reaches goes, what anything reaches stays; judged by git."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.errors import GitFailed
+from git_envhist.model import Snapshot
+from git_envhist.store.collecting import NOTHING_STAYS, Collected, collect
+from git_envhist.store.handover import SomebodyAtWork
+from git_envhist.store.repository import Repository
+from tests.end_to_end.captures import assert_holds
+from tests.store.packing import noise
+from tests.support.repository import Repo, make_repo
+
+
+def moment(history: EnvHistory, intent: str) -> Snapshot:
+    captured = history.capture(intent)
+    assert captured.snapshot is not None
+    return captured.snapshot
+
+
+def clean(repo: Repo, keep_since: float | None = NOTHING_STAYS) -> Collected:
+    return collect(Repository.open(str(repo.path)), keep_since=keep_since)
+
+
+def packs_of(repo: Repo) -> list[Path]:
+    return sorted((repo.path / ".git/objects/pack").glob("*.pack"))
+
+
+def size_of(repo: Repo) -> int:
+    return sum(pack.stat().st_size for pack in packs_of(repo))
+
+
+def stands(repo: Repo, oid: str) -> bool:
+    return repo.run_git("cat-file", "-e", oid, check=False).status == 0
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here")
+
+
+@pytest.fixture(params=["sha1", "sha256"])
+def either(tmp_path: Path, request: pytest.FixtureRequest) -> Repo:
+    return make_repo(tmp_path / "either", object_format=request.param)
+
+
+def forget(repo: Repo, history: EnvHistory) -> None:
+    """Take the timeline away, as somebody could by hand."""
+    for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist", "refs/notes/envhist").split():
+        repo.git("update-ref", "-d", ref)
+
+
+def test_every_snapshot_stays_as_it_was_and_packs_become_one(either: Repo) -> None:
+    history = EnvHistory.open(str(either.path), workers="here")
+    moments = []
+    for number in range(15):
+        either.write("app.py", b"".join(b"line %d\n" % line for line in range(500 + number)))
+        either.write(f"new/{number}", noise(3_000, number))
+        moments.append((moment(history, f"{number}").commit, either.read("app.py")))
+    before = size_of(either)
+
+    done = clean(either)
+
+    assert done.removed == 0
+    assert len(packs_of(either)) == done.packs == 1
+    assert size_of(either) == done.bytes < before == done.bytes_before
+    assert either.git("fsck", "--full", "--strict", "--no-dangling") == ""
+    for commit, text in moments:
+        assert either.run_git("show", f"{commit}:app.py").stdout == text
+    assert_holds(either, moments[-1][0])
+    # What was stored as a difference is read by our own readers, too.
+    assert history.read_file(moments[3][0], history.environment_path(b"app.py")) == moments[3][1]
+    history.restore(moments[0][0])
+    assert either.read("app.py") == moments[0][1]
+
+
+def test_what_no_ref_reaches_goes_and_its_space_comes_back(repo: Repo, history: EnvHistory) -> None:
+    repo.write("large", noise(2_000_000))
+    gone = moment(history, "large")
+    blob = repo.git("rev-parse", f"{gone.commit}:large")
+    forget(repo, history)
+    (repo.path / "large").unlink()
+    kept = moment(history, "small")
+
+    done = clean(repo)
+
+    assert not stands(repo, gone.commit)
+    assert not stands(repo, blob)
+    assert done.removed > 2
+    assert done.bytes_before - done.bytes > 2_000_000
+    assert_holds(repo, kept.commit)
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_the_next_capture_knows_what_went(repo: Repo, history: EnvHistory) -> None:
+    repo.write("large", noise(2_000_000))
+    moment(history, "large")
+    forget(repo, history)
+    clean(repo)
+
+    again = moment(history, "again")
+
+    assert_holds(repo, again.commit)
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: EnvHistory) -> None:
+    repo.write("large", noise(200_000))
+    gone = moment(history, "large")
+    forget(repo, history)
+    (repo.path / "large").unlink()
+    moment(history, "small")
+    for pack in packs_of(repo):
+        os.utime(pack, (time.time() - 13 * 24 * 3600,) * 2)
+
+    first = clean(repo, keep_since=None)
+    assert first.kept > 0
+    assert first.removed == 0
+    assert stands(repo, gone.commit)
+
+    again = clean(repo, keep_since=None)
+    assert (again.packs, again.bytes, again.kept) == (first.packs, first.bytes, first.kept)
+
+    # To be copied was no use: two days later they go.
+    for pack in packs_of(repo):
+        seen = pack.stat().st_mtime
+        os.utime(pack, (seen - 2 * 24 * 3600,) * 2)
+    assert clean(repo, keep_since=None).removed == first.kept
+    assert not stands(repo, gone.commit)
+
+
+def test_what_the_user_reaches_stays_wherever_it_stands(repo: Repo, history: EnvHistory) -> None:
+    words = [f"the user's {place}\n" * 50 for place in ("commit", "index", "reflog", "stash", "worktree")]
+    for number, text in enumerate(words):
+        repo.write(f"file{number}", text)
+    moment(history, "all of it, before git has any of it")
+    forget(repo, history)
+    repo.git("add", "file0")
+    repo.git("commit", "-q", "-m", "first")
+    repo.git("add", "file2")
+    repo.git("commit", "-q", "-m", "in a reflog alone")
+    repo.git("reset", "-q", "--hard", "HEAD~1")
+    repo.git("add", "file3")
+    repo.git("stash", "-q")
+    repo.git("worktree", "add", "-q", "--detach", str(repo.path.parent / "linked"))
+    linked = Repo(repo.path.parent / "linked", repo.env)
+    linked.write("file4", words[4])
+    linked.git("add", "file4")
+    repo.git("add", "file1")
+    ids = [repo.git("hash-object", "--stdin", input=text) for text in words]
+
+    assert clean(repo).removed > 0
+
+    assert [oid for oid in ids if not stands(repo, oid)] == []
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+    assert linked.git("fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_a_bisect_in_a_linked_worktree_keeps_what_it_goes_by(repo: Repo, history: EnvHistory) -> None:
+    linked = Repo(repo.path.parent / "linked", repo.env)
+    repo.git("worktree", "add", "-q", "--detach", str(linked.path))
+    linked.write("only here", "text")
+    tree = repo.git("write-tree")
+    lost = repo.git("commit-tree", tree, "-m", "of a bisect alone")
+    linked.git("update-ref", "refs/bisect/bad", lost)
+    repo.write("x", "y")
+    moment(history, "one")
+
+    clean(repo)
+
+    assert stands(repo, lost)
+
+
+def test_a_ref_that_cannot_be_read_stops_it(repo: Repo, history: EnvHistory) -> None:
+    repo.write("x", "y")
+    before = moment(history, "one")
+    forget(repo, history)
+    (repo.path / ".git/refs/heads/broken").write_text("0123456789" * 4 + "\n")
+
+    with pytest.raises(GitFailed):
+        clean(repo)
+
+    assert stands(repo, before.commit)
+
+
+def test_packs_that_a_clone_inherited_go_and_leave_what_it_needs(repo: Repo, history: EnvHistory) -> None:
+    repo.write("large", noise(500_000))
+    repo.write("committed", b"captured first, committed then\n" * 20)
+    moment(history, "before")
+    repo.git("add", "committed")
+    repo.git("commit", "-q", "-m", "committed")
+    repo.git("clone", "-q", "--local", ".", "../clone")
+    clone = Repo(repo.path.parent / "clone", repo.env)
+    assert list((clone.path / ".git/objects/pack").glob("*.keep"))
+
+    done = clean(clone)
+
+    assert done.bytes < 10_000 < done.bytes_before
+    assert clone.git("fsck", "--full", "--strict", "--no-dangling") == ""
+    assert clone.git("show", "HEAD:committed").startswith("captured first")
+
+
+def test_git_gc_and_its_caches_go_on_after_it(repo: Repo, history: EnvHistory) -> None:
+    for number in range(4):
+        repo.write("x", noise(20_000, number))
+        moment(history, f"{number}")
+        repo.commit(f"{number}")
+    repo.git("multi-pack-index", "write")
+    repo.git("commit-graph", "write", "--reachable")
+    forget(repo, history)
+    moment(history, "anew")
+
+    assert clean(repo).removed > 0
+
+    for words in (("fsck", "--full", "--strict"), ("gc", "-q", "--prune=now"), ("repack", "-adq"), ("fsck",)):
+        repo.git(*words)
+
+
+def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.write("x", "y")
+    moment(history, "one")
+    forget(repo, history)
+    (repo.path / ".git/gc.pid").write_text("1 another-machine")
+    monkeypatch.setattr("git_envhist.store.handover.PAUSE", 0.0)
+    before = {path.name for path in packs_of(repo)}
+
+    with pytest.raises(SomebodyAtWork):
+        clean(repo)
+
+    assert {path.name for path in packs_of(repo)} == before
