@@ -1,27 +1,27 @@
-# Completion of `git envdiff` and `git-envdiff` for fish; nothing of ours is started.
+# what changed in the environment; made by completions/build.py: do not edit.
 
-function __git_envdiff_using
-    set --local words (commandline -opc)
-    contains -- envdiff $words; or contains -- git-envdiff $words
+# No option is offered behind `--`.
+function __envhist_in
+    not contains -- -- (commandline -opc)
 end
 
-for program in git git-envdiff
-    complete -c $program -n __git_envdiff_using -f -a now -d 'the live environment'
-    complete -c $program -n __git_envdiff_using -l stat -d 'lines and bytes by file'
-    complete -c $program -n __git_envdiff_using -l name-only -d 'the paths'
-    complete -c $program -n __git_envdiff_using -l name-status -d 'the paths, and how each changed'
-    complete -c $program -n __git_envdiff_using -l raw -d 'modes, ids, status and paths'
-    complete -c $program -n __git_envdiff_using -l patch -s p -d 'a patch'
-    complete -c $program -n __git_envdiff_using -s z -d 'end paths with NUL'
-    complete -c $program -n __git_envdiff_using -l find-renames -s M -d 'tell a moved file as one'
-    complete -c $program -n __git_envdiff_using -l exit-code -d 'end with 1 if anything differs'
-    complete -c $program -n __git_envdiff_using -l quiet -s q -d 'print nothing'
-    complete -c $program -n __git_envdiff_using -l only -x -a 'packages services databases env tools files' -d 'only these classes'
-    complete -c $program -n __git_envdiff_using -l reveal -d 'show the values in sealed files'
-    complete -c $program -n __git_envdiff_using -l json -d 'the answer as JSON'
-    complete -c $program -n __git_envdiff_using -l color -d 'always, never or auto'
-    complete -c $program -n __git_envdiff_using -l no-color -d 'no colour'
-    complete -c $program -n __git_envdiff_using -l no-pager -s P -d 'do not use the pager'
-    complete -c $program -n __git_envdiff_using -l help -d 'the man page'
-    complete -c $program -n __git_envdiff_using -l version -d 'the version of this program'
-end
+complete -c git-envdiff -n __envhist_in -l stat -d 'lines and bytes by file'
+complete -c git-envdiff -n __envhist_in -l name-only -d 'the paths'
+complete -c git-envdiff -n __envhist_in -l name-status -d 'the paths, and how each changed'
+complete -c git-envdiff -n __envhist_in -l raw -d 'modes, ids, status and paths, as git diff --raw'
+complete -c git-envdiff -n __envhist_in -s p -s u -l patch -d 'a patch'
+complete -c git-envdiff -n __envhist_in -s z -d 'end paths with NUL, quote none'
+complete -c git-envdiff -n __envhist_in -s M -l find-renames -d 'tell a moved file as one, if so much is alike'
+complete -c git-envdiff -n __envhist_in -l exit-code -d 'end with 1 if anything differs'
+complete -c git-envdiff -n __envhist_in -s q -l quiet -d 'print nothing; implies --exit-code'
+complete -c git-envdiff -n __envhist_in -l only -x -a 'packages services databases env tools files' -d 'only these: packages, services, databases, env, tools, files'
+complete -c git-envdiff -n __envhist_in -l reveal -d 'show the values in sealed files, if their key is here'
+complete -c git-envdiff -n __envhist_in -l json -d 'the answer as JSON'
+complete -c git-envdiff -n __envhist_in -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envdiff -n __envhist_in -s P -l no-pager -d 'do not use the pager'
+complete -c git-envdiff -n __envhist_in -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envdiff -n __envhist_in -s h -d 'this short help'
+complete -c git-envdiff -n __envhist_in -l help -d 'the man page'
+complete -c git-envdiff -n __envhist_in -l version -d 'the version of this program'
+complete -c git-envdiff -n __envhist_in -l no-color -d 'no colour'
+complete -c git-envdiff -n __envhist_in -f -k -a '(git envhist complete revisions 2>/dev/null)'

@@ -57,6 +57,10 @@ def envhist() -> NoReturn:
         from git_envhist.triggers.agents.called import called  # loaded late: only an agent's hook needs it
 
         leave(called(sys.argv[2:], os.environ))
+    if sys.argv[1:2] == ["complete"]:
+        from git_envhist.cli.completing import complete  # loaded late: only a TAB needs it
+
+        leave(complete(sys.argv[2:]))
     leave(run_program("git-envhist", sys.argv[1:]))
 
 

@@ -83,7 +83,11 @@ SHELLS = {
 
 def completed(shell: str, text: str) -> set[str]:
     if shell == "fish":
-        return {f"--{name}" for name in re.findall(r"^ *complete .* -l ([a-z-]+)", text, flags=re.MULTILINE)}
+        return {
+            f"--{name}"
+            for line in re.findall(r"^complete .*", text, flags=re.MULTILINE)
+            for name in re.findall(r" -l ([a-z-]+)", line.partition(" -d '")[0])
+        }
     return set(
         re.findall(
             r"(?<![\w-])--[a-z][a-z-]*", re.sub(r"^\s*(#.*|--\w+=\*\))$", "", text, flags=re.MULTILINE)

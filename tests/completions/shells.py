@@ -1,0 +1,112 @@
+"""Real shells on a real terminal: a line is typed, TAB is pressed, and what came of it is read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.rules.source import CHECKOUT
+
+END = "<<end>>"
+LINE = re.compile(r"<<line>>(.*?)<<end>>", re.DOTALL)
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\][^\x07]*\x07|\r|\x07|.\x08")
+
+BASH = """\
+PS1='$ ' PROMPT_COMMAND=
+. /usr/share/bash-completion/bash_completion
+bind 'set bell-style none'
+bind 'set page-completions off'
+bind 'set completion-query-items 0'
+bind 'set enable-bracketed-paste off'
+__told () { printf '<<line>>%s<<end>>\\n' "$READLINE_LINE"; }
+bind -x '"\\C-xd": __told'
+"""
+ZSH = """\
+PS1='$ ' LISTMAX=10000
+fpath=({functions} $fpath)
+autoload -Uz compinit && compinit -u -D
+unsetopt beep; unset zle_bracketed_paste
+told() {{ zle -I; print -r -- "<<line>>$BUFFER<<end>>" }}
+zle -N told
+bindkey '^Xd' told
+"""
+
+
+def share(directory: Path) -> Path:
+    """A `share` directory with the completions where shells look for them."""
+    for shell, place in (
+        ("bash", "bash-completion/completions"),
+        ("zsh", "zsh/site-functions"),
+        ("fish", "fish/vendor_completions.d"),
+        ("fish-conf", "fish/vendor_conf.d"),
+    ):
+        (directory / place).parent.mkdir(parents=True, exist_ok=True)
+        (directory / place).symlink_to(CHECKOUT / "completions" / shell)
+    return directory
+
+
+def press_tab(
+    shell: str, typed: str, where: Path, env: Mapping[str, str], shared: Path, tabs: int = 1
+) -> tuple[str, str]:
+    """What stands in the line after TAB was pressed, and all that was shown."""
+    environment = {**env, "TERM": "xterm", "XDG_DATA_DIRS": f"{shared}:/usr/share", "HISTFILE": os.devnull}
+    start = shared.parent / f"{shell}rc"
+    if shell == "bash":
+        start.write_text(BASH)
+        words = ["bash", "--noprofile", "--rcfile", str(start), "-i"]
+    else:
+        (shared.parent / ".zshrc").write_text(ZSH.format(functions=shared / "zsh/site-functions"))
+        environment["ZDOTDIR"] = str(shared.parent)
+        words = ["zsh", "-d", "-i"]
+    keys = typed + "\t" * tabs
+    shown = _talk(words, f"{keys}\x18d\x15exit\n".encode(), where, environment)
+    line = LINE.search(shown)
+    assert line is not None, shown
+    return line[1], shown[: line.start()]
+
+
+def _talk(words: list[str], keys: bytes, where: Path, env: Mapping[str, str]) -> str:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+    with subprocess.Popen(
+        words, cwd=where, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as child:
+        os.close(theirs)
+        shown = b""
+        while piece := _read(ours):
+            shown += piece
+            if keys and b"$ " in shown:
+                # The shell has told that it listens.
+                os.write(ours, keys)
+                keys = b""
+        child.wait()
+    os.close(ours)
+    return CONTROL.sub("", shown.decode("utf-8", "replace"))
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
+
+
+def ask_fish(typed: str, where: Path, env: Mapping[str, str], shared: Path) -> list[str]:
+    """What fish offers, a line each, with what it is."""
+    environment = {**env, "XDG_DATA_DIRS": f"{shared}:/usr/share"}
+    done = subprocess.run(
+        ["fish", "-c", "complete -C$argv[1]", typed],
+        cwd=where,
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stderr == b""
+    return done.stdout.decode().splitlines()

@@ -1,0 +1,18 @@
+"""The completions are made of the commands: they are those of this very version."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+from tests.rules.source import CHECKOUT
+
+
+def test_the_committed_files_are_those_that_are_built() -> None:
+    path = list(sys.path)
+    try:
+        files = runpy.run_path(str(CHECKOUT / "completions" / "build.py"))["files"]()
+    finally:
+        sys.path[:] = path
+    stale = [place.name for place, text in files.items() if place.read_text(encoding="utf-8") != text]
+    assert not stale, "run: python completions/build.py"
