@@ -15,6 +15,7 @@ from git_envhist.doing.keeping import Keeping
 from git_envhist.model import EnvPath, Moment
 from git_envhist.moments import Moments
 from git_envhist.opening import open_repository
+from git_envhist.sharing.verbs import Sharing
 from git_envhist.store.durable import told_by_the_system
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from git_envhist.forking.fork import Forking
 
 
-class EnvHistory(Taking, Moments, Keeping, Doing):
+class EnvHistory(Taking, Moments, Keeping, Doing, Sharing):
     """The history of one environment."""
 
     @classmethod

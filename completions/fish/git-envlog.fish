@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch install uninstall status key mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import install uninstall status key mcp help
             set found $word
             break
         end
@@ -61,6 +61,8 @@ complete -c git-envlog -n '__envhist_in list' -f -a fork -d 'an environment of i
 complete -c git-envlog -n '__envhist_in list' -f -a init -d 'begin a history for a directory without git'
 complete -c git-envlog -n '__envhist_in list' -f -a push -d 'send the history to a remote, with its notes and names'
 complete -c git-envlog -n '__envhist_in list' -f -a fetch -d 'bring what others share beside our own'
+complete -c git-envlog -n '__envhist_in list' -f -a export -d 'write moments into one file'
+complete -c git-envlog -n '__envhist_in list' -f -a import -d 'bring the moments of a file beside ours'
 complete -c git-envlog -n '__envhist_in list' -f -a install -d 'have git, or a coding agent, capture by itself'
 complete -c git-envlog -n '__envhist_in list' -f -a uninstall -d 'take away what install put in place'
 complete -c git-envlog -n '__envhist_in list' -f -a status -d 'what captures by itself here, and whether it did'
@@ -260,6 +262,26 @@ complete -c git-envlog -n '__envhist_in fetch' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in fetch' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in fetch' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in fetch' -f -k -a '(git remote 2>/dev/null)'
+complete -c git-envlog -n '__envhist_in export' -s f -l force -d 'write over a file that is there'
+complete -c git-envlog -n '__envhist_in export' -l allow -r -F -d 'it may leave with a token in it; repeatable'
+complete -c git-envlog -n '__envhist_in export' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in export' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in export' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in export' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in export' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in export' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in export' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in export' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in export' -f -k -a '(git envhist complete revisions 2>/dev/null)'
+complete -c git-envlog -n '__envhist_in import' -l as -x -d 'what stands before the names of its timelines; else the file\'s name'
+complete -c git-envlog -n '__envhist_in import' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in import' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in import' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in import' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in import' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in import' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in import' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in import' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in install' -l agent -x -a 'claude-code codex gemini cursor copilot' -d 'that coding agent, and not git; repeatable'
 complete -c git-envlog -n '__envhist_in install' -l global -d 'for every repository of this user'
 complete -c git-envlog -n '__envhist_in install' -s f -l force -d 'also where others would notice: shared or committed hooks'
@@ -321,4 +343,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch install uninstall status key mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import install uninstall status key mcp help'

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count
-from git_envhist.sharing.fetch import Arrival, fetch
+from git_envhist.sharing.fetch import Arrival
 
 
 @command("fetch", "git envlog fetch [--full] [<remote>]")
@@ -19,8 +17,7 @@ from git_envhist.sharing.fetch import Arrival, fetch
 def fetch_command(session: Session, remote: str | None, full: bool) -> None:
     """Brings the timelines of a remote, with notes and names, beside ours: then 'origin/<timeline>' is a revision."""
     session.no_paths()
-    history = session.history
-    done = fetch(history.repository, os.environ, history.directory, remote, full=full)
+    done = session.history.fetch(remote, full=full)
     if done.refused:
         warn(f"{count(done.refused, 'ref')} of '{done.remote.name}' left out: not spelled as a timeline is")
     if session.json:

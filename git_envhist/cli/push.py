@@ -12,7 +12,8 @@ from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.model import EnvPath
-from git_envhist.sharing.push import PushWish, push
+from git_envhist.sharing.outgoing import Look
+from git_envhist.sharing.push import PushWish
 from git_envhist.sharing.refusals import FirstPush, Pushed
 from git_envhist.store.remoterefs import Outcome, TimelinePush
 
@@ -53,7 +54,7 @@ def push_command(
     paths = tuple(os.fsencode(path) for path in allow)
     wish = PushWish(remote, timelines, delete, paths, agreed, dry_run)
     try:
-        done = push(history.repository, os.environ, history.directory, history.timeline, wish)
+        done = history.push(wish)
     except FirstPush as first:
         if not session.json:
             for line in leaving_lines(first.planned):
@@ -73,10 +74,15 @@ def push_command(
 def leaving_lines(planned: Pushed) -> Iterator[str]:
     """What would leave, by class and size; databases by their names."""
     yield f"would leave for '{escape(planned.remote.name)}' ({escape(planned.remote.shown)}):"
-    for share in planned.look.shares:
+    yield from look_lines(planned.look)
+
+
+def look_lines(look: Look) -> Iterator[str]:
+    """What was found in all that leaves."""
+    for share in look.shares:
         how = "sealed, only their names can be read" if share.name == "sealed" else "in the clear"
         yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
-    for path, length in planned.look.databases:
+    for path, length in look.databases:
         yield f"    {_shown(path)}  {size(length)}"
 
 
@@ -111,12 +117,17 @@ def _as_json(done: Pushed, dry_run: bool) -> Json:
         "objects": done.objects,
         "bytes": done.bytes,
         "parts": done.parts,
-        "leaving": [
-            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in done.look.shares
-        ],
-        "databases": [
-            {**path_fields(EnvPath(path)), "bytes": length} for path, length in done.look.databases
-        ],
+        **look_json(done.look),
         "tokens": [{**path_fields(EnvPath(one.path)), "kind": one.kind} for one in done.look.tokens],
         "problems": [escape_invalid(problem) for problem in done.problems],
+    }
+
+
+def look_json(look: Look) -> Json:
+    """The same as data."""
+    return {
+        "leaving": [
+            {"class": share.name, "files": share.files, "bytes": share.bytes} for share in look.shares
+        ],
+        "databases": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.databases],
     }

@@ -33,6 +33,8 @@ SUBCOMMANDS = {
         "git_envhist.cli.push:push_command", "send the history to a remote, with its notes and names"
     ),
     "fetch": Subcommand("git_envhist.cli.fetch:fetch_command", "bring what others share beside our own"),
+    "export": Subcommand("git_envhist.cli.export:export_command", "write moments into one file"),
+    "import": Subcommand("git_envhist.cli.export:import_command", "bring the moments of a file beside ours"),
     "install": Subcommand(
         "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
     ),
@@ -51,7 +53,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("export", "import", "drop", "prune", "purge", "gc", "du", "fsck"),
+    *("drop", "prune", "purge", "gc", "du", "fsck"),
     "browse",
 }
 # Words of other tools, and the command that does here what they do there.

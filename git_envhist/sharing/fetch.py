@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from git_envhist.errors import GitFailed
+from git_envhist.errors import GitFailed, Refused
 from git_envhist.sharing.bringing import LOCK, ask_for, lists_of
 from git_envhist.store.fetched import NOTES, REMOTES, Fetched
 from git_envhist.store.locks import locked
@@ -68,6 +68,11 @@ def fetch(
     fetched = Fetched.of(repository)
     fetched.ensure()
     with locked(os.path.join(fetched.path, LOCK)):
+        if fetched.was_imported(remote.name):
+            raise Refused(
+                f"'{remote.name}' names what was imported from a file",
+                hint=f"call the remote something else: git remote rename {remote.name} <name>",
+            )
         fetched.know(remote.name, remote.url)
         return _Fetch(fetched, Transport(fetched.git, remote, environ, own_config(repository)), full).run()
 

@@ -66,12 +66,13 @@ class HoldsTokens(Refused):
 
     code = "holds-tokens"
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
+    def __init__(self, tokens: Sequence[Token], done: str = "sent") -> None:
         paths = sorted({os.fsdecode(token.path) for token in tokens})
+        told = _some([_told(token) for token in tokens])
         super().__init__(
-            f"tokens would leave in the clear, nothing was sent: {_some([_told(token) for token in tokens])}",
+            f"tokens would leave in the clear, nothing was {done}: {told}",
             hint=f"seal it from the next capture on: git config --add envhist.secret '{paths[0]}'\n"
-            f"leave it out: .envhistignore; send it all the same: --allow '{paths[0]}'",
+            f"leave it out: .envhistignore; let it leave all the same: --allow '{paths[0]}'",
         )
 
 

@@ -46,6 +46,14 @@ class Child:
         """Up to `size` bytes of what it says, as soon as there are any; nothing at its end."""
         return os.read(self._output, size)
 
+    def finish(self) -> Completed:
+        """Let it come to its own end, with all that it has still to say, and say what came of it."""
+        os.close(self._input)
+        self._input = -1
+        said = read_all(self._output)
+        done = self.close()
+        return Completed(done.status, said, done.err)
+
     def close(self) -> Completed:
         """End it, whatever it is doing, and say what came of it."""
         if not self._process:

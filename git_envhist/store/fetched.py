@@ -21,6 +21,8 @@ from git_envhist.values import replace
 
 REMOTES = "refs/envhist/remotes/"
 NOTES = "refs/notes/envhist/"
+IMPORTED = "envhistfetched.imported"
+"""In the repository of what was fetched: the names that imports stand under."""
 
 
 def is_fetched(timeline: str) -> bool:
@@ -71,6 +73,19 @@ class Fetched:
             name = f"remote.{remote}.{key}"
             if os.fsdecode(self.git.try_run("config", "--local", "--get", name).out) != value + "\n":
                 self.git.run("config", "--local", "--replace-all", name, value)
+
+    def knows(self, remote: str) -> bool:
+        """Whether something was fetched from a remote of that name."""
+        return self.is_there and self.git.try_run("config", "--get", f"remote.{remote}.url").status == 0
+
+    def own(self, name: str) -> None:
+        """Say that a name is that of an import: no fetch may put in order what stands there."""
+        if not self.was_imported(name):
+            self.git.run("config", "--local", "--add", IMPORTED, name)
+
+    def was_imported(self, name: str) -> bool:
+        told = self.git.try_run("config", "--local", "--get-all", IMPORTED)
+        return name in os.fsdecode(told.out).splitlines()
 
     def refs(self, prefix: str) -> dict[str, str]:
         """ref -> hash."""

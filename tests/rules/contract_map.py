@@ -804,6 +804,63 @@ LIST = (
         ("sharing/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
     ),
     Line(
+        "envlog export",
+        "one file with chosen moments, their notes and names; plain git reads it",
+        (
+            "sharing/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",
+            "sharing/test_export.py::test_chosen_moments_leave_and_what_lies_between_stays",
+            "sharing/test_export.py::test_tar_and_git_alone_read_the_file",
+            "sharing/test_export.py::test_nothing_of_the_users_changes_on_either_side",
+        ),
+    ),
+    Line(
+        "envlog export --force",
+        "writes over a file that is there",
+        ("sharing/test_export.py::test_a_file_that_is_there_is_not_written_over_unasked",),
+    ),
+    Line(
+        "envlog export --allow",
+        "a path may leave with a token in it",
+        ("sharing/test_export.py::test_a_token_in_the_clear_keeps_it_here",),
+    ),
+    Line(
+        "envlog import",
+        "what a file holds, beside ours, checked whole and held to be hostile",
+        (
+            "sharing/test_export.py::test_what_came_before_is_added_to_or_stands_beside",
+            "sharing/test_export.py::test_what_is_hostile_is_refused_whole",
+            "sharing/test_export.py::test_a_tar_of_another_kind_is_refused",
+            "sharing/test_export.py::test_a_flipped_bit_is_noticed",
+        ),
+    ),
+    Line(
+        "envlog import --as",
+        "under another name",
+        ("sharing/test_export.py::test_a_remote_and_an_import_never_share_a_name",),
+    ),
+    Line(
+        "python push",
+        "the same as a verb",
+        ("sharing/test_push.py::test_a_timeline_its_notes_and_names_arrive_over_every_transport",),
+    ),
+    Line(
+        "python fetch",
+        "the same as a verb",
+        (
+            "sharing/test_fetch.py::test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted",
+        ),
+    ),
+    Line(
+        "python export",
+        "the same as a verb",
+        ("sharing/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
+    ),
+    Line(
+        "python import_",
+        "the same as a verb",
+        ("sharing/test_export.py::test_a_whole_timeline_goes_and_comes_as_it_was",),
+    ),
+    Line(
         "revision origin/<timeline>",
         "on a fetched timeline; a claim until its key is here",
         (

@@ -72,6 +72,20 @@ def shared(captured: Captured, place: Path) -> bytes:
     return everything_in(remote.path, captured.repo) + everything_in(fetched, colleague)
 
 
+def in_a_file(captured: Captured, place: Path) -> bytes:
+    """By `git envlog export`: its bytes, and what an import makes of them."""
+    file = place / "all.envhist.tar.zst"
+    captured.repo.run("envlog", "export", str(file), check=True)
+    captured.repo.run("envlog", "export", str(place / "some"), "@~2", "@", check=True)
+    colleague = make_repo(place / "theirs")
+    for one in (file, place / "some"):
+        colleague.run("envlog", "import", str(one), check=True)
+    fetched = colleague.path / ".git" / "envhist" / "fetched.git"
+    return everything_in(fetched, colleague) + b"".join(
+        one.read_bytes() + unpacked(one.read_bytes()) for one in (file, place / "some")
+    )
+
+
 def cloned(*words: str) -> Carry:
     def carry(captured: Captured, place: Path) -> bytes:
         captured.repo.git("clone", "-q", *words, str(place / "clone"))
@@ -140,6 +154,7 @@ CARRIERS: dict[str, Carry] = {
     "push --mirror": pushed("--mirror"),
     "push of every ref": pushed("--force", "refs/*:refs/*"),
     "envlog push and fetch": shared,
+    "export and import": in_a_file,
     "clone .": cloned("."),
     "clone --mirror": cloned("--mirror", "."),
     "clone --no-local --mirror": cloned("--no-local", "--mirror", "."),
@@ -154,6 +169,7 @@ CARRY_SNAPSHOTS = {
     "push --mirror",
     "push of every ref",
     "envlog push and fetch",
+    "export and import",
     "clone --mirror",
     "bundle",
     "fast-export",

@@ -1,0 +1,104 @@
+"""`git envlog export` and `import`: moments in one file, for where no remote serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.jsonform import SCHEMA
+from git_envhist.cli.options import argument, option
+from git_envhist.cli.push import look_json, look_lines
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count, size
+from git_envhist.errors import UsageError
+from git_envhist.sharing.exporting import Exported, ExportWish
+from git_envhist.sharing.fetch import Arrival
+from git_envhist.sharing.importing import Imported
+
+USAGE_EXPORT = "git envlog export [--force] [--allow <path>] <file> [<rev> | <range>]…"
+USAGE_IMPORT = "git envlog import [--as <name>] <file>"
+
+
+@command("export", USAGE_EXPORT)
+@argument("file")
+@argument("revisions", many=True)
+@option("-f", "--force", is_flag=True, help="write over a file that is there")
+@option("--allow", metavar="<path>", multiple=True, help="it may leave with a token in it; repeatable")
+def export_command(
+    session: Session, file: str | None, revisions: tuple[str, ...], force: bool, allow: tuple[str, ...]
+) -> None:
+    """Writes moments with their notes and names into one file (usually <name>.envhist.tar.zst); none: the timeline."""
+    session.no_paths()
+    if file is None:
+        raise UsageError("no file is named", hint=USAGE_EXPORT)
+    wish = ExportWish(force, tuple(os.fsencode(path) for path in allow))
+    done = session.history.export(file, *revisions, wish=wish)
+    for warning in session.history.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_exported_json(done))
+        return
+    complain("leaves with the file:")
+    for line in look_lines(done.look):
+        complain(line)
+    for line in _exported_lines(done):
+        session.line(line)
+
+
+@command("import", USAGE_IMPORT)
+@argument("file")
+@option(
+    "--as",
+    "name",
+    metavar="<name>",
+    help="what stands before the names of its timelines; else the file's name",
+)
+def import_command(session: Session, file: str | None, name: str | None) -> None:
+    """Brings the timelines of a file beside ours: '<name>/<timeline>' is a revision then, as after a fetch."""
+    session.no_paths()
+    if file is None:
+        raise UsageError("no file is named", hint=USAGE_IMPORT)
+    done = session.history.import_(file, name=name)
+    for warning in session.history.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_imported_json(done))
+        return
+    session.line(f"from '{escape(done.file)}':")
+    for timeline, arrival, moments in done.timelines:
+        how = "up to date" if arrival is Arrival.SAME else arrival.value
+        session.line(f"  {escape(timeline)}  {how}  {count(moments, 'moment')}")
+
+
+def _exported_lines(done: Exported) -> Iterator[str]:
+    yield f"'{escape(done.file)}', {size(done.bytes)}, {count(done.objects, 'object')}:"
+    for timeline, snapshots in done.timelines:
+        yield f"  {escape(timeline)}  {count(len(snapshots), 'moment')}"
+
+
+def _exported_json(done: Exported) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "file": escape_invalid(done.file),
+        "bytes": done.bytes,
+        "objects": done.objects,
+        "timelines": [
+            {"timeline": timeline, "snapshots": [snapshot.id for snapshot in snapshots]}
+            for timeline, snapshots in done.timelines
+        ],
+        **look_json(done.look),
+    }
+
+
+def _imported_json(done: Imported) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "file": escape_invalid(done.file),
+        "name": done.name,
+        "timelines": [
+            {"timeline": timeline, "status": arrival.value, "snapshots": moments}
+            for timeline, arrival, moments in done.timelines
+        ],
+    }

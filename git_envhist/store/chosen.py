@@ -1,0 +1,94 @@
+"""Chosen snapshots as a chain of their own: what leaves is what was chosen, and not what lies between.
+
+A snapshot whose predecessor was chosen too is the same commit as before. Another one gets a new commit that says its
+id (`Env-Was`); the key that signed it signs it again, so that whoever has that key knows it for what it is. Without the
+key it is a claim. Its notes are those of every writer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from git_envhist.errors import Damaged
+from git_envhist.model import ObjectId, Record, Snapshot
+from git_envhist.store.commits import encode_commit, parse_commit
+from git_envhist.store.message import mac_input, split_mac, with_mac
+from git_envhist.store.notes import ObjectReader, add_records
+from git_envhist.store.signatures import FindKey, is_signed
+from git_envhist.values import dataclass
+
+WAS = re.compile(rb"^Env-Was: ", re.MULTILINE)
+KEY = re.compile(rb"^Env-Key: ", re.MULTILINE)
+
+
+class Writer(Protocol):
+    """Takes new objects."""
+
+    def add(self, kind: bytes, data: bytes) -> ObjectId: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Some snapshots of one timeline, as they leave."""
+
+    timeline: str
+    head: str
+    notes: str | None
+    snapshots: tuple[Snapshot, ...]
+    """Oldest first."""
+
+
+def chain_of(
+    reader: ObjectReader,
+    writer: Writer,
+    timeline: str,
+    snapshots: Sequence[Snapshot],
+    find_key: FindKey,
+    *,
+    identity: bytes,
+    object_format: str,
+) -> Chosen:
+    """A chain of some snapshots of a timeline (oldest first), with what is said of them."""
+    tip: str | None = None
+    said: dict[str, Sequence[Record]] = {}
+    for snapshot in snapshots:
+        tip = _commit(reader, writer, snapshot, tip, find_key)
+        if snapshot.records:
+            said[tip] = snapshot.records
+    if tip is None:
+        raise ValueError("nothing was chosen")
+    notes = (
+        add_records(reader, writer, None, said, identity=identity, object_format=object_format)
+        if said
+        else None
+    )
+    return Chosen(timeline, tip, notes, tuple(snapshots))
+
+
+def _commit(
+    reader: ObjectReader, writer: Writer, snapshot: Snapshot, parent: str | None, find_key: FindKey
+) -> str:
+    if snapshot.parent == parent:
+        return snapshot.commit
+    found = reader.read(snapshot.commit)
+    if found is None or found.kind != "commit":
+        raise Damaged(f"the snapshot '{snapshot.id}' cannot be read")
+    commit = parse_commit(found.data)
+    message = _renamed(snapshot, commit.message, find_key)
+    data = encode_commit(commit.tree, parent, commit.author, commit.committer, message)
+    return writer.add(b"commit", data).hex()
+
+
+def _renamed(snapshot: Snapshot, message: bytes, find_key: FindKey) -> bytes:
+    """The message, saying what the snapshot's id is, signed again where it was signed by a key that is here."""
+    bare, _ = split_mac(message)
+    trailers = bare.rfind(b"\n\n", 0, len(bare.rstrip(b"\n")))
+    if WAS.search(bare, max(trailers, 0)) is None:
+        line = b"Env-Was: %s\n" % snapshot.id.encode("ascii")
+        key_line = KEY.search(bare, max(trailers, 0))
+        place = key_line.start() if key_line is not None else len(bare)
+        bare = bare[:place] + line + bare[place:]
+    key = find_key(snapshot.key) if snapshot.key is not None and is_signed(snapshot, find_key) else None
+    return bare if key is None else with_mac(bare, key.mac(mac_input(snapshot.tree, snapshot.author, bare)))
