@@ -17,6 +17,7 @@ from git_envhist.moments import Moments
 from git_envhist.opening import open_repository
 from git_envhist.sharing.verbs import Sharing
 from git_envhist.store.durable import told_by_the_system
+from git_envhist.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from git_envhist.forking.fork import Forking
 
 
-class EnvHistory(Taking, Moments, Keeping, Doing, Sharing):
+class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing):
     """The history of one environment."""
 
     @classmethod

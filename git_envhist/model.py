@@ -694,3 +694,19 @@ class Forked:
     def exact(self) -> bool:
         """Whether everything is as it was."""
         return not self.kept and not self.losses
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a cleaning did."""
+
+    packs_before: int
+    packs: int
+    bytes_before: int
+    bytes: int
+    removed: int
+    """Objects that nothing reached."""
+    kept: int
+    """Objects that nothing reaches, kept because they may have been used of late."""
+    damaged: tuple[str, ...] = ()
+    """What is wrong with packs that were left as they are."""

@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import install uninstall status key mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc install uninstall status key mcp help
             set found $word
             break
         end
@@ -63,6 +63,7 @@ complete -c git-envlog -n '__envhist_in list' -f -a push -d 'send the history to
 complete -c git-envlog -n '__envhist_in list' -f -a fetch -d 'bring what others share beside our own'
 complete -c git-envlog -n '__envhist_in list' -f -a export -d 'write moments into one file'
 complete -c git-envlog -n '__envhist_in list' -f -a import -d 'bring the moments of a file beside ours'
+complete -c git-envlog -n '__envhist_in list' -f -a gc -d 'pack the history, and remove what no moment holds'
 complete -c git-envlog -n '__envhist_in list' -f -a install -d 'have git, or a coding agent, capture by itself'
 complete -c git-envlog -n '__envhist_in list' -f -a uninstall -d 'take away what install put in place'
 complete -c git-envlog -n '__envhist_in list' -f -a status -d 'what captures by itself here, and whether it did'
@@ -282,6 +283,17 @@ complete -c git-envlog -n '__envhist_in import' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in import' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in import' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in import' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in gc' -l prune -x -d 'what no moment holds goes unless it was used since (now, 3.days.ago; default: 2.weeks.ago)'
+complete -c git-envlog -n '__envhist_in gc' -l no-prune -d 'remove nothing, only pack'
+complete -c git-envlog -n '__envhist_in gc' -l auto -d 'only what is worth it, as it is done by itself once a day'
+complete -c git-envlog -n '__envhist_in gc' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in gc' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in gc' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in gc' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in gc' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in gc' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in gc' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in gc' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in install' -l agent -x -a 'claude-code codex gemini cursor copilot' -d 'that coding agent, and not git; repeatable'
 complete -c git-envlog -n '__envhist_in install' -l global -d 'for every repository of this user'
 complete -c git-envlog -n '__envhist_in install' -s f -l force -d 'also where others would notice: shared or committed hooks'
@@ -343,4 +355,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import install uninstall status key mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc install uninstall status key mcp help'

@@ -1,4 +1,7 @@
-"""Keeps the packs few after a capture or a restore, when nobody is in the way; a failure costs nothing but room."""
+"""Keeps the packs few after a capture or a restore, when nobody is in the way, and has the rest done once a day.
+
+A failure costs nothing but room.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked_now
 from git_envhist.store.merging import merge_packs
 from git_envhist.store.repository import Repository
+from git_envhist.upkeep.daily import begin_if_due
 
 __all__ = ["COMMON_LOCK", "tidy"]
 
@@ -27,5 +31,6 @@ def tidy(repository: Repository) -> None:
                     repository.object_format,
                     at_work=repository.gits_at_work,
                 )
+        begin_if_due(repository)
     except (EnvhistError, OSError):
         return  # the next capture tries again; the snapshot that was just taken must not be spoken of as failed

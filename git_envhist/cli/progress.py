@@ -33,6 +33,23 @@ def shown_progress() -> Iterator[Callable[[Progress], None] | None]:
         display.close()
 
 
+@contextmanager
+def shown_steps() -> Iterator[Callable[[str], None]]:
+    """What a long command is to call with each step that it begins; a person who watches sees it on one line."""
+    if not os.isatty(STDERR):
+        yield lambda step: None
+        return
+    try:
+        yield lambda step: _write_over(f"{step}…")
+    finally:
+        _write_over("")
+
+
+def _write_over(text: str) -> None:
+    with suppress(OSError):
+        os.write(STDERR, f"\r\x1b[K{text}".encode())
+
+
 class Display:
     """A bar that appears once the work has taken half a second, and goes when it is done."""
 

@@ -35,6 +35,7 @@ SUBCOMMANDS = {
     "fetch": Subcommand("git_envhist.cli.fetch:fetch_command", "bring what others share beside our own"),
     "export": Subcommand("git_envhist.cli.export:export_command", "write moments into one file"),
     "import": Subcommand("git_envhist.cli.export:import_command", "bring the moments of a file beside ours"),
+    "gc": Subcommand("git_envhist.cli.gc:gc", "pack the history, and remove what no moment holds"),
     "install": Subcommand(
         "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
     ),
@@ -53,7 +54,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("drop", "prune", "purge", "gc", "du", "fsck"),
+    *("drop", "prune", "purge", "du", "fsck"),
     "browse",
 }
 # Words of other tools, and the command that does here what they do there.

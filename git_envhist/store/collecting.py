@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from git_envhist.model import Collected
 from git_envhist.store.handover import alone, let_go
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
@@ -43,29 +44,12 @@ from git_envhist.store.weighing import (
     weigh,
     write_kinds,
 )
-from git_envhist.values import dataclass
 
 TWO_WEEKS = 14 * 24 * 3600.0
 DAY = 24 * 3600.0
 NOTHING_STAYS = float("inf")
 UNTOLD = 3600.0
 """Where the system does not tell of its processes, nothing younger than this goes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What a cleaning did."""
-
-    packs_before: int
-    packs: int
-    bytes_before: int
-    bytes: int
-    removed: int
-    """Objects that nothing reached."""
-    kept: int
-    """Objects that nothing reaches, kept because they may have been used of late."""
-    damaged: tuple[str, ...] = ()
-    """What is wrong with packs that were left as they are."""
 
 
 def collect(

@@ -786,6 +786,42 @@ LIST = (
         ),
     ),
     Line(
+        "envlog gc",
+        "packs are few and small, what no moment holds is gone, everything else is as it was",
+        (
+            "upkeep/test_collect.py::test_every_snapshot_stays_as_it_was_and_packs_become_one",
+            "upkeep/test_collect.py::test_what_no_ref_reaches_goes_and_its_space_comes_back",
+            "upkeep/test_collect.py::test_what_the_user_reaches_stays_wherever_it_stands",
+            "upkeep/test_collect.py::test_packs_that_a_clone_inherited_go_and_leave_what_it_needs",
+            "upkeep/test_collect.py::test_git_gc_and_its_caches_go_on_after_it",
+            "upkeep/test_gc.py::test_the_program_tells_what_became_of_it",
+        ),
+    ),
+    Line(
+        "envlog gc --prune",
+        "since when a pack must not have been used, for what no moment holds to go",
+        (
+            "upkeep/test_gc.py::test_prune_takes_times_as_git_does",
+            "upkeep/test_collect.py::test_what_nothing_reaches_stays_for_a_while_by_itself",
+        ),
+    ),
+    Line("envlog gc --no-prune", "only packs", ("upkeep/test_gc.py::test_prune_takes_times_as_git_does",)),
+    Line(
+        "envlog gc --auto",
+        "what comes by itself once a day, in the background",
+        ("upkeep/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+    ),
+    Line(
+        "python gc",
+        "packs, and takes away what nothing reaches",
+        ("upkeep/test_gc.py::test_the_program_tells_what_became_of_it",),
+    ),
+    Line(
+        "python daily",
+        "what is done once a day",
+        ("upkeep/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
+    ),
+    Line(
         "envlog fetch",
         "timelines of a remote beside ours, lazily; hostile ones change nothing here",
         (

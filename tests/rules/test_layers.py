@@ -25,6 +25,9 @@ WIRING |= {"recently"}
 # Pushes, fetches, and what came with them.
 WIRING |= {"sharing"}
 
+# What keeps a history in order.
+WIRING |= {"upkeep"}
+
 # Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
 # needs from another it declares as a Protocol, and the wiring hands it in.
 MAY_KNOW = {

@@ -10,8 +10,8 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import GitFailed
-from git_envhist.model import Snapshot
-from git_envhist.store.collecting import NOTHING_STAYS, Collected, collect
+from git_envhist.model import Collected, Snapshot
+from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.repository import Repository
 from tests.end_to_end.captures import assert_holds

@@ -1,0 +1,61 @@
+"""`git envlog gc`: what nothing reaches goes, and the rest is packed well."""
+
+from __future__ import annotations
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.jsonform import SCHEMA, Json
+from git_envhist.cli.options import option
+from git_envhist.cli.progress import shown_steps
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count, size
+from git_envhist.model import Collected
+
+
+@command("gc", "git envlog gc [--prune=<when> | --no-prune]")
+@option(
+    "--prune",
+    metavar="<when>",
+    help="what no moment holds goes unless it was used since (now, 3.days.ago; default: 2.weeks.ago)",
+)
+@option("--no-prune", is_flag=True, help="remove nothing, only pack")
+@option("--auto", is_flag=True, help="only what is worth it, as it is done by itself once a day")
+def gc(session: Session, prune: str | None, no_prune: bool, auto: bool) -> None:
+    """Packs the history well, and removes what no moment holds any more; the moments themselves all stay."""
+    session.no_paths()
+    if auto:
+        session.history.daily()
+        return
+    with shown_steps() as tell:
+        done = session.history.gc("never" if no_prune else prune, tell=tell)
+    for what in done.damaged:
+        warn(f"left as it is: {what}")
+    if session.json:
+        session.print_json(_as_json(done))
+        return
+    for line in _lines(done):
+        session.line(escape(line))
+
+
+def _lines(done: Collected) -> list[str]:
+    before, after = count(done.packs_before, "pack"), count(done.packs, "pack")
+    lines = [f"{size(done.bytes_before)} in {before} → {size(done.bytes)} in {after}"]
+    if done.removed:
+        lines.append(f"removed {count(done.removed, 'object')} that nothing needs any more")
+    if done.kept:
+        lines.append(
+            f"kept {count(done.kept, 'object')} that no moment holds, as they may have been used in the last two weeks "
+            "(remove them now: git envlog gc --prune=now)"
+        )
+    return lines
+
+
+def _as_json(done: Collected) -> Json:
+    return {
+        "schema": SCHEMA,
+        "packs": {"before": done.packs_before, "after": done.packs},
+        "bytes": {"before": done.bytes_before, "after": done.bytes},
+        "removed": done.removed,
+        "kept": done.kept,
+        "damaged": [escape_invalid(what) for what in done.damaged],
+    }

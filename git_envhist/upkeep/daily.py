@@ -1,0 +1,73 @@
+"""What is done by itself once a day: in the background, after a capture, behind everybody else.
+
+A stamp says when it was begun last; a history has it from its first capture on. git's own switches serve:
+`gc.auto=0` or `maintenance.auto=false`, and nothing is done by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from git_envhist.store.collecting import DAY
+from git_envhist.store.git import clean_environment
+from git_envhist.store.repository import Repository
+
+STAMP = "upkeep"
+AGAIN = 3600.0
+"""Seconds after which it is tried again where others were in the way."""
+PROGRAM = "from git_envhist.cli.entry import envlog; envlog()"
+SHELL = '"$@" </dev/null >/dev/null 2>&1 &'
+"""Whoever takes the capture neither waits for it nor is its parent."""
+LOWEST = 19
+
+
+def begin_if_due(repository: Repository) -> bool:
+    """Begin it in the background where a day has gone; whether it was."""
+    stamp = os.path.join(repository.common_state, STAMP)
+    try:
+        last = os.stat(stamp).st_mtime
+    except FileNotFoundError:
+        _touch(stamp, time.time())
+        return False
+    now = time.time()
+    # One that lies ahead was made under another clock.
+    if last <= now < last + DAY or not sys.executable or _is_switched_off(repository):
+        return False
+    _touch(stamp, now)
+    _start(repository)
+    return True
+
+
+def postpone(repository: Repository) -> None:
+    """Have it tried again before the day is over."""
+    with suppress(OSError):
+        _touch(os.path.join(repository.common_state, STAMP), time.time() - DAY + AGAIN)
+
+
+def step_back() -> None:
+    """Let everybody else go first."""
+    with suppress(OSError):
+        os.nice(LOWEST)
+
+
+def _touch(stamp: str, when: float) -> None:
+    os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.utime(stamp, (when, when))
+
+
+def _is_switched_off(repository: Repository) -> bool:
+    config = dict(repository.read_config())
+    return config.get("gc.auto") == "0" or config.get("maintenance.auto") in ("false", "no", "off", "0")
+
+
+def _start(repository: Repository) -> None:
+    environment = clean_environment()
+    if not repository.plain:
+        environment[b"GIT_DIR"] = os.fsencode(repository.git_dir)
+        environment[b"GIT_WORK_TREE"] = os.fsencode(repository.root)
+    words = [sys.executable, "-c", PROGRAM, "-C", repository.root, "gc", "--auto"]
+    child = os.posix_spawn("/bin/sh", ["sh", "-c", SHELL, "sh", *words], environment, setsid=True)
+    os.waitpid(child, 0)

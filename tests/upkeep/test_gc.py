@@ -1,0 +1,100 @@
+"""`git envlog gc`, and the one that comes by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from tests.store.packing import noise
+from tests.support.repository import Repo
+from tests.upkeep.test_collect import forget, moment, packs_of, stands
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here")
+
+
+def lose_something(repo: Repo, history: EnvHistory) -> str:
+    """A moment that nothing names any more, and one that is kept."""
+    repo.write("large", noise(200_000))
+    gone = moment(history, "large")
+    forget(repo, history)
+    (repo.path / "large").unlink()
+    moment(history, "small")
+    return gone.commit
+
+
+def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) -> None:
+    gone = lose_something(repo, history)
+    first = repo.run("git-envlog", "gc", check=True)
+    assert "in 1 pack" in first.out or "in 2 packs" in first.out
+    assert "no moment holds" in first.out
+    assert first.err == ""
+
+    told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
+
+    assert told["removed"] > 0 == told["kept"]
+    assert told["bytes"]["before"] - told["bytes"]["after"] > 200_000
+    assert told["damaged"] == []
+    assert not stands(repo, gone)
+    assert history.gc().removed == 0
+
+
+def test_prune_takes_times_as_git_does(repo: Repo, history: EnvHistory) -> None:
+    gone = lose_something(repo, history)
+    for words in ("--no-prune", "--prune=never", "--prune=3.days.ago"):
+        repo.run("git-envlog", "gc", words, check=True)
+        assert stands(repo, gone)
+    for pack in packs_of(repo):
+        os.utime(pack, (time.time() - 4 * 24 * 3600,) * 2)
+    repo.run("git-envlog", "gc", "--no-prune", check=True)
+    assert stands(repo, gone)
+    repo.run("git-envlog", "gc", "--prune", "3.days.ago", check=True)
+    assert not stands(repo, gone)
+
+
+def as_people_have_it(repo: Repo) -> None:
+    """The tests' own configuration has git clean nothing by itself."""
+    repo.git("config", "gc.auto", "6700")
+    repo.git("config", "maintenance.auto", "true")
+
+
+def stamp(repo: Repo) -> Path:
+    return repo.path / ".git/envhist/upkeep"
+
+
+def test_once_a_day_it_comes_by_itself_and_nobody_waits(repo: Repo, history: EnvHistory) -> None:
+    as_people_have_it(repo)
+    gone = lose_something(repo, history)
+    begun = stamp(repo).stat().st_mtime
+    weeks_ago = time.time() - 20 * 24 * 3600
+    for pack in packs_of(repo):
+        os.utime(pack, (weeks_ago, weeks_ago))
+    os.utime(stamp(repo), (weeks_ago, weeks_ago))
+
+    repo.run("git-envlog", "capture", "nothing changed", check=True)
+
+    assert stamp(repo).stat().st_mtime >= begun
+    until = time.monotonic() + 120
+    while stands(repo, gone) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not stands(repo, gone)
+
+
+@pytest.mark.parametrize("setting", [("gc.auto", "0"), ("maintenance.auto", "false")])
+def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, setting: tuple[str, str]) -> None:
+    as_people_have_it(repo)
+    moment(history, "one")
+    repo.git("config", *setting)
+    weeks_ago = time.time() - 20 * 24 * 3600
+    os.utime(stamp(repo), (weeks_ago, weeks_ago))
+
+    repo.run("git-envlog", "capture", "again", check=True)
+
+    assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
