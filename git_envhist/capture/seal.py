@@ -74,7 +74,8 @@ def unseal(find_key: Callable[[str], SealingKey | None], path: bytes, kind: byte
         )
     if not hmac.compare_digest(head.place, _place(key, path)):
         raise SealingError(
-            f"what is sealed at '{_show(path)}' was sealed for another path",
+            f"what is sealed at '{_show(path)}' was sealed for another path, or not with the key '{key.id}': "
+            "authentication failed",
             hint=EXCHANGED,
         )
     return _strip_padding(path, _open_segments(key, path, kind, memoryview(sealed)[head.length :]))
@@ -175,7 +176,7 @@ def _open_segments(key: SealingKey, path: bytes, kind: bytes, body: memoryview) 
             for number in range(count)
         ]
     except InvalidTag as wrong:
-        raise _damaged(path) from wrong
+        raise _damaged(path, f": authentication failed under the key '{key.id}'") from wrong
 
 
 def _strip_padding(path: bytes, segments: list[bytes]) -> bytes:
@@ -188,9 +189,9 @@ def _strip_padding(path: bytes, segments: list[bytes]) -> bytes:
     return b"".join(segments)
 
 
-def _damaged(path: bytes) -> SealingError:
+def _damaged(path: bytes, how: str = "") -> SealingError:
     return SealingError(
-        f"the sealed content of '{_show(path)}' is damaged or was tampered with",
+        f"the sealed content of '{_show(path)}' is damaged or was tampered with{how}",
         hint="it is not what the key sealed: 'git envlog show' lists other snapshots of it",
     )
 

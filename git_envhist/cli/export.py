@@ -17,7 +17,7 @@ from git_envhist.sharing.exporting import Exported, ExportWish
 from git_envhist.sharing.fetch import Arrival
 from git_envhist.sharing.importing import Imported
 
-USAGE_EXPORT = "git envlog export [--force] [--allow <path>] <file> [<rev> | <range>]…"
+USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>…]"
 USAGE_IMPORT = "git envlog import [--as <name>] <file>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.command import Session, command
@@ -16,7 +17,64 @@ if TYPE_CHECKING:
     from git_envhist.store.keys import Key, KeyRing
 
 LONGEST_TEXT = 1 << 16
-USAGE = "git envlog key show | export [<id>] | import [<file> | -]"
+USAGE = "git envlog key show | export [--passphrase] [<id>] | import [--use] [<file> | -]"
+
+
+class Passphrase:
+    """The words that a key is wrapped for: of a file, or asked for on the terminal."""
+
+    def __init__(self, file: str | None) -> None:
+        self._file = file
+
+    def ask(self, *, twice: bool = False) -> str:
+        if self._file is not None:
+            return _first_line(self._file)
+        import getpass  # loaded late: only a person is asked
+
+        try:
+            words = _asked("passphrase: ")
+            if twice and _asked("the same again: ") != words:
+                raise SealingError("these were two different passphrases")
+        except (EOFError, getpass.GetPassWarning) as nobody:
+            raise UsageError(
+                "there is no terminal to ask for the passphrase", hint="--passphrase-file <file>"
+            ) from nobody
+        return words
+
+
+def _asked(prompt: str) -> str:
+    import getpass  # loaded late: likewise
+    import warnings  # loaded late: likewise
+
+    with warnings.catch_warnings():
+        # Where it cannot be asked without showing it, it is not asked.
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        return getpass.getpass(prompt)
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.readline(LONGEST_TEXT)).rstrip("\r\n")
+    except OSError as failure:
+        raise CannotRead(f"cannot read '{path}': {failure.strerror}") from failure
+
+
+def wrapped_for(passphrase: str) -> Callable[[Key], str]:
+    """Writes a key as a line that only the passphrase opens."""
+    from git_envhist.capture.wrapping import SALT, wrap  # loaded late: only an export needs it
+
+    return lambda key: wrap(key.id, key.secret, passphrase, os.urandom(SALT))
+
+
+def _unwrapped(text: str, passphrase: Passphrase) -> str:
+    from git_envhist.capture.wrapping import is_wrapped, unwrap  # loaded late: only an import needs it
+
+    if not is_wrapped(text):
+        return text
+    from git_envhist.store.keys import Key, write_key_text  # loaded late: likewise
+
+    return write_key_text(Key.of(unwrap(text, passphrase.ask())))
 
 
 class CannotRead(EnvhistError):
@@ -29,18 +87,22 @@ class CannotRead(EnvhistError):
 @argument("action", default="show", metavar="show|export|import")
 @argument("subject", metavar="[<id> | <file>]")
 @option("--use", is_flag=True, help="import: seal new files with this key from now on")
-def key(session: Session, action: str, subject: str | None, use: bool) -> None:
+@option("--passphrase", "asks", is_flag=True, help="export: wrap it for a passphrase, which is asked for")
+@option("--passphrase-file", "file", metavar="<file>", help="the passphrase is the first line of that file")
+def key(session: Session, action: str, subject: str | None, use: bool, asks: bool, file: str | None) -> None:
     """Shows, exports or imports the keys that seal secret files."""
     session.no_paths()
     if use and action != "import":
         raise UsageError("--use goes with 'import' only", hint=USAGE)
+    if (asks or file) and action not in ("export", "import"):
+        raise UsageError("a passphrase goes with 'export' and 'import' only", hint=USAGE)
     ring = session.history.keys
     if action == "show" and subject is None:
         _show(session, ring)
     elif action == "export":
-        _export(session, ring, subject)
+        _export(session, ring, subject, Passphrase(file) if asks or file else None)
     elif action == "import":
-        _import(session, ring, subject, use)
+        _import(session, ring, subject, use, Passphrase(file))
     else:
         raise UsageError(
             f"not a word that 'key' knows: '{subject if action == 'show' else action}'", hint=USAGE
@@ -67,20 +129,21 @@ def _show(session: Session, ring: KeyRing) -> None:
     )
 
 
-def _export(session: Session, ring: KeyRing, wanted: str | None) -> None:
+def _export(session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None) -> None:
     key_id = wanted or ring.current_id()
     if key_id is None:
         raise SealingError("there is no key yet", hint="the first capture makes one")
-    text = ring.export(key_id.lower())
+    text = ring.export(key_id.lower(), wrapped_for(passphrase.ask(twice=True)) if passphrase else None)
     if session.json:
         session.print_json({"schema": 1, "id": key_id.lower(), "text": text})
     else:
         session.line(text)
-    warn("whoever has this line can open every secret file in the history: keep it like a password")
+    if passphrase is None:
+        warn("whoever has this line can open every secret file in the history: keep it like a password")
 
 
-def _import(session: Session, ring: KeyRing, source: str | None, use: bool) -> None:
-    taken = ring.import_(_read_text(source))
+def _import(session: Session, ring: KeyRing, source: str | None, use: bool, passphrase: Passphrase) -> None:
+    taken = ring.import_(_unwrapped(_read_text(source), passphrase))
     if use:
         ring.use(taken)
     current = ring.current_id()

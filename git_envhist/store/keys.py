@@ -15,7 +15,7 @@ import fcntl
 import hmac
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from git_envhist.errors import SealingError
@@ -170,14 +170,14 @@ class KeyRing:
             self._store(key)
             self._choose(key)
 
-    def export(self, key_id: str) -> str:
-        """A key on one line, for a backup or another machine."""
+    def export(self, key_id: str, write: Callable[[Key], str] | None = None) -> str:
+        """A key on one line, for a backup or another machine; `write`: in another form than the plain one."""
         key = self.get(key_id)
         if key is None:
             raise SealingError(
                 f"there is no key '{key_id}' here", hint="'git envlog key show' lists the keys"
             )
-        return write_key_text(key)
+        return (write or write_key_text)(key)
 
     def import_(self, text: str) -> Key:
         """Take in an exported key; where none is in use yet, it seals new files from now on."""

@@ -113,3 +113,46 @@ def test_a_key_file_that_was_open_to_others_is_told(repo: Repo, ring: KeyRing) -
     done = repo.run("envlog", "key", check=True)
     assert done.err == f"warning: the key file '{path}' was open to other users: it is closed now\n"
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+WORDS = "four words are enough"
+
+
+def test_a_key_wrapped_for_a_passphrase_opens_with_it_and_with_nothing_else(
+    repo: Repo, ring: KeyRing, tmp_path: Path
+) -> None:
+    key = ring.current()
+    (tmp_path / "words").write_text(WORDS + "\nmore")
+    words = ("--passphrase-file", str(tmp_path / "words"))
+    done = repo.run("envlog", "key", "export", *words, check=True)
+    line = done.out.strip()
+    assert line.startswith(f"envhist-key-w1-{key.id}-")
+    assert write_key_text(key).rpartition("-")[2] not in line
+    assert done.err == ""
+    other = KeyRing(str(tmp_path / "other"), str(tmp_path / "other-config"))
+    theirs = {**repo.env, "XDG_CONFIG_HOME": str(tmp_path / "other-config")}
+    repo.git("init", "-q", str(tmp_path / "theirs"))
+    there = Repo(tmp_path / "theirs", theirs)
+    (tmp_path / "wrong").write_text("other words than these\n")
+    done = there.run("envlog", "key", "import", "-", "--passphrase-file", str(tmp_path / "wrong"), input=line)
+    assert done.status == 128
+    assert f"authentication failed: this passphrase does not open the wrapped key '{key.id}'" in done.err
+    done = there.run("envlog", "key", "import", "-", *words, input=line[:-3] + "aaa")
+    assert "checksum" in done.err
+    assert other.all() == ()
+    there.run(
+        "envlog", "key", "import", "-", *words, input=f"  {line[:50]}\n {line[50:].upper()}\n", check=True
+    )
+    assert there.run("envlog", "key", "export", check=True).out == write_key_text(key) + "\n"
+
+
+def test_a_passphrase_is_asked_of_a_person_alone(repo: Repo, ring: KeyRing, tmp_path: Path) -> None:
+    ring.current()
+    done = repo.run("envlog", "key", "export", "--passphrase", prefix=("setsid",))
+    assert done.status == 129
+    assert "--passphrase-file" in done.err
+    (tmp_path / "words").write_text("short\n")
+    done = repo.run("envlog", "key", "export", "--passphrase-file", str(tmp_path / "words"))
+    assert done.status == 128
+    assert done.out == ""
+    assert repo.run("envlog", "key", "show", "--passphrase").status == 129

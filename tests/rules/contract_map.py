@@ -751,6 +751,16 @@ LIST = (
         ),
     ),
     Line(
+        "envlog key --passphrase",
+        "wraps an exported key for a passphrase, asked of a person",
+        ("cli/test_key.py::test_a_passphrase_is_asked_of_a_person_alone",),
+    ),
+    Line(
+        "envlog key --passphrase-file",
+        "the passphrase of a file; a wrong one is an authentication failure",
+        ("cli/test_key.py::test_a_key_wrapped_for_a_passphrase_opens_with_it_and_with_nothing_else",),
+    ),
+    Line(
         "envlog push",
         "sends a timeline, its notes and names; grows it, or replaces our own by lease, and nothing else",
         (

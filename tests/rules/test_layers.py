@@ -61,7 +61,7 @@ HOMES = {
     "zstandard": ("git_envhist.store",),
     "isal": ("git_envhist.store",),
     "pyfastcdc": ("git_envhist.store",),
-    "cryptography": ("git_envhist.capture.seal", "git_envhist.capture.siv"),
+    "cryptography": ("git_envhist.capture.seal", "git_envhist.capture.wrapping"),
     "pathspec": ("git_envhist.capture",),
     "click": ("git_envhist.cli",),
     "rich": ("git_envhist.cli",),
