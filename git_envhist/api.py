@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from git_envhist.capturing.verbs import Taking
 from git_envhist.doing import Doing
 from git_envhist.doing.keeping import Keeping
+from git_envhist.keeping import Retaining
 from git_envhist.model import EnvPath, Moment
 from git_envhist.moments import Moments
 from git_envhist.opening import open_repository
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from git_envhist.forking.fork import Forking
 
 
-class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing):
+class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
     """The history of one environment."""
 
     @classmethod

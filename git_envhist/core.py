@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
     from git_envhist.model import Forked
     from git_envhist.store.keys import KeyRing
+    from git_envhist.store.repository import Repository
 
 
 class Core:
@@ -34,13 +35,18 @@ class Core:
         workers: str = "spawn",
         directory: str = ".",
     ) -> None:
-        self.repository = seeing_fetched(opened.repository)
+        self.repository: Repository = seeing_fetched(opened.repository)
         self.settings = read_settings(opened.repository.read_config())
         self.directory = directory
         self._environ = dict(environ)
         self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
         self.warnings = list(opened.remarks)
         self.forked: Forked | None = None  # what `fork` made, where this is what it gave
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables under which this history was opened."""
+        return self._environ
 
     @property
     def timeline(self) -> str | None:
@@ -132,5 +138,5 @@ class Core:
         from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
 
         line = signature(who_am_i(self.settings, self._environ), self.now)
-        annotate_now(self.repository, self.settings, {snapshot.commit: records}, line, files or {})
+        annotate_now(self.repository, self.settings, snapshot, records, line, files or {})
         self.forget_world()

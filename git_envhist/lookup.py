@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from git_envhist.errors import GitFailed, UsageError
+from git_envhist.errors import Damaged, GitFailed, UsageError
 from git_envhist.history.timeline import Timeline, World
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.fetched import Fetched, is_fetched
 from git_envhist.store.git import Git
-from git_envhist.store.repository import HEADS, Repository
+from git_envhist.store.repository import HEADS, TRASH, Repository
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
@@ -28,6 +30,12 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
     ref = HEADS + name
     try:
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
+        if any(one.id != one.commit for one in found):
+            from git_envhist.store.oldnotes import (
+                with_old_notes,  # loaded late: most timelines were never rewritten
+            )
+
+            found = with_old_notes(repository.git, found, name)
     except GitFailed:
         # Only now it is worth a process to know whether there is a timeline at all.
         if repository.resolve_ref(ref) is None:
@@ -61,7 +69,8 @@ def world_of(
 ) -> World:
     """All that a revision can speak of."""
     others = Others(lambda: [name for name in list_names() if name != own], lambda name: log(None, name))
-    return World(Timeline.of(own, log(None, own or None)), others, CodeCommits(git), os.path.lexists)
+    dropped = Dropped(git)
+    return World(Timeline.of(own, log(None, own or None)), others, CodeCommits(git), os.path.lexists, dropped)
 
 
 def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:
@@ -74,6 +83,33 @@ def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:
             f"outside the environment: '{os.fsdecode(typed)}'", hint=f"its top is '{os.fsdecode(root)}'"
         )
     return EnvPath(whole[len(top) :].lstrip(b"/"))
+
+
+LISTED = re.compile(rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0", re.DOTALL | re.MULTILINE)
+
+
+class Dropped:
+    """The ids of what was let go, and can be brought back."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+
+    def __call__(self, prefix: str) -> str | None:
+        """The one id that begins with these digits; None where there is none, or more than one."""
+        from git_envhist.store.message import read_message  # loaded late: hardly anybody asks for one
+
+        refs = self._git.try_run("for-each-ref", "--format=%(refname)", TRASH).out.split()
+        if not refs:
+            return None
+        told = self._git.try_run("rev-list", "--stdin", "--format=%H%x00%B%x00", stdin=b"\n".join(refs))
+        found = set()
+        for commit, message in re.findall(
+            rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0", told.out, re.DOTALL | re.MULTILINE
+        ):
+            with suppress(Damaged):
+                found.add(read_message(message).draft.was or commit.decode("ascii"))
+        matching = {one for one in found if one.startswith(prefix.lower())}
+        return matching.pop() if len(matching) == 1 else None
 
 
 class CodeCommits:

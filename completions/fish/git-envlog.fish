@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc install uninstall status key mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop install uninstall status key mcp help
             set found $word
             break
         end
@@ -64,6 +64,8 @@ complete -c git-envlog -n '__envhist_in list' -f -a fetch -d 'bring what others 
 complete -c git-envlog -n '__envhist_in list' -f -a export -d 'write moments into one file'
 complete -c git-envlog -n '__envhist_in list' -f -a import -d 'bring the moments of a file beside ours'
 complete -c git-envlog -n '__envhist_in list' -f -a gc -d 'pack the history, and remove what no moment holds'
+complete -c git-envlog -n '__envhist_in list' -f -a drop -d 'forget moments; for 30 days they can come back'
+complete -c git-envlog -n '__envhist_in list' -f -a undrop -d 'bring dropped moments back'
 complete -c git-envlog -n '__envhist_in list' -f -a install -d 'have git, or a coding agent, capture by itself'
 complete -c git-envlog -n '__envhist_in list' -f -a uninstall -d 'take away what install put in place'
 complete -c git-envlog -n '__envhist_in list' -f -a status -d 'what captures by itself here, and whether it did'
@@ -294,6 +296,27 @@ complete -c git-envlog -n '__envhist_in gc' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in gc' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in gc' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in gc' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in drop' -s n -l dry-run -d 'say which, and drop nothing'
+complete -c git-envlog -n '__envhist_in drop' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in drop' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in drop' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in drop' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in drop' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in drop' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in drop' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in drop' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in drop' -f -k -a '(git envhist complete revisions 2>/dev/null)'
+complete -c git-envlog -n '__envhist_in undrop' -l all -d 'everything that is in the trash'
+complete -c git-envlog -n '__envhist_in undrop' -s n -l dry-run -d 'say which, and bring nothing back'
+complete -c git-envlog -n '__envhist_in undrop' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in undrop' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in undrop' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in undrop' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in undrop' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in undrop' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in undrop' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in undrop' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in undrop' -f -k -a '(git envhist complete revisions 2>/dev/null)'
 complete -c git-envlog -n '__envhist_in install' -l agent -x -a 'claude-code codex gemini cursor copilot' -d 'that coding agent, and not git; repeatable'
 complete -c git-envlog -n '__envhist_in install' -l global -d 'for every repository of this user'
 complete -c git-envlog -n '__envhist_in install' -s f -l force -d 'also where others would notice: shared or committed hooks'
@@ -357,4 +380,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc install uninstall status key mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop install uninstall status key mcp help'

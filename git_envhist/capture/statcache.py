@@ -123,6 +123,13 @@ class StatCache:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, HEAD))
 
+    def clear(self) -> None:
+        """Have no cache, and no file that was part of one."""
+        self.forget()
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.directory):
+                os.unlink(os.path.join(self.directory, name))
+
     def _write(self, first: bytes, records: bytes) -> Shard:
         name = f"shard-{os.urandom(12).hex()}"
         with open(os.path.join(self.directory, name), "xb") as file:

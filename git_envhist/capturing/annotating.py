@@ -1,4 +1,4 @@
-"""Adds records to notes by themselves, without a capture."""
+"""Adds records to a note by themselves, without a capture."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ from collections.abc import Mapping
 
 from git_envhist.capturing.publish import annotate
 from git_envhist.capturing.timelines import ensure_timeline
-from git_envhist.model import Record
+from git_envhist.model import Record, Snapshot
 from git_envhist.settings import Settings
-from git_envhist.store.locks import locked, state_directory
+from git_envhist.store.locks import COMMON_LOCK, locked, state_directory
 from git_envhist.store.notes import NO_FILES
 from git_envhist.store.repository import Repository
+from git_envhist.store.rewritten import newest, read_rewritten
 from git_envhist.store.staging import Staging
 
 
 def annotate_now(
     repository: Repository,
     settings: Settings,
-    additions: dict[str, tuple[Record, ...]],
+    snapshot: Snapshot,
+    records: tuple[Record, ...],
     signature: bytes,
     files: Mapping[bytes, bytes] = NO_FILES,
 ) -> None:
-    """Add records to the notes of snapshots, named by their commits, and beside them what they speak of."""
+    """Add records to the note of a snapshot, and beside the notes what they speak of."""
     own = os.path.join(state_directory(repository.state), "lock")
-    with locked(own), Staging.create(repository.common_state, repository.pack_dir) as staging:
-        annotate(repository, staging, ensure_timeline(repository, settings), additions, signature, files)
+    common = os.path.join(state_directory(repository.common_state), COMMON_LOCK)
+    with (
+        locked(own),
+        locked(common, shared=True),
+        Staging.create(repository.common_state, repository.pack_dir) as staging,
+    ):
+        timeline = ensure_timeline(repository, settings)
+        if snapshot.timeline == timeline:
+            # Nobody rewrites the timeline now; who did since the snapshot was read has said what became of it.
+            place = newest(read_rewritten(repository.common_state), snapshot.commit)
+        else:
+            # Nobody moves what others say of a moment: it stands on its id, which stays for ever.
+            place = snapshot.id
+        annotate(repository, staging, timeline, {place: records}, signature, files)

@@ -36,6 +36,8 @@ SUBCOMMANDS = {
     "export": Subcommand("git_envhist.cli.export:export_command", "write moments into one file"),
     "import": Subcommand("git_envhist.cli.export:import_command", "bring the moments of a file beside ours"),
     "gc": Subcommand("git_envhist.cli.gc:gc", "pack the history, and remove what no moment holds"),
+    "drop": Subcommand("git_envhist.cli.drop:drop", "forget moments; for 30 days they can come back"),
+    "undrop": Subcommand("git_envhist.cli.drop:undrop", "bring dropped moments back"),
     "install": Subcommand(
         "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
     ),
@@ -54,7 +56,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("drop", "prune", "purge", "du", "fsck"),
+    *("prune", "purge", "du", "fsck"),
     "browse",
 }
 # Words of other tools, and the command that does here what they do there.

@@ -16,7 +16,7 @@ from git_envhist.history.revisions import (
     readings,
     shorten,
 )
-from git_envhist.history.timeline import SHORTEST_ID, World, by_verdict, own_verdict
+from git_envhist.history.timeline import SHORTEST_ID, World, by_verdict, is_id, own_verdict
 from git_envhist.history.times import SPELLINGS, parse_moment, printed_time
 from git_envhist.model import VerdictStatus
 
@@ -33,6 +33,9 @@ def explain(
     """
     if world.is_path(text):
         return SnapshotNotFound(text, hint=f"it is a path: git envrestore @ -- {_quoted(text)}")
+    dropped = world.dropped(text) if is_id(text) else None
+    if dropped is not None:
+        return SnapshotNotFound(text, hint=f"it was dropped; bring it back: git envlog undrop {dropped[:12]}")
     if commit is not None:
         return SnapshotNotFound(text, hint=_hint_for_code(commit))
     return SnapshotNotFound(text, hint=_hint(readings(text)[-1], text, world, now, before_base))

@@ -75,6 +75,8 @@ class World:
     """May load each timeline only when it is asked for; a fetched one stands as `origin/<timeline>`."""
     git: GitNames
     is_path: Callable[[str], bool] = lambda text: False
+    dropped: Callable[[str], str | None] = lambda prefix: None
+    """The id in the trash that begins with these digits."""
 
     def timeline(self, name: str) -> Timeline | None:
         if name == self.own.name:

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from git_envhist.sharing.importing import Imported
     from git_envhist.sharing.push import PushWish
     from git_envhist.sharing.refusals import Pushed
+    from git_envhist.store.repository import Repository
 
 
 class Sharing:
     """The part of a history that others see, and that came from them."""
+
+    repository: Repository
 
     def push(self: EnvHistory, wish: PushWish | None = None) -> Pushed:  # type: ignore[misc]
         """Send timelines with their notes and names to a remote; what is refused is sent nowhere."""

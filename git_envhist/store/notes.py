@@ -64,6 +64,39 @@ def add_records(
     return writer.add(b"commit", data).hex()
 
 
+def move_notes(
+    reader: ObjectReader,
+    writer: ObjectWriter,
+    notes_tip: str | None,
+    moves: Mapping[str, Sequence[str]],
+    *,
+    more: Mapping[str, bytes],
+    identity: bytes,
+    object_format: str,
+) -> str | None:
+    """Give the notes of commits to others: each to all of those that are named, and no longer where it stood.
+
+    `more`: lines for the notes of commits. What the notes were before stands behind the new ones no more. None where
+    nothing was ever said.
+    """
+    tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
+    top = tree.open(notes_tip)
+    texts: dict[str, list[bytes]] = {}
+    for old, new in moves.items():
+        text = tree.take(top, old.encode("ascii"))
+        for commit in new if text else ():
+            texts.setdefault(commit, []).append(text)
+    for commit, lines in more.items():
+        texts.setdefault(commit, []).append(lines)
+    for commit, parts in sorted(texts.items()):
+        tree.put(top, commit.encode("ascii"), parts)
+    if not top.entries:
+        return None
+    return writer.add(
+        b"commit", encode_commit(tree.write(top).hex(), None, identity, identity, MESSAGE)
+    ).hex()
+
+
 class _Level:
     """One directory of the tree while it is changed; those below are opened when somebody looks into them."""
 
@@ -127,6 +160,18 @@ class _NotesTree:
                 )
             level = self._open_below(level, directory)
         level.put(name, FILE, self._writer.add(b"blob", content))
+
+    def take(self, top: _Level, commit: bytes) -> bytes:
+        """Take the whole note of a commit away."""
+        return b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
+
+    def put(self, top: _Level, commit: bytes, parts: Sequence[bytes]) -> None:
+        """Add to the note of a commit what does not stand in it; nothing is too large that was there before."""
+        lines: dict[bytes, None] = {}
+        for part in (self.take(top, commit), *parts):
+            lines.update(dict.fromkeys(_whole_lines(part).splitlines(keepends=True)))
+        level, name = self._place(top, commit)
+        level.put(name, FILE, self._writer.add(b"blob", b"".join(lines)))
 
     def write(self, level: _Level) -> ObjectId:
         """Write a level and what changed below it."""

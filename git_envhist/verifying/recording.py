@@ -62,7 +62,7 @@ class Scribe:
             note = signed(note, snapshot.id, key)
         line = signature(actor, verdict.at)
         try:
-            annotate_now(self.repository, self.settings, {snapshot.commit: (note,)}, line)
+            annotate_now(self.repository, self.settings, snapshot, (note,), line)
         except (EnvhistError, OSError) as error:
             return [*warnings, f"the verdict could not be noted, the snapshot is whole: {error}"]
         return [*warnings, *self._remember(snapshot, verdict, typed)]

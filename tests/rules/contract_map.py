@@ -1262,6 +1262,48 @@ RESTORE = (
         ("triggers/test_watch.py::test_what_changes_anywhere_is_captured_once_it_has_settled",),
     ),
     Line(
+        "envlog drop",
+        "forgets moments; every other one stays what it is, and so does its id",
+        (
+            "keeping/test_drop.py::test_what_is_dropped_is_gone_and_all_else_is_as_it_was",
+            "keeping/test_drop.py::test_verdicts_stay_ones_own",
+            "keeping/test_drop.py::test_tasks_and_effects_stay_on_the_timeline",
+        ),
+    ),
+    Line(
+        "envlog drop --dry-run",
+        "says which, and drops nothing",
+        ("keeping/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+    ),
+    Line(
+        "envlog undrop",
+        "back to where they stood; without words, what can be brought back",
+        (
+            "keeping/test_drop.py::test_what_is_brought_back_stands_where_it_stood",
+            "keeping/test_drop.py::test_the_words_for_what_is_in_the_trash",
+        ),
+    ),
+    Line(
+        "envlog undrop --all",
+        "everything that is in the trash",
+        ("keeping/test_drop.py::test_everything_can_go_and_a_capture_begins_anew",),
+    ),
+    Line(
+        "envlog undrop --dry-run",
+        "says which, and brings nothing back",
+        ("keeping/test_drop.py::test_the_words_for_what_is_in_the_trash",),
+    ),
+    Line(
+        "python drop",
+        "moments let go",
+        ("keeping/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+    ),
+    Line(
+        "python undrop",
+        "and brought back",
+        ("keeping/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
+    ),
+    Line(
         "envlog task",
         "progress on the timeline, in five words and no others",
         (

@@ -19,6 +19,9 @@ WIRING |= {"opening", "beginning", "services"}
 # Tasks, and what happens outside the machine.
 WIRING |= {"doing"}
 
+# What is kept and what goes.
+WIRING |= {"keeping"}
+
 # What changed of late, without any snapshot.
 WIRING |= {"recently"}
 

@@ -1,0 +1,126 @@
+"""`git envlog drop` and `git envlog undrop`: lets moments go, and brings them back as long as they are in the trash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.formats import Look
+from git_envhist.cli.jsonform import SCHEMA, Json
+from git_envhist.cli.options import argument, option
+from git_envhist.cli.render import id_length
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+
+if TYPE_CHECKING:
+    from git_envhist.keeping.dropping import Dropped, InTrash
+    from git_envhist.model import Snapshot
+
+
+@command("drop", "git envlog drop [<options>] <rev>…")
+@argument("revisions", many=True)
+@option("-n", "--dry-run", is_flag=True, help="say which, and drop nothing")
+def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
+    """Forgets snapshots, or all of a range; for 30 days 'git envlog undrop' brings them back."""
+    session.no_paths()
+    if not revisions:
+        raise UsageError(
+            "which snapshot?", hint="git envlog drop <rev>…; 'git envlog prune' thins by a policy"
+        )
+    history = session.history
+    dropped = history.drop(*revisions, dry_run=dry_run)
+    for warning in dropped.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(dropped))
+        return
+    for line in _lines(dropped, Look(history.now)):
+        session.line(line)
+
+
+@command("undrop", "git envlog undrop [<options>] [<rev>…]")
+@argument("revisions", many=True)
+@option("--all", "every", is_flag=True, help="everything that is in the trash")
+@option("-n", "--dry-run", is_flag=True, help="say which, and bring nothing back")
+def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: bool) -> None:
+    """Brings dropped snapshots back, to where they stood; without words it lists those that can be."""
+    session.no_paths()
+    history = session.history
+    dropping = history.dropping
+    look = Look(history.now)
+    if not revisions and not every:
+        _list(session, dropping.trash(), look)
+        return
+    if revisions and every:
+        raise UsageError("--all takes no revisions")
+    found = dropping.trash() if every else [dropping.find(one) for one in revisions]
+    back = dropping.undrop(found) if not dry_run else None
+    for warning in back.warnings if back is not None else ():
+        warn(warning)
+    if session.json:
+        told = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
+        session.print_json(told)
+        return
+    word = "would bring back" if dry_run else "brought back"
+    for one in found:
+        session.line(f"{word} {_label(one.snapshot, look)}")
+    if not found:
+        session.line("nothing is in the trash")
+
+
+def _list(session: Session, found: list[InTrash], look: Look) -> None:
+    if session.json:
+        told = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
+        session.print_json(told)
+        return
+    length = id_length([one.snapshot.id for one in found])
+    for one in found:
+        names = f" ({', '.join(map(escape, one.snapshot.names))})" if one.snapshot.names else ""
+        session.line(
+            f"{one.snapshot.id[:length]}  {look.time(one.snapshot)}  {escape(subject(one.snapshot.intent))}{names}"
+            f"  dropped {one.since.isoformat()}, kept until {one.until.isoformat()}"
+        )
+    if not found:
+        session.line("nothing is in the trash")
+    else:
+        session.line("bring one back: git envlog undrop <id>")
+
+
+def _lines(dropped: Dropped, look: Look) -> Iterator[str]:
+    word = "would drop" if dropped.dry_run else "dropped"
+    for one in dropped.snapshots:
+        yield f"{word} {_label(one, look)}"
+    if not dropped.dry_run and dropped.snapshots:
+        what = " ".join(one.id[:7] for one in dropped.snapshots[:3])
+        again = what if len(dropped.snapshots) <= 3 else "<id>"
+        yield f"bring back until {dropped.until.isoformat()}: git envlog undrop {again}"
+
+
+def _label(snapshot: Snapshot, look: Look) -> str:
+    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {escape(subject(snapshot.intent))}"
+
+
+def _as_json(dropped: Dropped) -> Json:
+    return {
+        "schema": SCHEMA,
+        "dry_run": dropped.dry_run,
+        "dropped": [_brief(one.id, one.intent) for one in dropped.snapshots],
+        "until": dropped.until.isoformat(),
+        "warnings": [escape_invalid(warning) for warning in dropped.warnings],
+    }
+
+
+def _brief(name: str, intent: str) -> Json:
+    return {"id": name, "intent": escape_invalid(subject(intent))}
+
+
+def _trash_json(one: InTrash) -> Json:
+    return {
+        **_brief(one.snapshot.id, one.snapshot.intent),
+        "timeline": one.snapshot.timeline,
+        "since": one.since.isoformat(),
+        "until": one.until.isoformat(),
+    }

@@ -1,0 +1,45 @@
+"""What is kept and what goes: moments let go and brought back, thinned by a policy, paths erased from all of them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from git_envhist.core import Core
+
+if TYPE_CHECKING:
+    from git_envhist.keeping.dropping import Dropped, Dropping
+    from git_envhist.model import Moment, Snapshot
+
+
+class Retaining(Core):
+    """The part of a history that lets go."""
+
+    def drop(self, *revisions: Moment, dry_run: bool = False) -> Dropped:
+        """Let moments go: for 30 days `undrop` brings them back; ranges are all moments in them."""
+        return self.dropping.drop(self._snapshots(revisions), dry_run=dry_run)
+
+    def undrop(self, *revisions: str) -> Dropped:
+        """Bring back what was let go."""
+        return self.dropping.undrop([self.dropping.find(one) for one in revisions])
+
+    @cached_property
+    def dropping(self) -> Dropping:
+        """The trash, and the way into it."""
+        from git_envhist.keeping.dropping import Dropping  # loaded late: keeps envlog fast
+
+        return Dropping(self)
+
+    def _snapshots(self, revisions: tuple[Moment, ...]) -> list[Snapshot]:
+        """The moments that are meant, each once, in the order of the words."""
+        from git_envhist.history.ranges import between, resolve_range  # loaded late: likewise
+
+        found: dict[str, Snapshot] = {}
+        for one in revisions:
+            if isinstance(one, str) and ".." in one:
+                span = resolve_range(one, self.world, self.now)
+                some = list(between(span, self.world.own)) if span.start is not None else [self.resolve(one)]
+            else:
+                some = [self._snapshot(one)]
+            found.update({snapshot.id: snapshot for snapshot in some})
+        return list(found.values())

@@ -1,0 +1,201 @@
+"""Lets snapshots go, and brings them back as long as they are in the trash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
+from git_envhist.errors import Refused, SnapshotNotFound
+from git_envhist.history.doings import EFFECT, TASK
+from git_envhist.history.resolve import resolve
+from git_envhist.history.timeline import Timeline, World
+from git_envhist.keeping.means import History
+from git_envhist.keeping.rewriting import Rewriting, Rewritten, Stand, Wanted
+from git_envhist.model import Snapshot, SnapshotId
+from git_envhist.store.chain import read_chain
+from git_envhist.store.fetched import is_fetched
+from git_envhist.store.records import format_record
+from git_envhist.store.relinking import Retold
+from git_envhist.store.retelling import AFTER, BEFORE, Link
+from git_envhist.store.staging import Staging
+from git_envhist.store.trash import DAYS, Bundle
+from git_envhist.values import dataclass
+
+TELLS_OF_TIMELINE = (TASK, EFFECT)
+"""Kinds of records that speak of a timeline, wherever on it they stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What was let go, or would be."""
+
+    snapshots: tuple[Snapshot, ...]
+    until: date
+    """The first day on which it may be gone for good."""
+    dry_run: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class InTrash(NamedTuple):
+    """A snapshot that was let go."""
+
+    snapshot: Snapshot
+    since: date
+    until: date
+
+
+class NotInTrash(SnapshotNotFound):
+    """Nothing in the trash is meant."""
+
+    code = "not-in-trash"
+
+
+class Dropping:
+    """The trash of a history, and the way into it."""
+
+    def __init__(self, history: History, waiting: Callable[[], None] | None = None) -> None:
+        self._history = history
+        self._rewriting = Rewriting(history, waiting)
+
+    def drop(self, snapshots: Sequence[Snapshot], *, dry_run: bool = False) -> Dropped:
+        """Let moments go; their ids are found in the trash, and nowhere else."""
+        _refuse_others(snapshots)
+        wanted = {snapshot.id for snapshot in snapshots}
+        until = date.fromordinal(self._rewriting.today.toordinal() + DAYS)
+        told = tuple(snapshots)
+        if dry_run:
+            return Dropped(told, until, True)
+        warnings: list[str] = []
+        for timeline in dict.fromkeys(snapshot.timeline for snapshot in snapshots):
+            warnings += self.let_go(timeline, lambda: wanted).warnings
+        return Dropped(told, until, warnings=tuple(warnings))
+
+    def let_go(self, timeline: str, choose: Callable[[], Iterable[SnapshotId]]) -> Rewritten:
+        """Let those of a timeline go that are chosen as it stands; what their notes say of the timeline stays on it."""
+
+        def decide(stand: Stand, _staging: Staging) -> Wanted:
+            gone = set(choose())
+            left = tuple(link for link in stand.links if link.id not in gone)
+            return Wanted(left, more=self._said_of_the_timeline(stand, gone))
+
+        return self._rewriting.rewrite(timeline, decide)
+
+    def trash(self) -> list[InTrash]:
+        """What can be brought back, what went last first."""
+        found: list[InTrash] = []
+        for bundle in self._bundles():
+            snapshots = {one.commit: one for one in read_chain(self._history.repository.git, bundle.tip)}
+            found += [
+                InTrash(snapshots[link.commit], bundle.since, bundle.until)
+                for link in reversed(bundle.links)
+                if link.commit in snapshots
+            ]
+        return found
+
+    def find(self, text: str) -> InTrash:
+        """The one in the trash that some words mean: an id, a name, an intent, a time."""
+        found = {one.snapshot.id: one for one in self.trash()}
+        line = Timeline.of("", [one.snapshot for one in found.values()])
+        try:
+            return found[resolve(text, World(line, {}, _NoCode()), self._history.now).id]
+        except SnapshotNotFound as nothing:
+            raise NotInTrash(text, hint="'git envlog undrop' lists what was dropped") from nothing
+
+    def undrop(self, wanted: Sequence[InTrash]) -> Dropped:
+        """Bring moments back to where they stood."""
+        ids = {one.snapshot.id for one in wanted}
+        warnings: list[str] = []
+        for timeline in dict.fromkeys(one.snapshot.timeline for one in wanted):
+            warnings += self._rewriting.rewrite(timeline, lambda stand, _: _put_back(stand, ids)).warnings
+        until = min((one.until for one in wanted), default=self._rewriting.today)
+        return Dropped(tuple(one.snapshot for one in wanted), until, warnings=tuple(warnings))
+
+    def expire(self, before: date) -> int:
+        """Have what was let go before a day be gone for good; how many snapshots that are."""
+        count = 0
+        for timeline in {bundle.timeline for bundle in self._bundles() if bundle.since < before}:
+
+            def decide(stand: Stand, _staging: Staging) -> Wanted:
+                old = [bundle for bundle in stand.trash if bundle.since < before]
+                return Wanted(stand.links, tuple((bundle, ()) for bundle in old))
+
+            count += sum(
+                len(bundle.links) for bundle in self._rewriting.stand(timeline).trash if bundle.since < before
+            )
+            self._rewriting.rewrite(timeline, decide)
+        return count
+
+    def _bundles(self) -> list[Bundle]:
+        return self._rewriting.bundles()
+
+    def _said_of_the_timeline(self, stand: Stand, gone: Iterable[SnapshotId]) -> dict[str, bytes]:
+        """By a commit that stays, what the notes of those beside it that go say of the timeline: tasks, effects."""
+        going = set(gone)
+        records = {
+            one.id: one.records for one in self._history.log(timeline=stand.timeline) if one.id in going
+        }
+        stays = [link for link in stand.links if link.id not in going]
+        found: dict[str, bytes] = {}
+        last = stays[0].commit if stays else None
+        for link in stand.links:
+            if link.id not in going:
+                last = link.commit
+            elif last is not None:
+                lines = [
+                    format_record(one) for one in records.get(link.id, ()) if one.kind in TELLS_OF_TIMELINE
+                ]
+                if lines:
+                    found[last] = found.get(last, b"") + b"".join(lines)
+        return found
+
+
+class _NoCode:
+    """In the trash no code commit is looked for."""
+
+    def commit_of(self, text: str) -> str | None:
+        return None
+
+
+def _refuse_others(snapshots: Iterable[Snapshot]) -> None:
+    for snapshot in snapshots:
+        if is_fetched(snapshot.timeline):
+            raise Refused(
+                f"it was fetched, and is another's to drop: '{snapshot.id[:7]}' on '{snapshot.timeline}'",
+                hint="drop it where it was taken, push there and fetch again",
+            )
+
+
+def _put_back(stand: Stand, ids: Iterable[SnapshotId]) -> Wanted:
+    wanted = set(ids)
+    chain = list(stand.links)
+    changes: dict[str, Retold] = {}
+    trash = []
+    stood_before = {link.id: link.before for bundle in stand.trash for link in bundle.links}
+    for bundle in stand.trash:
+        back = [link for link in bundle.links if link.id in wanted]
+        for link in back:
+            chain.insert(_place(chain, link, stood_before), link)
+            changes[link.commit] = Retold(link.tree, {AFTER: None, BEFORE: None})
+        if back:
+            trash.append((bundle, tuple(link for link in bundle.links if link.id not in wanted)))
+    return Wanted(tuple(chain), tuple(trash), changes=changes)
+
+
+def _place(chain: Sequence[Link], link: Link, stood_before: Mapping[SnapshotId, str | None]) -> int:
+    """Where it stood: before the one that it stood before, else behind the one that it stood behind."""
+    places: dict[str, int] = {one.id: number for number, one in enumerate(chain)}
+    following, seen = link.before, {str(link.id)}
+    # That one may be in the trash, too, and say which it stood before.
+    while following is not None and following not in places and following not in seen:
+        seen.add(following)
+        following = stood_before.get(SnapshotId(following))
+    if following is not None and following in places:
+        return places[following]
+    if link.after is None:
+        return 0
+    start = places.get(link.after, -1) + 1
+    for number in range(start, len(chain)):
+        if chain[number].data.at > link.data.at:
+            return number
+    return len(chain)

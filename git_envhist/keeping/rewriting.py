@@ -1,0 +1,294 @@
+"""Rewrites a timeline: the chain, its notes and the trash in one ref transaction, by compare-and-swap.
+
+What takes time is done before the lock is taken. Under it nobody captures, so that what a capture has published is
+known to the sweep; whoever waits finds the new tip and goes on from it.
+
+**The story of a kill.** The new commits stand in a pack before any ref moves, and the sweep takes it back where none
+did. git moves the refs of a transaction one after the other: first the trash, then the notes, then the chain. The new
+notes say what is said of a snapshot on its old commit and on its new one, so that whichever of the two the chain has
+come to, nothing is lost; the old places go with the next rewrite. A snapshot that stands in the trash and on the chain
+is one of the chain.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, date
+from typing import NamedTuple
+
+from git_envhist.capturing.identity import signature, who_am_i
+from git_envhist.capturing.publish import is_published
+from git_envhist.errors import EnvhistError, GitFailed
+from git_envhist.keeping.caches import move_caches
+from git_envhist.keeping.means import History
+from git_envhist.keeping.telling import Telling
+from git_envhist.store.fetched import without_fetched
+from git_envhist.store.locks import COMMON_LOCK, locked, state_directory
+from git_envhist.store.notes import move_notes
+from git_envhist.store.objects import CatFile
+from git_envhist.store.packs import PackWriter, StagedPack
+from git_envhist.store.relinking import Retold, Trailers, cut_off_in, followed, read_links, relink
+from git_envhist.store.repository import HEADS, NOTES, RefMove, RefsMoved
+from git_envhist.store.retelling import AFTER, BEFORE, NONE, Link
+from git_envhist.store.rewritten import newest, read_rewritten, remember_rewritten
+from git_envhist.store.signatures import FindKey
+from git_envhist.store.staging import Staging, sweep
+from git_envhist.store.trash import Bundle, read_trash, trash_ref
+from git_envhist.values import dataclass, field
+
+TRIES = 20
+FREE_TRIES = 2
+"""So many times captures may go on meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A timeline and its trash as they stand."""
+
+    timeline: str
+    tip: str | None
+    notes: str | None
+    """Seen before anything is decided: whoever says something of a snapshot meanwhile is heard."""
+    links: tuple[Link, ...]
+    trash: tuple[Bundle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What they are to be."""
+
+    links: tuple[Link, ...]
+    """The chain, oldest first: links of the chain, and of the trash."""
+    trash: tuple[tuple[Bundle, tuple[Link, ...]], ...] = ()
+    """The bundles that change, and what is to be left in each."""
+    more: Mapping[str, bytes] = field(default_factory=dict)
+    """By commit, lines for its note."""
+    changes: Mapping[str, Retold] = field(default_factory=dict)
+    """By commit, of the chain or the trash, what is to be another in it."""
+
+    def is_as(self, stand: Stand) -> bool:
+        """Whether nothing is to change."""
+        return self.links == stand.links and not self.trash and not self.changes
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What a rewrite came to."""
+
+    now: dict[str, str]
+    """By the commit that a snapshot was the one that it is, on the chain."""
+    gone: tuple[Link, ...] = ()
+    """What was let go."""
+    warnings: tuple[str, ...] = ()
+
+
+class New(NamedTuple):
+    """What was written, and the refs that are to lead there."""
+
+    now: dict[str, str]
+    gone: tuple[Link, ...]
+    refs: tuple[RefMove, ...]
+    packs: list[StagedPack]
+
+
+Decide = Callable[[Stand, Staging], Wanted]
+"""What is decided may be written into the staging, in packs of its own."""
+
+
+class Rewriting:
+    """Rewrites timelines of one history."""
+
+    def __init__(self, history: History, waiting: Callable[[], None] | None = None) -> None:
+        self._history = history
+        self._repository = without_fetched(history.repository)
+        self._warnings: list[str] = []
+        self._waiting = waiting
+        self._line = signature(who_am_i(history.settings, history.environ), history.now)
+
+    @property
+    def today(self) -> date:
+        """The day on which something is let go."""
+        return self._history.now.astimezone(UTC).date()
+
+    def stand(self, timeline: str) -> Stand:
+        """The timeline as it is now."""
+        notes = self._repository.resolve_ref(NOTES + timeline)
+        tip = self._repository.resolve_ref(HEADS + timeline)
+        with CatFile(self._repository.git) as reader:
+            links = tuple(read_links(reader, tip))
+            known = {link.id for link in links}
+            trash = tuple(
+                _without(bundle, known)
+                for bundle in read_trash(self._repository, reader)
+                if bundle.timeline == timeline
+            )
+        return Stand(timeline, tip, notes, links, trash)
+
+    def bundles(self) -> list[Bundle]:
+        """The trash of all timelines."""
+        with CatFile(self._repository.git) as reader:
+            return [bundle for bundle in read_trash(self._repository, reader) if bundle.links]
+
+    def rewrite(self, timeline: str, decide: Decide, *, keeps: bool = True) -> Rewritten:
+        """Have a timeline be what is decided of it as it stands; `keeps`: what goes is put into the trash.
+
+        Nothing is done where nothing changes. Where somebody captures meanwhile it is decided anew; the third time
+        nobody may.
+        """
+        for number in range(TRIES):
+            with ExitStack() as held:
+                if number >= FREE_TRIES:
+                    held.enter_context(self._alone())
+                stand = self.stand(timeline)
+                staging = held.enter_context(
+                    Staging.create(self._repository.common_state, self._repository.pack_dir)
+                )
+                wanted = decide(stand, staging)
+                if wanted.is_as(stand):
+                    return Rewritten({link.commit: link.commit for link in stand.links})
+                new = self._write(stand, wanted, staging, keeps)
+                if number < FREE_TRIES:
+                    held.enter_context(self._alone())
+                if self._move(new, staging):
+                    self._history.forget_world()
+                    return Rewritten(new.now, new.gone, tuple(self._warnings))
+        raise GitFailed(f"'{HEADS}{timeline}' would not stand still", hint="run the command again")
+
+    def _write(self, stand: Stand, wanted: Wanted, staging: Staging, keeps: bool) -> New:
+        repository = self._repository
+        telling = Telling(repository.git.with_objects(staging.path))
+        find_key = self._history.keys.get
+        kept = {link.commit for link in wanted.links}
+        gone = tuple(link for link in stand.links if link.commit not in kept)
+        with PackWriter(staging.pack_dir, repository.object_format) as writer:
+            before = followed(stand.links) | {
+                link.commit: link.after for link in wanted.links if link.in_trash
+            }
+            cut_off = cut_off_in(stand.links)
+            now = relink(writer, wanted.links, before, find_key, telling, wanted.changes, cut_off)
+            trash = _Trash(writer, find_key, stand, wanted)
+            if keeps and gone:
+                trash.take(gone, self.today)
+            trash.rewrite()
+            moves = self._notes_moves(now, trash, gone, stand.notes)
+            with CatFile(repository.git) as reader:
+                notes = move_notes(
+                    reader,
+                    writer,
+                    stand.notes,
+                    moves,
+                    more={now[old]: lines for old, lines in wanted.more.items()},
+                    identity=self._line,
+                    object_format=repository.object_format,
+                )
+            pack = writer.finish()
+        self._warnings = telling.warnings
+        tip = now[wanted.links[-1].commit] if wanted.links else None
+        head = [RefMove(HEADS + stand.timeline, tip, stand.tip)] if tip != stand.tip else []
+        said = [RefMove(NOTES + stand.timeline, notes, stand.notes)] if notes is not None else []
+        refs = (*trash.moves, *said, *head, *trash.removals)
+        return New(now | trash.now, gone, refs, [pack] if pack else [])
+
+    def _notes_moves(
+        self, now: Mapping[str, str], trash: _Trash, gone: Sequence[Link], tip: str | None
+    ) -> dict[str, list[str]]:
+        """Where the note of each commit is to stand: also where it stood, until the chain has moved."""
+        if tip is None:
+            return {}
+        here = {**now, **trash.now}
+        moves = {old: [old, new] for old, new in here.items() if old != new}
+        moves |= {link.commit: [link.commit] for link in gone if link.commit not in here}
+        moves |= {link.commit: [] for link in trash.forgotten}
+        # What an earlier rewrite left in its old place, or somebody noted there who did not know of it.
+        earlier = read_rewritten(self._repository.common_state)
+        known = {*here, *here.values()}
+        for old in earlier:
+            target = newest(earlier, old)
+            if old not in known and target in known:
+                moves[old] = [here.get(target, target)]
+        return moves
+
+    def _move(self, new: New, staging: Staging) -> bool:
+        """Publish what was written and move the refs; whether they were where they had been."""
+        repository = self._repository
+        sweep(
+            repository.common_state, repository.pack_dir, lambda commit: is_published(repository.git, commit)
+        )
+        for move in new.refs:
+            if move.new is not None:
+                staging.journal_commit(move.new)
+        staging.publish(new.packs)
+        try:
+            repository.move_refs(new.refs)
+        except RefsMoved:
+            return False
+        repository.sync_refs([move.ref for move in new.refs])
+        # From here on all is done; what follows saves time, and is found again by others where it fails.
+        with suppress(EnvhistError):
+            remember_rewritten(repository.common_state, new.now)
+        move_caches(repository, new.now)
+        return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        place = state_directory(self._repository.common_state)
+        with locked(os.path.join(place, COMMON_LOCK), waiting=self._waiting):
+            yield
+
+
+class _Trash:
+    """The trash of a timeline, as it is to be."""
+
+    def __init__(self, writer: PackWriter, find_key: FindKey, stand: Stand, wanted: Wanted) -> None:
+        self.now: dict[str, str] = {}
+        self.moves: list[RefMove] = []
+        self.removals: list[RefMove] = []
+        self.forgotten: list[Link] = []
+        self._writer = writer
+        self._find_key = find_key
+        self._stand = stand
+        self._wanted = wanted
+
+    def take(self, gone: Sequence[Link], day: date) -> None:
+        """Take in what was let go, each with the word between which others it stood."""
+        links = self._stand.links
+        ids = [None, *(link.id for link in links), None]
+        places = {link.commit: (ids[number], ids[number + 2]) for number, link in enumerate(links)}
+        changes = {}
+        for link in gone:
+            after, before = places[link.commit]
+            changes[link.commit] = Retold(link.tree, {AFTER: after or NONE, BEFORE: before or NONE})
+        now = relink(self._writer, gone, {}, self._find_key, _as_it_was, changes)
+        self.now |= now
+        self._put(trash_ref(day, gone[-1].id), now[gone[-1].commit], None)
+
+    def rewrite(self) -> None:
+        """Have each bundle that changes hold what is left of it."""
+        taken = {link.commit for link in self._wanted.links}
+        for bundle, left in self._wanted.trash:
+            gone = [link for link in bundle.links if link not in left]
+            self.forgotten += [link for link in gone if link.commit not in taken]
+            now: dict[str, str] = {}
+            if left:
+                now = relink(
+                    self._writer, left, followed(left), self._find_key, _as_it_was, self._wanted.changes
+                )
+                self._put(trash_ref(bundle.since, left[-1].id), now[left[-1].commit], bundle)
+            if not left or trash_ref(bundle.since, left[-1].id) != bundle.ref:
+                self.removals.append(RefMove(bundle.ref, None, bundle.tip))
+            self.now |= now
+
+    def _put(self, ref: str, tip: str, bundle: Bundle | None) -> None:
+        known = {one.ref: one.tip for one in self._stand.trash}
+        if known.get(ref) != tip:
+            self.moves.append(RefMove(ref, tip, known.get(ref)))
+
+
+def _as_it_was(_before: str | None, _after: str) -> Trailers:
+    return {}
+
+
+def _without(bundle: Bundle, known: Container[str]) -> Bundle:
+    return bundle._replace(links=tuple(link for link in bundle.links if link.id not in known))

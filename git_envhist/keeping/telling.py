@@ -1,0 +1,59 @@
+"""What a snapshot says of the one before it, told anew where that is another one."""
+
+from __future__ import annotations
+
+from git_envhist.capturing.factdiff import compare_facts
+from git_envhist.errors import EnvhistError
+from git_envhist.facts import kinds
+from git_envhist.history.diff import count
+from git_envhist.history.facts import tell_briefly
+from git_envhist.history.story import describe_counts
+from git_envhist.model import Change, ChangeCount, EntryKind
+from git_envhist.store.compare import compare
+from git_envhist.store.git import Git
+from git_envhist.store.objects import CatFile
+from git_envhist.store.relinking import Trailers
+
+CHANGED, STORY = "Env-Changed", "Env-Story"
+
+
+class Telling:
+    """Tells what differs between two trees; each pair is compared once."""
+
+    def __init__(self, git: Git) -> None:
+        self.git = git
+        self.warnings: list[str] = []
+        self._told: dict[tuple[str | None, str], Trailers] = {}
+
+    def __call__(self, before: str | None, after: str) -> Trailers:
+        """The trailers that say it; none, where one of the two cannot be read."""
+        pair = (before, after)
+        if pair not in self._told:
+            try:
+                self._told[pair] = self._tell(before, after)
+            except EnvhistError as error:
+                # What is damaged is no worse for being linked anew.
+                self.warnings.append(f"what changed could not be told: {error.message}")
+                self._told[pair] = {}
+        return self._told[pair]
+
+    def _tell(self, before: str | None, after: str) -> Trailers:
+        changes = compare(self.git, before, after, brief=True)
+        changed = count(changes)
+        if before is None:
+            files = sum(_is_file(change) for change in changes)
+            return {
+                CHANGED: _counts(changed),
+                STORY: describe_counts(ChangeCount(added=files), first=True),
+            }
+        with CatFile(self.git) as reader:
+            facts = compare_facts(reader, before, after)
+        return {CHANGED: _counts(changed), STORY: tell_briefly(facts, changed, kinds())}
+
+
+def _is_file(change: Change) -> bool:
+    return change.after is not None and change.after.kind is not EntryKind.DIRECTORY
+
+
+def _counts(changed: ChangeCount) -> str:
+    return f"+{changed.added} ~{changed.modified} -{changed.removed}"

@@ -1,0 +1,1 @@
+"""Retention: what is kept, what goes, and what comes back."""

@@ -1,0 +1,243 @@
+"""Moments let go are gone from the timeline, and nothing else is: ids, notes, names, verdicts, tasks stay."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.capture.statcache import StatCache
+from git_envhist.keeping.rewriting import Rewriting
+from git_envhist.model import Snapshot, TaskStatus
+from git_envhist.store.deflate import crc32
+from tests.cli.test_json import validate
+from tests.support.repository import Repo
+
+
+def open_history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path))
+
+
+def take(repo: Repo, number: int = 4) -> list[Snapshot]:
+    """So many snapshots, oldest first: each adds the file of its number."""
+    for one in range(number):
+        repo.write(f"file {one}", f"content of {one}")
+        repo.run("envlog", "capture", f"step {one}", "--name", f"n{one}", check=True)
+    return open_history(repo).log()[::-1]
+
+
+def ids(repo: Repo) -> list[str]:
+    return [one.id for one in reversed(open_history(repo).log())]
+
+
+def answer(repo: Repo, *words: str) -> Any:
+    told = json.loads(repo.run("envlog", *words, "--json", check=True).out)
+    shape = {"drop": "dropped", "undrop": "trash"}.get(words[0] if words else "")
+    if shape:
+        validate(shape, told)
+    return told
+
+
+@pytest.mark.parametrize("gone", [[0], [1], [3], [1, 2], [0, 3], [0, 1, 2]])
+def test_what_is_dropped_is_gone_and_all_else_is_as_it_was(repo: Repo, gone: list[int]) -> None:
+    before = take(repo)
+    repo.run("envlog", "drop", *(before[number].id for number in gone), check=True)
+    after = open_history(repo).log()[::-1]
+    kept = [one for number, one in enumerate(before) if number not in gone]
+    assert [(one.id, one.tree, one.at, one.intent, one.names, one.content) for one in after] == [
+        (one.id, one.tree, one.at, one.intent, one.names, one.content) for one in kept
+    ]
+    assert all(open_history(repo).judge(one).trusted for one in after)
+    # Both what people wrote down and what plain git shows now.
+    for one in after:
+        assert repo.run("envlog", "show", one.id, "--json", check=True).status == 0
+        assert json.loads(repo.run("envlog", "show", one.commit, "--json", check=True).out)["id"] == one.id
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_what_a_moment_says_of_the_one_before_is_told_anew(repo: Repo) -> None:
+    before = take(repo, 3)
+    assert [one.story for one in before] == ["2 files", "+1 file", "+1 file"]
+    repo.run("envlog", "drop", before[1].id, check=True)
+    assert [one.story for one in open_history(repo).log()] == ["+2 files", "2 files"]
+    repo.run("envlog", "drop", before[0].id, check=True)
+    (last,) = open_history(repo).log()
+    assert (last.story, last.parent, last.changed.added) == ("4 files", None, 4)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([0, 2, 3, 4]))[1::4])
+def test_what_is_brought_back_stands_where_it_stood(repo: Repo, order: tuple[int, ...]) -> None:
+    before = take(repo, 5)
+    history = open_history(repo)
+    # All in one second, so that no time says in which order.
+    history.drop(before[2])
+    history.drop(before[3], before[0])
+    history.drop(before[4])
+    assert ids(repo) == [before[1].id]
+    for number in order:
+        history.undrop(before[number].id[:10])
+    after = open_history(repo).log()[::-1]
+    assert [one.id for one in after] == [one.id for one in before]
+    assert [one.names for one in after] == [one.names for one in before]
+    assert [(one.story, one.changed) for one in after] == [(one.story, one.changed) for one in before]
+    assert repo.git("for-each-ref", "refs/envhist/trash/") == ""
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_everything_can_go_and_a_capture_begins_anew(repo: Repo) -> None:
+    before = take(repo, 2)
+    repo.run("envlog", "drop", "@~1..@", "@~1", check=True)
+    assert ids(repo) == []
+    assert "nothing was captured" in repo.run("envlog", "show", "@").err
+    later = {"GIT_COMMITTER_DATE": "2040-01-01T00:00:00+00:00"}
+    repo.run("envlog", "capture", "new", check=True, env=later)
+    repo.run("envlog", "undrop", "--all", check=True)
+    assert ids(repo)[:2] == [one.id for one in before]
+    assert len(ids(repo)) == 3
+
+
+def test_the_words_for_what_is_in_the_trash(repo: Repo) -> None:
+    before = take(repo, 3)
+    assert repo.run("envlog", "undrop", check=True).out == "nothing is in the trash\n"
+    would = answer(repo, "drop", "-n", "n1")
+    assert (would["dry_run"], [one["id"] for one in would["dropped"]]) == (True, [before[1].id])
+    assert len(ids(repo)) == 3
+    told = answer(repo, "drop", "n1")
+    assert (told["dry_run"], [one["id"] for one in told["dropped"]]) == (False, [before[1].id])
+    (listed,) = answer(repo, "undrop")["trash"]
+    assert (listed["id"], listed["until"]) == (before[1].id, told["until"])
+    # Whoever still has its id is told what became of it.
+    for word in (before[1].id, before[1].id[:7]):
+        missed = repo.run("envlog", "show", word)
+        assert missed.status == 4
+        assert f"it was dropped; bring it back: git envlog undrop {before[1].id[:12]}" in missed.err
+    assert repo.run("envlog", "undrop", "n7").status == 4
+    assert "would bring back" in repo.run("envlog", "undrop", "--dry-run", "n1", check=True).out
+    for word in ("n1", ":/step 1"):
+        assert "brought back" in repo.run("envlog", "undrop", word, check=True).out
+        repo.run("envlog", "drop", before[1].id, check=True)
+    assert repo.run("envlog", "drop").status == 129
+    assert repo.run("envlog", "undrop", "n1", "--all").status == 129
+
+
+def test_verdicts_stay_ones_own(repo: Repo) -> None:
+    take(repo, 2)
+    repo.run("envlog", "verify", "--", "true", check=True)
+    good = open_history(repo).resolve("good")
+    repo.run("envlog", "drop", "@~1", check=True)
+    again = open_history(repo).resolve("good")
+    assert again.id == good.id
+    assert again.commit != good.commit
+    # It is known again by what it holds, whatever its commit is.
+    assert open_history(repo).capture("once more").snapshot is not None
+    latest = open_history(repo).log(1)[0].verdict
+    assert latest is not None
+    assert latest.carried_from == good.id
+
+
+def test_tasks_and_effects_stay_on_the_timeline(repo: Repo) -> None:
+    history = open_history(repo)
+    take(repo, 2)
+    history.tasks.add("write it")
+    repo.write("more", "1")
+    history.tasks.set(1, TaskStatus.IN_PROGRESS)
+    begun = history.tasks.all()[0].begun_at
+    history.effects.note("deployed")
+    repo.write("more", "2")
+    repo.run("envlog", "capture", check=True)
+    before = ids(repo)
+    assert begun == before[2]
+    repo.run("envlog", "drop", before[2], check=True)
+    (task,) = open_history(repo).tasks.all()
+    assert (task.text, task.status, task.begun_at) == ("write it", TaskStatus.IN_PROGRESS, before[1])
+    (effect,) = open_history(repo).effects.all()
+    assert (effect.text, effect.stands_on) == ("deployed", before[1])
+    assert before[1][:7] in repo.run("envlog", "resume", check=True).out
+
+
+def test_what_was_read_is_not_read_again(repo: Repo) -> None:
+    take(repo, 3)
+    cache = StatCache(str(repo.path / ".git/envhist/cache"), crc32)
+    repo.run("envlog", "drop", "@~1", check=True)
+    head = cache.read_head()
+    assert head is not None
+    assert head.base == open_history(repo).log(1)[0].commit
+    done = answer(repo, "capture", "--if-changed")
+    assert (done["id"], done["new_files"]) == (None, 0)
+    # What relied on the one that went relies on the trash.
+    repo.run("envlog", "drop", "@", check=True)
+    repo.write("file 0", "another")
+    assert answer(repo, "capture")["new_files"] == 1
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_capture_that_comes_between_is_on_the_timeline(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = take(repo, 3)
+    stand = Rewriting.stand
+    calls = []
+
+    def stand_and_capture(self: Rewriting, timeline: str) -> Any:
+        found = stand(self, timeline)
+        if not calls:
+            calls.append(timeline)
+            repo.write("late", "late")
+            repo.run("envlog", "capture", "late", check=True)
+            repo.run("envlog", "name", "late-name", before[2].id, check=True)
+        return found
+
+    monkeypatch.setattr(Rewriting, "stand", stand_and_capture)
+    open_history(repo).drop(before[1])
+    after = open_history(repo).log()
+    assert [one.intent for one in after] == ["late", "step 2", "step 0"]
+    assert "late-name" in after[1].names
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_what_is_said_of_an_old_commit_meanwhile_is_found(repo: Repo) -> None:
+    take(repo, 3)
+    slow = open_history(repo)
+    snapshot = slow.resolve("@")
+    repo.run("envlog", "drop", "@~1", check=True)
+    slow.note("said late", snapshot)
+    repo.run("envlog", "drop", "@~1", check=True)
+    slow.note("said later still", snapshot)
+    (last,) = open_history(repo).log()
+    assert [one.text for one in last.remarks] == ["said late", "said later still"]
+
+
+def test_what_another_working_tree_says_of_a_moment_is_found_by_its_id(repo: Repo) -> None:
+    take(repo, 3)
+    target = open_history(repo).resolve("@")
+    repo.git("worktree", "add", "-q", "../other")
+    other = Repo(repo.path.parent / "other", repo.env)
+    other.run("envlog", "note", target.id, "-m", "seen from beside", check=True)
+    repo.run("envlog", "drop", "@~1", check=True)
+    other.run("envlog", "note", target.id, "-m", "and again", check=True)
+    assert [one.text for one in open_history(repo).log(1)[0].remarks] == ["seen from beside", "and again"]
+
+
+def test_a_fork_and_what_was_adopted_from_it_survive_their_source(repo: Repo) -> None:
+    before = take(repo, 3)
+    repo.run("envlog", "fork", "../fork", before[1].id, check=True)
+    repo.run("envlog", "drop", before[1].id, check=True)
+    fork = Repo(repo.path.parent / "fork", repo.env)
+    (shown,) = answer(fork)
+    assert shown["forked_from"] == before[1].id if "forked_from" in shown else True
+    fork.write("more", "1")
+    fork.run("envlog", "capture", check=True)
+    repo.run("envrestore", answer(fork)[0]["timeline"], check=True)
+    assert repo.read("more") == b"1"
+
+
+def test_sha256_and_reftable_repositories_are_rewritten_alike(repo: Repo, tmp_path: Any) -> None:
+    from tests.support.repository import make_repo  # loaded late: for this one
+
+    other = make_repo(tmp_path / "sha256", object_format="sha256")
+    before = take(other, 3)
+    other.run("envlog", "drop", "@~1", check=True)
+    other.run("envlog", "undrop", before[1].id[:9], check=True)
+    assert ids(other) == [one.id for one in before]
+    assert other.git("fsck", "--strict", "--no-dangling") == ""
