@@ -41,6 +41,10 @@ class Settings:
     """What the user configured; the defaults serve."""
 
     enabled: bool = True
+    auto_push: bool = False
+    """Whether the history is pushed along with `git push`."""
+    remote: str | None = None
+    """Where the history goes, if not where the code goes."""
     timeline: str | None = None
     exclude: tuple[str, ...] = ()
     fingerprint: tuple[str, ...] = ()
@@ -86,6 +90,8 @@ class _Reader:
     def settings(self) -> Settings:
         return Settings(
             enabled=self.boolean("envhist.enabled", True),
+            auto_push=self.boolean("envhist.autopush", False),
+            remote=self.text("envhist.remote") or None,
             timeline=self.text("envhist.timeline"),
             exclude=self.every("envhist.exclude"),
             fingerprint=self.every("envhist.fingerprint"),

@@ -60,6 +60,8 @@ class PushWish:
     """Paths that may leave though a token or too much stands there."""
     agreed: bool = False
     dry_run: bool = False
+    most: int | None = None
+    """So many bytes at once; None: as it is configured."""
 
 
 def push(
@@ -155,7 +157,7 @@ class _Push:
         return planned, problems
 
     def _divided(self, leaving: Sequence[Outgoing]) -> list[list[Outgoing]]:
-        most = self._limits.upload_size
+        most = min(self._limits.upload_size, self._wish.most or self._limits.upload_size)
         if sum(one.stored for one in leaving) <= most:
             return []
         return list(divide(leaving, most))

@@ -24,7 +24,15 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 TRANSPORT = re.compile(r"(?:http|credential|url|protocol|ssh)\.|core\.(?:sshcommand|askpass|gitproxy)$")
 """What the configuration of one repository says of how others are reached."""
 # A push that was asked for pushes what was asked for.
-PUSH = ("push", "--porcelain", "--no-progress", "--no-follow-tags", "--recurse-submodules=no", "--no-signed")
+PUSH = (
+    "push",
+    "--no-verify",
+    "--porcelain",
+    "--no-progress",
+    "--no-follow-tags",
+    "--recurse-submodules=no",
+    "--no-signed",
+)
 OUR_REFS = ("refs/envhist/heads/*", "refs/notes/envhist/*", "refs/envhist/upload/*")
 CODE_REFS = "refs/heads/*"
 

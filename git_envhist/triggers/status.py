@@ -11,8 +11,10 @@ from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
 from git_envhist.triggers import installing
 from git_envhist.triggers.edits import look
+from git_envhist.triggers.git.events import RIDING
 from git_envhist.triggers.git.outcomes import Mark, Outcome, place_of, read_mark, read_outcomes
 from git_envhist.triggers.git.places import git_version
+from git_envhist.triggers.git.riding import place_of_pushes
 from git_envhist.triggers.integration import Part, Place
 from git_envhist.triggers.kept import read_record
 from git_envhist.values import dataclass, replace
@@ -51,10 +53,23 @@ def read_status(place: Place, settings: Settings, *, now: float | None = None) -
     here = installing.parts(place)
     everywhere = installing.parts(replace(place, everywhere=True))
     outcomes, waiting = read_outcomes(hooks), read_mark(hooks)
-    warnings = _warnings(place, settings, here, everywhere, outcomes, waiting, now or time.time())
+    pushes = read_outcomes(place_of_pushes(repository.state))
+    warnings = [
+        *_warnings(place, settings, here, everywhere, outcomes, waiting, now or time.time()),
+        *_about_pushes(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
+    ]
+    told = tuple(sorted((*outcomes, *pushes), key=lambda one: one.at))
     return Status(
-        settings.enabled, place.program, git_version(), here, everywhere, outcomes, waiting, tuple(warnings)
+        settings.enabled, place.program, git_version(), here, everywhere, told, waiting, tuple(warnings)
     )
+
+
+def _about_pushes(settings: Settings, found: list[Part], pushes: tuple[Outcome, ...]) -> Iterator[str]:
+    if settings.auto_push and not any(part.active and part.event == RIDING for part in found):
+        yield "envhist.autoPush is set, and git's hooks are not installed here: git envlog install"
+    if settings.auto_push and pushes and pushes[-1].result in ("failed", "refused"):
+        hint = f" ({pushes[-1].hint})" if pushes[-1].hint else ""
+        yield f"the last push of the history along with git push came to nothing: {pushes[-1].message}{hint}"
 
 
 def _warnings(

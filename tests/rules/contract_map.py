@@ -850,6 +850,16 @@ LIST = (
         ("sharing/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
     ),
     Line(
+        "config envhist.autopush",
+        "the history rides along with git push: in the background, bounded, never failing it",
+        (
+            "sharing/test_auto_push.py::test_what_was_captured_goes_along",
+            "sharing/test_auto_push.py::test_nothing_goes_where_nobody_said_yes_and_the_status_tells",
+            "sharing/test_auto_push.py::test_a_push_neither_waits_for_it_nor_fails_with_it",
+            "sharing/test_auto_push.py::test_a_hook_of_the_users_keeps_its_input_its_words_and_its_say",
+        ),
+    ),
+    Line(
         "envlog export",
         "one file with chosen moments, their notes and names; plain git reads it",
         (

@@ -15,7 +15,7 @@ from git_envhist.triggers.git.places import CONFIGURED_SINCE, git_version
 from tests.support.repository import Repo, make_repo
 from tests.triggers.hooks import intents, standing, wait_for_runs, write_hook
 
-EVENTS = ("post-commit", "post-merge", "post-checkout", "post-rewrite")
+EVENTS = ("post-commit", "post-merge", "post-checkout", "post-rewrite", "pre-push")
 
 
 def test_uninstall_gives_back_every_byte_and_the_absence_of_what_was_not_there(repo: Repo) -> None:

@@ -34,7 +34,7 @@ def test_it_tells_what_is_active_and_what_ran_last(repo: Repo) -> None:
     wait_for_runs(repo, 1)
     told = status(repo)
     assert isinstance(told["here"], dict)
-    assert [part["active"] for part in told["here"]["git"]] == [True] * 4
+    assert [part["active"] for part in told["here"]["git"]] == [True] * 5
     assert isinstance(told["runs"], list)
     assert [(run["event"], run["result"]) for run in told["runs"]] == [("post-commit", "captured")]
     assert (told["waiting"], told["warnings"]) == (None, [])
@@ -56,7 +56,7 @@ def test_a_report_has_versions_and_settings_and_no_secret(repo: Repo) -> None:
 
 def test_hooks_that_another_tool_replaced_are_told(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
-    for event in ("post-commit", "post-merge", "post-checkout", "post-rewrite"):
+    for event in ("post-commit", "post-merge", "post-checkout", "post-rewrite", "pre-push"):
         (repo.path / ".git/hooks" / event).write_text("#!/bin/sh\nexit 0\n")
         told = repo.run("envlog", "status", check=True)
         assert "git envlog install" in told.err

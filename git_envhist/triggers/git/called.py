@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 
 from git_envhist.store.git import LOCAL_VARIABLES, clean_environment, spawn
 from git_envhist.store.locks import locked_now
-from git_envhist.triggers.git.events import EVENTS
+from git_envhist.triggers.git.events import EVENTS, RIDING
 from git_envhist.triggers.git.outcomes import (
     Mark,
     Outcome,
@@ -50,11 +50,15 @@ def called(words: Sequence[str], environ: MutableMapping[str, str]) -> int:
     """Answer a hook, whatever it says: nothing is printed, nothing fails."""
     with suppress(Exception):
         event, caller = words[0], _number(words[1:2])
-        if event in EVENTS:
+        if event in EVENTS or event == RIDING:
             let_go()
             clear(environ)
             git_dir = _git_dir(environ)
-            if git_dir is not None:
+            if git_dir is not None and event == RIDING:
+                from git_envhist.triggers.git.riding import ride  # loaded late: captures need none of it
+
+                ride(git_dir, event, caller, words[2], environ)
+            elif git_dir is not None:
                 _answer(git_dir, event, caller, environ)
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from git_envhist.triggers.edits import Edit, look, rewrite
-from git_envhist.triggers.git.events import EVENTS
+from git_envhist.triggers.git.events import HOOKS
 from git_envhist.triggers.git.shim import BLOCK, END, START, command
 from git_envhist.triggers.integration import Part
 
@@ -31,7 +31,7 @@ def plan_away(path: str) -> Edit | None:
 def sections(program: str) -> bytes:
     """What is written."""
     lines = []
-    for event in EVENTS:
+    for event in HOOKS:
         lines += [f'[hook "envhist-{event}"]', f"\tevent = {event}", f"\tcommand = {_quoted(event, program)}"]
     return marked("\n".join([*lines, ""]).encode("utf-8", "surrogateescape"))
 
@@ -53,7 +53,7 @@ def parts(path: str, version: tuple[int, ...], since: tuple[int, ...]) -> tuple[
     there = set(re.findall(r"event = (\S+)", found.group().decode("utf-8", "replace")))
     return tuple(
         Part(event, event in there and not old, path, remark if event in there else "not named there")
-        for event in EVENTS
+        for event in HOOKS
     )
 
 

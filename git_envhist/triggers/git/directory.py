@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from git_envhist.errors import Refused
 from git_envhist.triggers.edits import PROGRAM_MODE, Content, Edit, look
-from git_envhist.triggers.git.events import EVENTS
+from git_envhist.triggers.git.events import HOOKS
 from git_envhist.triggers.git.shim import (
     KEPT,
     before_another,
@@ -34,17 +34,17 @@ MOVED_AWAY = (".legacy", ".old")
 
 def plan(directory: str, program: str) -> tuple[Edit, ...]:
     """Every event's hook calls us first, and then what was there."""
-    return tuple(edit for event in EVENTS for edit in _plan(directory, event, program))
+    return tuple(edit for event in HOOKS for edit in _plan(directory, event, program))
 
 
 def plan_away(directory: str) -> tuple[Edit, ...]:
     """Nothing of ours is left in the directory, also where another tool has moved it aside."""
-    return tuple(edit for event in EVENTS for edit in _plan_away(directory, event))
+    return tuple(edit for event in HOOKS for edit in _plan_away(directory, event))
 
 
 def parts(directory: str) -> tuple[Part, ...]:
     """What of ours is there, event by event; nothing where there is none at all."""
-    found = [_part(directory, event) for event in EVENTS]
+    found = [_part(directory, event) for event in HOOKS]
     return tuple(found) if any(part.active or part.remark for part in found) else ()
 
 

@@ -1,4 +1,4 @@
-"""The hooks of git that we answer, and what kind of capture each causes."""
+"""The hooks of git that we answer, and what each causes: a kind of capture, or a push that rides along."""
 
 from __future__ import annotations
 
@@ -10,3 +10,6 @@ EVENTS = {
     "post-checkout": Trigger.CHECKOUT,
     "post-rewrite": Trigger.REWRITE,
 }
+RIDING = "pre-push"
+"""Here nothing is captured: the history is pushed too, where `envhist.autoPush` says so."""
+HOOKS = (*EVENTS, RIDING)

@@ -16,8 +16,12 @@ START = b"# >>> git-envhist"
 END = b"# <<< git-envhist"
 KEPT = ".pre-envhist"
 """What stood in a hook's place before, and cannot be added to, bears this ending."""
-UNLESS = {"post-commit": '[ -d "${GIT_DIR:-.git}/rebase-merge" ] || '}
-"""Of the hundred commits of a rebase none needs a process: its beginning and its end are told by other hooks."""
+UNLESS = {
+    "post-commit": '[ -d "${GIT_DIR:-.git}/rebase-merge" ] || ',
+    "pre-push": '[ "$(git config --type=bool envhist.autoPush 2>/dev/null)" != true ] || ',
+}
+"""Of the hundred commits of a rebase none needs a process: its beginning and its end are told by other hooks. A push
+takes one where the history is to go along."""
 HEAD = b"#!/bin/sh\n"
 BLOCK = re.compile(rb"(?ms)^# >>> git-envhist[^\n]*\n.*?^# <<< git-envhist[^\n]*\n?")
 SHELL = re.compile(rb"#!\s*(/usr/bin/env\s+)?(/\S*/)?(sh|bash|dash|ash|ksh|mksh|zsh)(\s+-[a-z]+)*\s*\n")

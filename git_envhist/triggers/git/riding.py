@@ -1,0 +1,114 @@
+"""A push of the history that rides along with `git push`, where `envhist.autoPush` says so.
+
+It begins when that has ended, asks nobody anything, takes five minutes at most, and tells what came of it to
+`git envlog status` alone. What is large goes in parts: one that was cut off there is gone on with by the next.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import MutableMapping
+from contextlib import suppress
+
+from git_envhist.store.locks import locked_now
+from git_envhist.triggers.git.outcomes import (
+    UNREADABLE,
+    Mark,
+    Outcome,
+    leave_mark,
+    place_of,
+    read_mark,
+    take_mark,
+    write_outcome,
+)
+
+LONGEST = 300
+STEP, LONGEST_STEP = 0.02, 0.5
+MOST_AT_ONCE = 50_000_000
+"""What goes at once: so much is lost, at most, when time is up."""
+NOBODY_IS_ASKED = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+def place_of_pushes(state: str) -> str:
+    """Where marks and outcomes of these pushes are kept, in a working tree's state."""
+    return os.path.join(place_of(state), "push")
+
+
+def ride(
+    git_dir: str, event: str, caller: int | None, remote: str, environ: MutableMapping[str, str]
+) -> None:
+    """Push along; whoever finds another at that has only to leave a mark."""
+    place = place_of_pushes(os.path.join(git_dir, "envhist"))
+    leave_mark(place, remote)
+    environ.update(NOBODY_IS_ASKED)
+    while (mark := read_mark(place)) is not None:
+        with locked_now(os.path.join(place, "lock")) as alone:
+            if not alone:
+                return
+            _wait_for(caller)
+            _answer(place, event, mark, environ)
+            take_mark(place, mark)
+
+
+def _answer(place: str, event: str, mark: Mark, environ: MutableMapping[str, str]) -> None:
+    from git_envhist.errors import EnvhistError  # loaded late: most calls find another at work
+
+    started = time.monotonic()
+    told = ("failed", "", "")
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(LONGEST)
+    late = False
+    try:
+        told = _push(None if mark.seen == UNREADABLE else mark.event, environ)
+    except TimeoutError as over:
+        told, late = ("failed", str(over), "the next goes on; or: git envlog push"), True
+    except EnvhistError as error:
+        told = ("refused" if error.exit_code == 3 else "failed", error.message, error.hint or "")
+    except Exception as failure:
+        told = ("failed", f"{type(failure).__name__}: {failure}", "")
+    finally:
+        signal.alarm(0)
+    result, message, hint = told
+    seconds = round(time.monotonic() - started, 3)
+    write_outcome(place, Outcome(event, time.time(), result, seconds, None, message, hint))
+    if late:
+        _end_what_we_started()
+
+
+def _push(remote: str | None, environ: MutableMapping[str, str]) -> tuple[str, str, str]:
+    from git_envhist.api import EnvHistory  # loaded late: likewise
+    from git_envhist.sharing.push import PushWish  # loaded late: likewise
+    from git_envhist.store.remoterefs import Outcome as Became  # loaded late: likewise
+
+    history = EnvHistory.open(".", environ=environ, workers="fork")
+    if not history.settings.auto_push or not history.settings.enabled or history.timeline is None:
+        return "off", "", ""
+    done = history.push(PushWish(history.settings.remote or remote, most=MOST_AT_ONCE))
+    same = all(one.outcome is Became.SAME for one in done.timelines)
+    return ("unchanged" if same else "pushed"), "", ""
+
+
+def _wait_for(caller: int | None) -> None:
+    """Until git has pushed what it was asked to push: the line is its."""
+    until, step = time.monotonic() + LONGEST, STEP
+    while caller is not None and time.monotonic() < until:
+        try:
+            os.kill(caller, 0)
+        except OSError:
+            return
+        time.sleep(step)
+        step = min(step * 1.5, LONGEST_STEP)
+
+
+def _end_what_we_started() -> None:
+    # The hook made a session of its own: nobody else is in this group.
+    if os.getpgrp() == os.getpid():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with suppress(OSError):
+            os.killpg(0, signal.SIGTERM)
+
+
+def _too_long(_number: int, _frame: object) -> None:
+    raise TimeoutError("the push took too long")
