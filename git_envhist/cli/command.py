@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.options import Argument, Option, declared, make_option, read_plainly
 from git_envhist.cli.output import Output
+from git_envhist.cli.terminal import shows_symbols
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Session:
         self.paging = paging
         self.colour = colour
         self.json = json
+        output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
     def history(self) -> EnvHistory:
@@ -77,6 +79,13 @@ class Session:
             return os.get_terminal_size(2).columns or None
         except OSError:
             return 80
+
+    def date_style(self, given: str | None = None) -> str | None:
+        """How times are told: as `--date` says, else as git's own `log.date` does; None: as each place does."""
+        from git_envhist.cli.dates import date_style  # loaded late: JSON needs none
+
+        configured = dict(self.history.repository.read_config()).get("log.date") if given is None else None
+        return date_style(given, configured, terminal=self.output.terminal)
 
     def page(self) -> None:
         """Let the pager show what follows, unless the user wants none."""

@@ -28,6 +28,15 @@ def format_date(at: datetime, style: str, now: datetime) -> str:
     return spell(at.astimezone() if local else at, now, local)
 
 
+def date_style(given: str | None, configured: str | None, *, terminal: bool) -> str | None:
+    """The style that was asked for, else that of `log.date`; None: as each place tells its times by itself."""
+    style = configured if given is None else given
+    if style is not None and style.startswith("auto:"):
+        # As git has it: this style for a person, the usual one for a program.
+        return style.removeprefix("auto:") if terminal else None
+    return style
+
+
 def relative_date(at: datetime, now: datetime) -> str:
     """How long ago, in git's words and with git's rounding."""
     ago = int(now.timestamp()) - int(at.timestamp())

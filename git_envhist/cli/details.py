@@ -69,7 +69,7 @@ def fact_lines(session: Session, changes: Sequence[FactChange]) -> list[str]:
     from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
     from git_envhist.cli.factview import fact_texts  # loaded late: likewise
 
-    manner = Manner(session.palette, session.columns and session.columns - LABEL)
+    manner = Manner(session.palette, session.columns and session.columns - LABEL, plain=session.output.plain)
     texts = b"".join(fact_texts(changes, manner, secrets=True))
     return [" " * LABEL + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
@@ -118,7 +118,7 @@ def diff_manner(session: Session, *, ended_by_nul: bool) -> Manner:
     from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
 
     quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
-    return Manner(session.palette, session.columns, ended_by_nul, quote_all)
+    return Manner(session.palette, session.columns, ended_by_nul, quote_all, plain=session.output.plain)
 
 
 def anchored_paths(session: Session) -> tuple[bytes, ...]:

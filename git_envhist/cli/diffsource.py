@@ -45,6 +45,8 @@ class Manner:
     """core.quotePath."""
     reveal: bool = False
     """Show the values in sealed files."""
+    plain: bool = False
+    """Spell our own symbols with plain letters."""
 
 
 class Contents:

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from git_envhist.cli.output import Output
-from git_envhist.cli.terminal import escape
+from git_envhist.cli.terminal import SPELLED_PLAINLY, escape, shows_symbols
 from git_envhist.errors import EnvhistError
 
 
@@ -42,6 +42,8 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 def complain(line: str) -> None:
     """A line on stderr; where that is full or gone, the exit status says it alone."""
     with suppress(OSError):
+        if not shows_symbols(os.environ, terminal=sys.stderr.isatty()):
+            line = line.translate(SPELLED_PLAINLY)
         print(line, file=sys.stderr, flush=True)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.choice import NO_VERDICT, Choice
 from git_envhist.cli.command import Session, command
@@ -15,7 +15,10 @@ from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
 from git_envhist.errors import UsageError
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from git_envhist.history.graph import Row
 
 Write = Callable[[Snapshot, Look], str]
 VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)
@@ -33,11 +36,12 @@ class Listing:
     """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
     ended_by_nul: bool
     timelines: bool
+    graph: bool = False
 
     @property
     def folds(self) -> bool:
         """Whether a line is all that is shown of a snapshot, so that one may stand for several."""
-        return not self.full and self.diff is None
+        return not self.full and self.diff is None and not self.graph
 
     @property
     def end(self) -> str:
@@ -69,6 +73,7 @@ class Listing:
     help="caused by that: manual, commit, agent, …; repeatable",
 )
 @option("--all", "every", is_flag=True, help="those of every timeline")
+@option("--graph", is_flag=True, help="with lines that show forks and restores")
 @option("--no-fold", "unfolded", is_flag=True, help="a line for each capture of an agent's turn")
 @option("--reverse", is_flag=True, help="oldest first")
 @option("--oneline", "one_line", is_flag=True, help="id and intent only")
@@ -86,11 +91,17 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     write = read_format(options["template"]) if options["template"] is not None else None
     history = session.history
     wanted = _wanted(session, revisions, options)
-    if listing.folds and not (session.json or write or wanted.seeks or options["unfolded"]):
+    rows: Sequence[Row] = ()
+    if listing.graph:
+        from git_envhist.cli.graphview import select_graph  # loaded late: keeps envlog fast
+
+        shown, rows = select_graph(history, wanted)
+        listing = replace(listing, timelines=len({one.timeline for one in shown}) > 1)
+    elif listing.folds and not (session.json or write or wanted.seeks or options["unfolded"]):
         shown = select_folded(history, wanted)
     else:
         shown = [history.judge(snapshot) for snapshot in select(history, wanted)]
-    look = Look(history.now, options["date"], id_length([snapshot.id for snapshot in shown]))
+    look = Look(history.now, session.date_style(options["date"]), id_length([one.id for one in shown]))
     for warning in history.warnings:
         warn(warning)
     if session.json:
@@ -99,7 +110,15 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     if not shown and not history.log(limit=1):
         complain("hint: nothing was captured here yet: git envlog capture")
     session.page()
-    _print(session, shown, _texts(session, shown, listing, look, write), listing)
+    # A template is for programs, too: what it names comes as it is.
+    session.output.plain &= write is None
+    if listing.graph:
+        from git_envhist.cli.graphview import beside_rows, room_beside  # loaded late: likewise
+
+        texts = _texts(session, shown, listing, look, write, room_beside(rows, session.columns))
+        _print(session, shown, beside_rows(rows, texts), listing)
+        return
+    _print(session, shown, _texts(session, shown, listing, look, write, session.columns), listing)
 
 
 def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> Wanted:
@@ -122,12 +141,16 @@ def _listing(options: dict[str, Any]) -> Listing:
     if len(diffs) > 1:
         told = " and ".join("--" + diff.replace("_", "-") for diff in diffs[:2])
         raise UsageError(f"{told} exclude each other")
+    for other in ("reverse", *diffs) if options["graph"] else ():
+        if options[other]:
+            raise UsageError(f"--graph and --{other.replace('_', '-')} exclude each other")
     return Listing(
         options["one_line"],
         options["full"],
         diffs[0] if diffs else None,
         options["ended_by_nul"],
         options["every"],
+        options["graph"],
     )
 
 
@@ -140,10 +163,15 @@ def _pathspecs(session: Session) -> tuple[bytes, ...]:
 
 
 def _texts(
-    session: Session, shown: list[Snapshot], listing: Listing, look: Look, write: Write | None
+    session: Session,
+    shown: list[Snapshot],
+    listing: Listing,
+    look: Look,
+    write: Write | None,
+    columns: int | None,
 ) -> Iterable[str]:
     """The text of each snapshot, without what ends it."""
-    palette, columns = session.palette, session.columns
+    palette = session.palette
     if write is not None:
         return (write(snapshot, look) for snapshot in shown)
     if listing.full:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from git_envhist.cli.terminal import SPELLED_PLAINLY
 from git_envhist.errors import EnvhistError
 from git_envhist.store.git import spawn
 
@@ -42,6 +43,8 @@ class Output:
         self._waiting: list[bytes] = []
         self._size = 0
         self._pager: int | None = None
+        self.plain = False
+        """Whether our own symbols are spelled with plain letters."""
         self.done: str | None = None
         """What was changed already, for whoever cannot be given the answer."""
 
@@ -50,7 +53,11 @@ class Output:
         return self._pager is not None or os.isatty(STDOUT)
 
     def write(self, data: str | bytes) -> None:
-        raw = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+        if isinstance(data, bytes):
+            raw = data
+        else:
+            text = data.translate(SPELLED_PLAINLY) if self.plain else data
+            raw = text.encode("utf-8", "backslashreplace")
         self._waiting.append(raw)
         self._size += len(raw)
         if self._size > 1 << 16:

@@ -50,7 +50,7 @@ def recent(session: Session, span: str | None) -> None:
     if session.json:
         session.print_json(_as_json(found))
         return
-    manner = Manner(session.palette, session.columns)
+    manner = Manner(session.palette, session.columns, plain=session.output.plain)
     session.page()
     for text in _texts(found, manner):
         session.output.write(text)

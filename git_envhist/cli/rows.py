@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from git_envhist.cli.diffsource import Manner
-from git_envhist.cli.terminal import pad, shorten, width
+from git_envhist.cli.terminal import SPELLED_PLAINLY, pad, shorten, width
 
 LABEL_COLUMNS = 10
 PLACE_COLUMNS = 15
@@ -30,15 +30,16 @@ def row_of_cells(
     head = manner.palette.paint("heading", label) + " " * max(1, LABEL_COLUMNS - len(label)) + place
     # A place too long for its column stands on a line of its own.
     if room is not None and width(place) > PLACE_COLUMNS:
-        yield _encoded(head)
+        yield _encoded(head, manner)
         head = " " * indent
     for line in _wrap(cells, room, gap):
-        yield _encoded(head + gap.join(_painted(cell, manner) for cell in line))
+        yield _encoded(head + gap.join(_painted(cell, manner) for cell in line), manner)
         head = " " * indent
 
 
-def _encoded(line: str) -> bytes:
-    return (line.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
+def _encoded(line: str, manner: Manner) -> bytes:
+    told = line.translate(SPELLED_PLAINLY) if manner.plain else line
+    return (told.rstrip(" ") + "\n").encode("utf-8", "surrogateescape")
 
 
 def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str]]:

@@ -46,7 +46,7 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
         told = (*details.facts, *told_by_files(session.history, snapshot))
         session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
         return
-    look, missing = Look(session.history.now, date), missing_of(session.history, snapshot)
+    look, missing = Look(session.history.now, session.date_style(date)), missing_of(session.history, snapshot)
     facts = (*facts_of(session.history, snapshot), *told_by_files(session.history, snapshot))
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)
@@ -61,7 +61,7 @@ def _show_now(session: Session, date: str | None) -> None:
     if session.paths:
         session.output.write(read_present(session, _only_path(session)))
     else:
-        show_present(session, date)
+        show_present(session, session.date_style(date))
 
 
 def _only_path(session: Session) -> EnvPath:

@@ -6,6 +6,8 @@ run, a right-to-left override would lie. The same holds for a pipe, whose other 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 ELLIPSIS = "…"
 SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Joiners spell words of Persian and Hindi, and emoji; they move no cursor and turn no direction.
@@ -13,6 +15,23 @@ JOINERS = frozenset("\u200c\u200d")
 # Spaces, private glyphs, and what a newer Unicode may have assigned meanwhile.
 HARMLESS_CATEGORIES = frozenset(("Zs", "Co", "Cn"))
 ZERO_WIDTH_CATEGORIES = frozenset(("Mn", "Me", "Cf"))
+
+
+# One letter for one, so that columns stay where they are; less marks a line that is cut in the same way.
+SPELLED_PLAINLY = str.maketrans({"✓": "v", "✗": "x", "·": "-", "−": "-", "→": ">", "…": ">"})
+
+
+def shows_symbols(environ: Mapping[str, str], *, terminal: bool) -> bool:
+    """Whether ✓, · and → can be read where a text goes: not on a dumb terminal, nor where letters are of 8 bits."""
+    if terminal and environ.get("TERM") == "dumb":
+        return False
+    language = environ.get("LANG", "")
+    named = environ.get("LC_ALL") or environ.get("LC_CTYPE") or language
+    if not environ.get("LC_ALL") and named == "C.UTF-8" and language in ("C", "POSIX"):
+        # Python puts this there by itself, in the place of the plain C that was asked for.
+        named = language
+    # Where nothing is said at all, as in most containers, git writes UTF-8 too.
+    return not named or named.partition("@")[0].lower().replace("-", "").endswith("utf8")
 
 
 def escape(text: str | bytes, *, lines: bool = False) -> str:

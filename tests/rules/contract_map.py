@@ -526,6 +526,24 @@ LIST = (
         ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
     ),
     Line(
+        "envlog --graph",
+        "forks and restores as lines",
+        (
+            "cli/test_symbols.py::test_a_graph_shows_forks_and_restores",
+            "history/test_graph.py::test_every_lane_leads_where_it_says",
+        ),
+    ),
+    Line(
+        "symbols",
+        "plain letters where symbols cannot be read",
+        ("cli/test_symbols.py::test_plain_letters_take_the_place_of_symbols_and_nothing_moves",),
+    ),
+    Line(
+        "log.date",
+        "git's own style of dates serves",
+        ("cli/test_symbols.py::test_log_date_is_the_style_where_none_is_given",),
+    ),
+    Line(
         "envlog --no-fold",
         "a line for each capture of an agent's turn",
         ("end_to_end/test_folding.py::test_the_captures_of_a_turn_stand_on_one_line",),
