@@ -18,7 +18,7 @@ from git_envhist.store.plain import open_plain
 from git_envhist.store.repository import NothingHere, Repository
 from git_envhist.values import dataclass
 
-HOMES, HISTORIES = "homes", "histories"
+HOMES, HISTORIES, COMPAT = "homes", "histories", "compat"
 
 
 class AnotherDirectory(EnvhistError):
@@ -52,8 +52,8 @@ def homes_of(environ: Mapping[str, str]) -> Homes:
 
 
 def kept_apart(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where the histories of plain directories are, with the keys of each."""
-    usual = [os.path.join(own_data(environ), place) for place in (HOMES, HISTORIES)]
+    """Where the histories of plain directories are, those of other libraries' interfaces too, with the keys of each."""
+    usual = [os.path.join(own_data(environ), place) for place in (HOMES, HISTORIES, COMPAT)]
     return (*usual, *(home.repository for home in homes_of(environ).all()))
 
 

@@ -1,0 +1,208 @@
+"""A history that is kept for a directory without a word in it: in a repository of its own, found after a rename.
+
+Where the directory is in a git repository, nothing of that is touched: no branch, no index, no ref. A place below the
+base belongs to one directory:
+
+    <base>/<12 hex of the hash of its path>/home      which directory it is: its path, and what makes it itself
+    <base>/<12 hex of the hash of its path>/<inner>   a repository of ours
+
+A directory that was renamed is known by what makes it itself (`store/sameness`), and its place goes along. Another
+one that stands at the old path now goes on with a copy: either of the two has the whole history that far.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from git_envhist.store.durable import sync_directory
+from git_envhist.store.git import Git
+from git_envhist.store.locks import locked, state_directory
+from git_envhist.store.plain import OBJECT_FORMAT, make_repository
+from git_envhist.store.repository import Repository
+from git_envhist.store.sameness import Identity, identify, is_same, is_successor
+from git_envhist.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
+
+HOME, LOCK = "home", ".lock"
+HEX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What belongs to the captures of a library, and in whose name they are taken."""
+
+    exclude: tuple[str, ...] = ()
+    user_name: str | None = None
+    user_email: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The directory that a place belongs to."""
+
+    path: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where a library keeps the histories of directories."""
+
+    base: str
+    inner: str = ".git"
+
+    def place_of(self, root: str) -> str:
+        """Where the history of a directory is, by its path."""
+        return os.path.join(self.base, place_name(os.path.realpath(root)))
+
+    def repository(self, root: str) -> Repository:
+        """The repository of a directory's history, made where there is none; its place comes along after a rename."""
+        real = os.path.realpath(root)
+        place = self.place_of(real)
+        state_directory(self.base)
+        with locked(os.path.join(self.base, LOCK)):
+            _settle(self.base, place, real)
+            inner = os.path.join(place, self.inner)
+            if not os.path.isdir(os.path.join(inner, "objects")):
+                make_repository(inner)
+        return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True)
+
+    def open(self, root: str, rules: Rules) -> EnvHistory:
+        """The verbs of a directory's history, under rules of its own."""
+        repository = self.repository(root)
+        inside = os.path.relpath(os.path.realpath(self.base), repository.root)
+        if not inside.startswith(os.pardir):
+            rules = replace(rules, exclude=(*rules.exclude, f"/{literal_pattern(inside)}/"))
+        return _open_kept(repository, rules)
+
+    def forget(self, root: str) -> None:
+        """Remove the history of a directory, and its place."""
+        place = self.place_of(root)
+        if not os.path.lexists(place):
+            return
+        with locked(os.path.join(self.base, LOCK)):
+            # Out of the way at once, so that nobody finds a part of it.
+            going = f"{place}.going-{os.getpid()}"
+            os.rename(place, going)
+            shutil.rmtree(going)
+
+
+def literal_pattern(path: str) -> str:
+    """A pattern in gitignore's syntax that means this path and nothing else."""
+    return "".join(f"\\{letter}" if letter in "\\*?[]!# " else letter for letter in path)
+
+
+def place_name(real: str) -> str:
+    """The name of the place that a path has."""
+    return hashlib.sha256(os.fsencode(real)).hexdigest()[:HEX]
+
+
+def _open_kept(repository: Repository, rules: Rules) -> EnvHistory:
+    """The verbs of a kept history, under rules of its own; what the user configured for theirs plays no part."""
+    from git_envhist.api import EnvHistory  # loaded late: whoever imports the types alone needs none of it
+    from git_envhist.opening import Opened  # loaded late: likewise
+
+    # A hook's caller, or git's own variables for a name, have no say in whose name this is.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_COMMITTER_")}
+    history = EnvHistory(Opened(repository), environ, directory=repository.root)
+    history.settings = replace(
+        history.settings,
+        exclude=rules.exclude,
+        fingerprint=(),
+        roots=(),
+        services=(),
+        verify=None,
+        user_name=rules.user_name or history.settings.user_name,
+        user_email=rules.user_email or history.settings.user_email,
+    )
+    if history.going.broken_off:
+        # A process that was killed on its way back meant to arrive.
+        history.going.finish()
+    return history
+
+
+def _settle(base: str, place: str, real: str) -> None:
+    """See to it that the place of a path belongs to the directory that stands there now."""
+    here = identify(real)
+    if here is None:
+        return
+    known = _read_home(place)
+    if known is not None and _is_meant(known, real, here):
+        if known != Home(real, here):
+            _write_home(place, Home(real, here))
+        return
+    before = _place_elsewhere(base, place, here)
+    if os.path.isdir(place):
+        _set_aside(place, copied=before is None)
+    if before is not None:
+        os.rename(before, place)
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    _write_home(place, Home(real, here))
+
+
+def _is_meant(known: Home, real: str, here: Identity) -> bool:
+    return is_same(known.identity, here) or (known.path == real and not is_successor(known.identity, here))
+
+
+def _place_elsewhere(base: str, place: str, here: Identity) -> str | None:
+    """The place of this very directory under a path that it had before."""
+    for name in sorted(os.listdir(base)):
+        other = os.path.join(base, name)
+        known = _read_home(other) if other != place else None
+        if known is not None and is_same(known.identity, here) and not _is_still_there(known):
+            return other
+    return None
+
+
+def _is_still_there(known: Home) -> bool:
+    # One directory by two paths, as with a bind mount: each path has a history then.
+    seen = identify(known.path)
+    return seen is not None and is_same(seen, known.identity)
+
+
+def _set_aside(place: str, *, copied: bool) -> None:
+    """Another directory stood here: its history waits under another name until that comes back."""
+    aside = f"{place}.{os.urandom(3).hex()}"
+    os.rename(place, aside)
+    if copied:
+        shutil.copytree(aside, place, symlinks=True, copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    # A pack never changes; everything else may.
+    if f"{os.sep}pack{os.sep}" in source:
+        with suppress(OSError):
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)
+
+
+def _read_home(place: str) -> Home | None:
+    try:
+        with open(os.path.join(place, HOME), encoding="utf-8", errors="surrogateescape") as file:
+            said = json.load(file)
+        return Home(str(said["path"]), Identity(int(said["inode"]), int(said["device"]), str(said["mark"])))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_home(place: str, home: Home) -> None:
+    write_json(os.path.join(place, HOME), {"path": home.path, **home.identity._asdict()})
+
+
+def write_json(path: str, value: object) -> None:
+    """Put a small file in its place, whole and durable."""
+    new = f"{path}.new-{os.getpid()}-{os.urandom(3).hex()}"
+    with open(new, "w", encoding="utf-8", errors="surrogateescape") as file:
+        json.dump(value, file, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    sync_directory(os.path.dirname(path))

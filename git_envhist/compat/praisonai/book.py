@@ -1,0 +1,210 @@
+"""The checkpoints of one workspace, as moments of a history that is kept for it alone.
+
+What makes a moment a checkpoint stands on its card: `checkpoint` says which kind it is, `after` the one that the
+workspace stood on before, `metadata` what the caller gave along. Which one the workspace stands on now is told by a
+small file beside the repository; where that is lost, it is the newest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from threading import RLock
+from typing import Any
+
+from git_envhist.api import EnvHistory
+from git_envhist.capture.seal import unseal
+from git_envhist.compat.keeping import Keeping, Rules, literal_pattern, write_json
+from git_envhist.compat.letting import let_go, stays
+from git_envhist.compat.praisonai.types import EXCLUDED, MAX_FILE_SIZE, CheckpointConfig
+from git_envhist.model import EnvPath, Restored, Snapshot
+from git_envhist.restoring.attachments import read_attachments
+from git_envhist.restoring.wish import Wish
+from git_envhist.store.git import Git
+from git_envhist.store.objects import CatFile
+
+KIND, AFTER, METADATA = "checkpoint", "after", "metadata"
+INITIAL, SAVED = "initial", "saved"
+INITIAL_MESSAGE = "Initial checkpoint"
+POSITION = "position"
+OWN = "/.git"
+"""The workspace's own repository is never a part of it, whatever is excluded, as git has it."""
+
+
+class Book:
+    """The checkpoints of one workspace; for one thread at a time, whoever else waits."""
+
+    def __init__(self, config: CheckpointConfig, *, usual: bool) -> None:
+        """`usual`: nobody said what to exclude, so that what stands in the configuration is the library's own list."""
+        self._config = config
+        self._usual = usual and tuple(config.exclude_patterns) == EXCLUDED
+        self._keeping = Keeping(config.storage_dir or "")
+        self.lock = RLock()
+
+    @property
+    def root(self) -> str:
+        return os.path.realpath(self._config.workspace_dir)
+
+    def begin(self) -> None:
+        """Take the first moment, where there is none yet: what a workspace was like when somebody began to look."""
+        history = self.history()
+        if not history.log(limit=1):
+            self._capture(history, INITIAL_MESSAGE, INITIAL, {}, ())
+
+    def history(self, *, capped: bool = True) -> EnvHistory:
+        """The history, under the rules of the workspace."""
+        config = self._config
+        large = self._too_large() if capped else ()
+        exclude = (*self._patterns(), *large, OWN)
+        return self._keeping.open(self.root, Rules(exclude, config.user_name, config.user_email))
+
+    def save(
+        self,
+        message: str,
+        *,
+        allow_empty: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        attached: Sequence[tuple[str, bytes]] = (),
+    ) -> Snapshot | None:
+        """The checkpoint that was made; None where nothing changed since the one before."""
+        history = self.history()
+        all_of_them = history.log()
+        only_begun = not any(_kind(one) == SAVED for one in all_of_them)
+        if only_begun and all_of_them:
+            # What was there when it began is new to whoever saves for the first time.
+            allow_empty = allow_empty or _holds_something(history.repository.git, all_of_them[0].tree)
+        return self._capture(history, message, SAVED, metadata or {}, attached, if_changed=not allow_empty)
+
+    def restore(self, target: Snapshot) -> Restored:
+        """Bring the workspace back to a checkpoint."""
+        # What is too large to be saved is not seen, so that it stays where it is.
+        restored = self.history().restore(target, wish=Wish())
+        self._stand_on(target.id)
+        return restored
+
+    def checkpoints(self) -> list[Snapshot]:
+        """All of them, newest first."""
+        return [one for one in self.history(capped=False).log() if _kind(one) and stays(one)]
+
+    def line(self) -> list[Snapshot]:
+        """The one that the workspace stands on, and those that it stood on before, newest first."""
+        known = self.history(capped=False).log()
+        every = [one for one in known if _kind(one)]
+        position = self._position()
+        here: Snapshot | None = next((one for one in every if one.id == position), next(iter(every), None))
+        found: list[Snapshot] = []
+        while here is not None:
+            found.append(here)
+            here = before_of(here, every)
+        return found
+
+    def find(self, words: str) -> Snapshot | None:
+        """The checkpoint whose id begins so; the newest, where that is so of several."""
+        every = [one for one in self.history(capped=False).log() if _kind(one)]
+        return next((one for one in every if words and one.id.startswith(words)), None)
+
+    def attachments(self, snapshot: Snapshot) -> list[tuple[bytes, bytes]]:
+        """What was kept with a checkpoint: (name, bytes)."""
+        history = self.history(capped=False)
+        with CatFile(history.repository.git) as reader:
+            return list(read_attachments(reader, snapshot, partial(_unseal, history)))
+
+    def delete(self, snapshots: Sequence[Snapshot]) -> None:
+        """Let checkpoints go."""
+        let_go(self.history(capped=False), snapshots)
+
+    def forget(self) -> None:
+        """Remove every checkpoint, and the place where they were."""
+        self._keeping.forget(self.root)
+
+    def _capture(
+        self,
+        history: EnvHistory,
+        message: str,
+        kind: str,
+        metadata: Mapping[str, Any],
+        attached: Sequence[tuple[str, bytes]],
+        *,
+        if_changed: bool = False,
+    ) -> Snapshot | None:
+        meta = [(KIND, kind), (AFTER, self._standing(history))]
+        if metadata:
+            meta.append((METADATA, json.dumps(dict(metadata), default=str, sort_keys=True)))
+        captured = history.capture(message, if_changed=if_changed, meta=meta, attached=attached)
+        if captured.snapshot is not None:
+            self._stand_on(captured.snapshot.id)
+        return captured.snapshot
+
+    def _patterns(self) -> tuple[str, ...]:
+        # That library excludes `.git` so that its own is not a part of the workspace; a nested repository is one.
+        patterns = self._config.exclude_patterns
+        return tuple(pattern for pattern in patterns if not (self._usual and pattern == ".git"))
+
+    def _too_large(self) -> tuple[str, ...]:
+        # The usual limit is there because of what large files cost that library; here they are stored in pieces.
+        limit = self._config.max_file_size
+        return () if limit in (0, MAX_FILE_SIZE) or limit < 0 else tuple(_larger_than(self.root, limit))
+
+    @property
+    def _position_file(self) -> str:
+        return os.path.join(self._keeping.place_of(self.root), POSITION)
+
+    def _position(self) -> str:
+        try:
+            with open(self._position_file, encoding="ascii") as file:
+                return str(json.load(file)["at"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+
+    def _standing(self, history: EnvHistory) -> str:
+        newest = next((one.id for one in history.log() if _kind(one)), "") if not self._position() else ""
+        return self._position() or newest
+
+    def _stand_on(self, checkpoint: str) -> None:
+        write_json(self._position_file, {"at": checkpoint})
+
+
+def metadata_of(snapshot: Snapshot) -> dict[str, Any]:
+    """What the caller gave along with a checkpoint."""
+    try:
+        said = json.loads(dict(snapshot.meta).get(METADATA, "{}"))
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _kind(snapshot: Snapshot) -> str | None:
+    return dict(snapshot.meta).get(KIND)
+
+
+def before_of(snapshot: Snapshot, every: Sequence[Snapshot]) -> Snapshot | None:
+    """The checkpoint that the workspace stood on before this one; `every`: newest first."""
+    after = dict(snapshot.meta).get(AFTER)
+    if not after:
+        return None
+    named = next((one for one in every if one.id == after), None)
+    # Where that one was let go, it is whichever is next.
+    ids = [one.id for one in every]
+    older = every[ids.index(snapshot.id) + 1 :] if snapshot.id in ids else ()
+    return named or next(iter(older), None)
+
+
+def _unseal(history: EnvHistory, name: EnvPath, sealed: bytes) -> bytes:
+    return unseal(history.keys.get, name, b"attachment", sealed)
+
+
+def _holds_something(git: Git, tree: str) -> bool:
+    names = git.run("ls-tree", "-z", "--name-only", tree).split(b"\0")
+    return any(name not in (b"", b".envhist") for name in names)
+
+
+def _larger_than(root: str, limit: int) -> list[str]:
+    found = []
+    for directory, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(directory, name)
+            if not os.path.islink(path) and os.path.isfile(path) and os.lstat(path).st_size > limit:
+                found.append("/" + literal_pattern(os.path.relpath(path, root)))
+    return found

@@ -1,0 +1,182 @@
+"""What a service does, without its events and off its loop: checkpoints as the library's values."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from git_envhist.compat.differing import changed_files, compare_contents
+from git_envhist.compat.praisonai.book import INITIAL, KIND, Book, before_of, metadata_of
+from git_envhist.compat.praisonai.conversation import COUNT, Conversation
+from git_envhist.compat.praisonai.types import SHORT, Checkpoint, CheckpointConfig, CheckpointDiff, FileDiff
+from git_envhist.errors import EnvhistError, SnapshotNotFound
+from git_envhist.model import Snapshot
+from git_envhist.store.rows import empty_tree
+
+STEP = re.compile(r"^\[step-(\d+)\]\s*")
+Counts = tuple[list[str], int, int]
+
+
+class NothingChanged(Exception):
+    """There is nothing to save."""
+
+
+class Keeper:
+    """One workspace; each call is whole before the next one begins."""
+
+    def __init__(self, config: CheckpointConfig, book: Book) -> None:
+        self.conversation: Conversation | None = None
+        self._config = config
+        self._book = book
+        self._counts: dict[str, Counts] = {}
+
+    def begin(self) -> None:
+        with self._book.lock:
+            self._book.begin()
+
+    def save(
+        self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None
+    ) -> tuple[Checkpoint, int]:
+        """The checkpoint that was made, and how many were let go for it."""
+        said: dict[str, Any] = {
+            **(self.conversation.metadata() if self.conversation else {}),
+            **(metadata or {}),
+        }
+        attached = self.conversation.attached() if self.conversation else []
+        with self._book.lock:
+            saved = self._book.save(message, allow_empty=allow_empty, metadata=said, attached=attached)
+            if saved is None:
+                raise NothingChanged
+            every = self._book.checkpoints()
+            return self._told([saved], every)[0], self._prune(every)
+
+    def go_back(
+        self, words: str | Snapshot, unsaved: str
+    ) -> tuple[tuple[Checkpoint, int] | None, Checkpoint]:
+        """What was saved before, under this message, and the checkpoint gone back to; the conversation went along."""
+        with self._book.lock:
+            target = self.resolve(words)
+            try:
+                saved = self.save(unsaved, False, None)
+            except NothingChanged:
+                saved = None
+            except (EnvhistError, OSError) as error:
+                raise EnvhistError(f"Pre-restore snapshot failed: {error}") from error
+            self._book.restore(target)
+            count = metadata_of(target).get(COUNT)
+            if self.conversation is not None and isinstance(count, int):
+                self.conversation.go_back(count, self._kept_messages(target))
+            return saved, self._told([target], self._book.checkpoints())[0]
+
+    def resolve(self, words: str | Snapshot) -> Snapshot:
+        """The checkpoint that is meant; `SnapshotNotFound` where there is none."""
+        if isinstance(words, Snapshot):
+            return words
+        with self._book.lock:
+            found = self._book.find(words)
+        if found is None:
+            raise SnapshotNotFound(words)
+        return found
+
+    def line(self) -> list[Snapshot]:
+        with self._book.lock:
+            return self._book.line()
+
+    def listed(self, limit: int | None) -> list[Checkpoint]:
+        with self._book.lock:
+            every = self._book.checkpoints()
+            return self._told(every[:limit] if limit is not None else every, every)
+
+    def get(self, words: str) -> Checkpoint | None:
+        with self._book.lock:
+            found = self._book.find(words)
+            every = self._book.checkpoints()
+            return self._told([found], every)[0] if found is not None else None
+
+    def delete(self, words: str) -> bool:
+        """Let one go; whether there was one."""
+        with self._book.lock:
+            every = self._book.checkpoints()
+            found = [one for one in every if words and one.id.startswith(words)]
+            self._book.delete(found[:1])
+            return bool(found)
+
+    def forget(self) -> None:
+        with self._book.lock:
+            self._book.forget()
+
+    def diff(self, from_id: str | None, to_id: str | None) -> CheckpointDiff:
+        """From the checkpoint before the one that the workspace stands on, where none is said; to what is here now."""
+        with self._book.lock:
+            line = self._book.line()
+            before = self.resolve(from_id) if from_id else line[min(1, len(line) - 1)]
+            after = self.resolve(to_id) if to_id else None
+            files, patch = compare_contents(self._book.history(), before, after or "now")
+        root = self._config.workspace_dir
+        told = [
+            FileDiff(
+                file.path,
+                os.path.join(root, file.path),
+                file.status,
+                file.additions,
+                file.deletions,
+                file.before,
+                file.after,
+            )
+            for file in files
+        ]
+        short = after.id[:SHORT] if after is not None else None
+        return CheckpointDiff(before.id[:SHORT], short, told, diff_content=patch)
+
+    def _prune(self, every: Sequence[Snapshot]) -> int:
+        limit = self._config.max_checkpoints
+        too_many = every[limit:] if limit > 0 else ()
+        self._book.delete(too_many)
+        return len(too_many)
+
+    def _told(self, wanted: Sequence[Snapshot], every: Sequence[Snapshot]) -> list[Checkpoint]:
+        return [_as_checkpoint(one, self._counted(one, every)) for one in wanted]
+
+    def _counted(self, snapshot: Snapshot, every: Sequence[Snapshot]) -> Counts:
+        known = self._counts.get(snapshot.id)
+        if known is None:
+            known = self._counts[snapshot.id] = self._count(snapshot, before_of(snapshot, every))
+        return known
+
+    def _count(self, snapshot: Snapshot, before: Snapshot | None) -> Counts:
+        if before is None or dict(snapshot.meta).get(KIND) == INITIAL:
+            return [], 0, 0
+        git = self._book.history(capped=False).repository.git
+        # To whoever saves for the first time, all of it is new.
+        begun = dict(before.meta).get(KIND) == INITIAL
+        files = changed_files(git, empty_tree(git, snapshot.tree) if begun else before.tree, snapshot.tree)
+        paths = [file.path for file in files]
+        return paths, sum(file.additions for file in files), sum(file.deletions for file in files)
+
+    def _kept_messages(self, target: Snapshot) -> list[Any] | None:
+        if not target.attachments:
+            return None
+        for name, data in self._book.attachments(target):
+            if name.endswith(b"conversation.json"):
+                kept = json.loads(data)
+                return kept if isinstance(kept, list) else None
+        return None
+
+
+def _as_checkpoint(snapshot: Snapshot, counts: Counts) -> Checkpoint:
+    step = STEP.match(snapshot.intent)
+    paths, insertions, deletions = counts
+    return Checkpoint(
+        snapshot.id,
+        snapshot.id[:SHORT],
+        snapshot.intent,
+        snapshot.at,
+        list(paths),
+        insertions,
+        deletions,
+        int(step.group(1)) if step else None,
+        metadata_of(snapshot),
+    )

@@ -1,0 +1,282 @@
+"""The service of `praisonaiagents.checkpoints.service`: its calls, its words, its events."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from git_envhist.compat.praisonai.book import Book
+from git_envhist.compat.praisonai.conversation import Conversation
+from git_envhist.compat.praisonai.keeper import Keeper, NothingChanged
+from git_envhist.compat.praisonai.types import (
+    MAX_FILE_SIZE,
+    USER_EMAIL,
+    USER_NAME,
+    Checkpoint,
+    CheckpointConfig,
+    CheckpointDiff,
+    CheckpointEvent,
+    CheckpointResult,
+)
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Snapshot
+
+logger = logging.getLogger(__name__)
+STEP = re.compile(r"^\[step-(\d+)\]\s*")
+NOT_INITIALIZED, NO_CHANGES = "Service not initialized", "No changes to checkpoint"
+PRE_RESTORE = "[pre-restore] auto-save"
+EMPTY_MESSAGE = "Aborting commit due to empty commit message."
+SYSTEM = (
+    *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run"),
+    *("/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/tmp"),
+)
+IN_HOME = ("~", "~/Desktop", "~/Documents", "~/Downloads")
+PROTECTED_PATHS = [*map(os.path.expanduser, IN_HOME), *SYSTEM]
+Handler = Callable[[Any], Any]
+T = TypeVar("T")
+
+
+class CheckpointService:
+    """Saves the state of a workspace, and brings it back."""
+
+    def __init__(
+        self,
+        workspace_dir: str,
+        storage_dir: str | None = None,
+        enabled: bool = True,
+        auto_checkpoint: bool = True,
+        max_checkpoints: int = 100,
+        user_name: str = USER_NAME,
+        user_email: str = USER_EMAIL,
+        max_file_size: int = MAX_FILE_SIZE,
+        exclude_patterns: list[str] | None = None,
+    ) -> None:
+        """`exclude_patterns`: None stands for the usual ones, an empty list for none."""
+        self.config = CheckpointConfig(
+            workspace_dir=os.fspath(workspace_dir),
+            storage_dir=os.fspath(storage_dir) if storage_dir else None,
+            enabled=enabled,
+            auto_checkpoint=auto_checkpoint,
+            max_checkpoints=max_checkpoints,
+            user_name=user_name,
+            user_email=user_email,
+            max_file_size=max_file_size,
+            **({} if exclude_patterns is None else {"exclude_patterns": list(exclude_patterns)}),
+        )
+        self._initialized = False
+        self._handlers: dict[CheckpointEvent, list[Handler]] = {event: [] for event in CheckpointEvent}
+        self._keeper = Keeper(self.config, Book(self.config, usual=exclude_patterns is None))
+
+    @property
+    def workspace_dir(self) -> str:
+        return self.config.workspace_dir
+
+    @property
+    def checkpoint_dir(self) -> str:
+        return self.config.get_checkpoint_dir()
+
+    @property
+    def git_dir(self) -> str:
+        return os.path.join(self.checkpoint_dir, ".git")
+
+    @property
+    def is_initialized(self) -> bool:
+        return self._initialized
+
+    def on(self, event: CheckpointEvent, handler: Handler) -> None:
+        """Have a function called when something happens; what it raises stops nothing."""
+        self._handlers[CheckpointEvent(event)].append(handler)
+
+    def bind(self, conversation: object, session_id: str | None = None) -> None:
+        """Have a conversation noted with each checkpoint, and cut back to the same point by a restore.
+
+        It is a list of messages, an agent with a `chat_history`, or a store of sessions with the id of one in it.
+        """
+        self._keeper.conversation = Conversation(conversation, session_id)
+
+    async def initialize(self) -> bool:
+        """Make the place for the checkpoints of the workspace; False where there can be none."""
+        workspace = self.config.workspace_dir
+        if not self.config.enabled:
+            return False
+        if is_protected(workspace):
+            logger.warning("no checkpoints of '%s': it is not a project's directory", workspace)
+            return False
+        if not os.path.isdir(workspace):
+            logger.error("no checkpoints of '%s': there is no such directory", workspace)
+            return False
+        try:
+            await asyncio.to_thread(self._keeper.begin)
+        except (EnvhistError, OSError) as error:
+            logger.error("no checkpoints of '%s': %s", workspace, error)
+            return False
+        self._initialized = True
+        await self._emit(CheckpointEvent.INITIALIZED, {"workspace": workspace})
+        return True
+
+    async def save(
+        self,
+        message: str,
+        allow_empty: bool = False,
+        step: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> CheckpointResult:
+        """Save the workspace as it is; `step` is found again by `restore(step=…)`."""
+        if not self._initialized:
+            return CheckpointResult.fail(NOT_INITIALIZED)
+        if step is not None and step < 0:
+            return CheckpointResult.fail("step must be a non-negative integer")
+        if step is not None:
+            message = f"[step-{step}] {STEP.sub('', message)}"
+        if not message.strip():
+            return await self._failed(EMPTY_MESSAGE)
+        return await self._save(message, allow_empty, metadata)
+
+    async def restore(
+        self, checkpoint_id: str | Checkpoint | CheckpointResult | None = None, step: int | None = None
+    ) -> CheckpointResult:
+        """Bring the workspace back to a checkpoint, and the bound conversation; what is unsaved is saved first."""
+        if not self._initialized:
+            return CheckpointResult.fail(NOT_INITIALIZED)
+        if checkpoint_id is not None and step is not None:
+            return CheckpointResult.fail("Provide either checkpoint_id or step, not both")
+        if step is not None:
+            found = await self.get_checkpoint_by_step(step)
+            if found is None:
+                return CheckpointResult.fail(f"No checkpoint found for step {step}")
+            checkpoint_id = found
+        words = checkpoint_id.id if isinstance(checkpoint_id, Checkpoint) else str(checkpoint_id or "")
+        if not words:
+            return CheckpointResult.fail("No checkpoint id or step provided")
+        return await self._restore(words)
+
+    async def rewind(self, steps: int = 1) -> CheckpointResult:
+        """Go back so many checkpoints from the one that the workspace stands on."""
+        if not self._initialized:
+            return CheckpointResult.fail(NOT_INITIALIZED)
+        if steps < 1:
+            return CheckpointResult.fail("steps must be >= 1")
+        try:
+            line = await asyncio.to_thread(self._keeper.line)
+        except (EnvhistError, OSError) as error:
+            return await self._failed(str(error))
+        if steps >= len(line):
+            return CheckpointResult.fail(
+                f"Cannot rewind {steps} step(s): only {len(line)} checkpoint(s) available"
+            )
+        return await self._restore(line[steps])
+
+    async def diff(self, from_id: Any = None, to_id: Any = None) -> CheckpointDiff:
+        """How two checkpoints differ; from the one before the present one, to the workspace as it is now."""
+        nothing = CheckpointDiff(from_checkpoint="", to_checkpoint="", files=[])
+        if not self._initialized:
+            return nothing
+        words = [None if one is None else str(getattr(one, "id", one)) for one in (from_id, to_id)]
+        try:
+            return await asyncio.to_thread(self._keeper.diff, *words)
+        except (EnvhistError, OSError) as error:
+            logger.error("no comparison: %s", error)
+            return nothing
+
+    async def list_checkpoints(self, limit: int = 50) -> list[Checkpoint]:
+        """The checkpoints, newest first."""
+        return await self._ask([], self._keeper.listed, limit)
+
+    async def list(self, limit: int = 50) -> list[Checkpoint]:
+        """The checkpoints, newest first."""
+        return await self.list_checkpoints(limit)
+
+    async def get_checkpoint(self, checkpoint_id: str) -> Checkpoint | None:
+        """The checkpoint whose id begins so."""
+        return await self._ask(None, self._keeper.get, str(checkpoint_id))
+
+    async def get(self, checkpoint_id: str) -> Checkpoint | None:
+        """The checkpoint whose id begins so."""
+        return await self.get_checkpoint(checkpoint_id)
+
+    async def get_checkpoint_by_step(self, step: int) -> Checkpoint | None:
+        """The newest checkpoint of a step."""
+        nothing: Sequence[Checkpoint] = ()
+        every = await self._ask(nothing, self._keeper.listed, None)
+        return next((one for one in every if one.step == step), None)
+
+    async def delete(self, checkpoint_id: str) -> bool:
+        """Let one checkpoint go; whether there was one."""
+        return await self._ask(False, self._keeper.delete, str(getattr(checkpoint_id, "id", checkpoint_id)))
+
+    async def cleanup(self) -> None:
+        """Be done with the workspace: its checkpoints stay, and `initialize` finds them again."""
+        self._initialized = False
+
+    async def delete_all(self) -> bool:
+        """Remove every checkpoint of the workspace from the disk."""
+        self._initialized = False
+        try:
+            await asyncio.to_thread(self._keeper.forget)
+        except (EnvhistError, OSError) as error:
+            logger.error("the checkpoints could not be removed: %s", error)
+            return False
+        return True
+
+    async def _save(
+        self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None = None
+    ) -> CheckpointResult:
+        try:
+            saved, pruned = await asyncio.to_thread(self._keeper.save, message, allow_empty, metadata)
+        except NothingChanged:
+            return CheckpointResult.fail(NO_CHANGES)
+        except (EnvhistError, OSError) as error:
+            return await self._failed(str(error))
+        await self._tell_saved(saved, pruned)
+        return CheckpointResult.ok(saved)
+
+    async def _restore(self, words: str | Snapshot) -> CheckpointResult:
+        try:
+            unsaved, restored = await asyncio.to_thread(self._keeper.go_back, words, PRE_RESTORE)
+        except (EnvhistError, OSError) as error:
+            return await self._failed(str(error))
+        if unsaved is not None:
+            await self._tell_saved(*unsaved)
+        await self._emit(CheckpointEvent.CHECKPOINT_RESTORED, restored)
+        return CheckpointResult.ok(restored)
+
+    async def _tell_saved(self, saved: Checkpoint, pruned: int) -> None:
+        if pruned:
+            told = {"action": "pruned", "removed_count": pruned}
+            await self._emit(CheckpointEvent.CHECKPOINTS_PRUNED, told)
+        await self._emit(CheckpointEvent.CHECKPOINT_CREATED, saved)
+
+    async def _failed(self, why: str) -> CheckpointResult:
+        await self._emit(CheckpointEvent.ERROR, {"error": why})
+        return CheckpointResult.fail(why)
+
+    async def _ask(self, otherwise: T, question: Callable[..., T], *words: object) -> T:
+        if not self._initialized:
+            return otherwise
+        try:
+            return await asyncio.to_thread(question, *words)
+        except (EnvhistError, OSError) as error:
+            logger.error("the checkpoints cannot be read: %s", error)
+            return otherwise
+
+    async def _emit(self, event: CheckpointEvent, data: Any) -> None:
+        for handler in self._handlers[event]:
+            try:
+                told = handler(data)
+                if inspect.isawaitable(told):
+                    await told
+            except Exception as error:  # whatever it is, it is the handler's own
+                logger.warning("a handler of '%s' failed: %s", event.value, error)
+
+
+def is_protected(workspace: str) -> bool:
+    """Whether a directory is a whole home, the system's, or the one for temporary files."""
+    real = os.path.realpath(workspace)
+    places = (*map(os.path.expanduser, IN_HOME), *SYSTEM, tempfile.gettempdir(), *PROTECTED_PATHS)
+    return real in {os.path.realpath(place) for place in places}

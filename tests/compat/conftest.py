@@ -1,0 +1,55 @@
+"""What the tests of other libraries' interfaces share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from git_envhist.compat.praisonai import CheckpointService
+
+Begin = Callable[..., CheckpointService]
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forked, which a host program must not do and which takes a quarter of the time."""
+    monkeypatch.setenv("GIT_ENVHIST_WORKERS", "fork")
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """One loop for all, so that its threads are started once."""
+    made = asyncio.new_event_loop()
+    yield made
+    made.run_until_complete(made.shutdown_default_executor())
+    made.close()
+
+
+@pytest.fixture
+def run(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Runs a coroutine to its end."""
+    return loop.run_until_complete
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A directory without git."""
+    made = tmp_path / "workspace"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def begin(workspace: Path, tmp_path: Path, run: Callable[[Any], Any]) -> Begin:
+    """Makes a service for the workspace, ready to save."""
+
+    def make(directory: Path = workspace, **options: Any) -> CheckpointService:
+        service = CheckpointService(str(directory), str(tmp_path / "storage"), **options)
+        assert run(service.initialize()) is True
+        return service
+
+    return make

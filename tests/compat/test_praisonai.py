@@ -1,0 +1,270 @@
+"""The calls of the service: what they give, say and tell."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from git_envhist.compat.praisonai import CheckpointEvent, CheckpointService
+from git_envhist.compat.praisonai.service import is_protected
+
+Run = Callable[[Any], Any]
+Begin = Callable[..., CheckpointService]
+
+
+def messages(run: Run, service: CheckpointService) -> list[str]:
+    return [one.message for one in run(service.list_checkpoints())]
+
+
+def test_what_is_saved_comes_back(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a.txt").write_text("one\n")
+    saved = run(service.save("First", metadata={"ticket": 7}))
+    assert saved.success
+    assert saved.checkpoint.message == "First"
+    assert saved.checkpoint.timestamp.tzinfo is not None
+    (workspace / "a.txt").write_text("two\n")
+    (workspace / "new.txt").write_text("new\n")
+    restored = run(service.restore(saved.checkpoint.id))
+    assert restored.success
+    assert restored.checkpoint == saved.checkpoint
+    assert restored.checkpoint.metadata == {"ticket": 7}
+    assert sorted(os.listdir(workspace)) == ["a.txt"]
+    assert (workspace / "a.txt").read_text() == "one\n"
+
+
+def test_a_result_and_a_checkpoint_serve_where_an_id_does(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a.txt").write_text("one\n")
+    saved = run(service.save("First"))
+    for spelled in (saved, saved.checkpoint, saved.checkpoint.short_id, saved.checkpoint.id[:5]):
+        (workspace / "a.txt").write_text("two\n")
+        assert run(service.restore(spelled)).checkpoint.id == saved.checkpoint.id
+        assert (workspace / "a.txt").read_text() == "one\n"
+
+
+def test_nothing_to_save_is_said_and_may_be_saved_all_the_same(run: Run, begin: Begin) -> None:
+    service = begin()
+    assert run(service.save("Nothing")).error == "No changes to checkpoint"
+    assert run(service.save("Nothing", allow_empty=True)).success
+    assert messages(run, service) == ["Nothing", "Initial checkpoint"]
+    assert not run(service.save(" ")).success
+
+
+def test_what_was_there_before_is_new_to_who_saves_first(run: Run, begin: Begin, workspace: Path) -> None:
+    (workspace / "a.txt").write_text("one\n")
+    service = begin()
+    saved = run(service.save("Before refactoring"))
+    assert saved.checkpoint.files_changed == ["a.txt"]
+    assert run(service.save("Again")).error == "No changes to checkpoint"
+    # Going back to where it began takes nothing away that was there.
+    assert run(service.rewind()).checkpoint.message == "Initial checkpoint"
+    assert (workspace / "a.txt").read_text() == "one\n"
+
+
+def test_a_checkpoint_tells_which_files_changed_and_how(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a.txt").write_text("1\n2\n3\n")
+    (workspace / "b.txt").write_text("b\n")
+    run(service.save("First"))
+    (workspace / "a.txt").write_text("1\nzwei\n3\n4\n")
+    (workspace / "b.txt").unlink()
+    saved = run(service.save("Second")).checkpoint
+    assert saved.files_changed == ["a.txt", "b.txt"]
+    assert (saved.insertions, saved.deletions) == (2, 2)
+
+
+def test_steps_are_found_again(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    for step in (1, 2):
+        (workspace / "a.txt").write_text(f"{step}\n")
+        saved = run(service.save("[step-9] edit", step=step)).checkpoint
+        assert (saved.step, saved.message) == (step, f"[step-{step}] edit")
+    assert run(service.restore(step=1)).success
+    assert (workspace / "a.txt").read_text() == "1\n"
+    assert run(service.get_checkpoint_by_step(2)).step == 2
+    assert run(service.get_checkpoint_by_step(5)) is None
+    assert run(service.restore(step=99)).error == "No checkpoint found for step 99"
+    assert run(service.restore("abc", step=1)).error == "Provide either checkpoint_id or step, not both"
+    assert run(service.restore()).error == "No checkpoint id or step provided"
+    assert run(service.save("x", step=-1)).error == "step must be a non-negative integer"
+
+
+def test_rewind_counts_from_where_the_workspace_stands(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    for word in ("one", "two", "three"):
+        (workspace / "a.txt").write_text(word)
+        run(service.save(word))
+    assert run(service.rewind()).checkpoint.message == "two"
+    assert run(service.rewind()).checkpoint.message == "one"
+    assert (workspace / "a.txt").read_text() == "one"
+    # Nothing that lies ahead is gone from the list, and it can be gone to.
+    assert messages(run, service) == ["three", "two", "one", "Initial checkpoint"]
+    (workspace / "a.txt").write_text("another way")
+    assert run(service.save("four")).success
+    assert run(service.rewind()).checkpoint.message == "one"
+    assert run(service.rewind(0)).error == "steps must be >= 1"
+    assert run(service.rewind(2)).error == "Cannot rewind 2 step(s): only 2 checkpoint(s) available"
+    three = next(one for one in run(service.list()) if one.message == "three")
+    assert run(service.restore(three)).success
+    assert (workspace / "a.txt").read_text() == "three"
+
+
+def test_unsaved_work_is_saved_before_a_restore_and_can_be_had(
+    run: Run, begin: Begin, workspace: Path
+) -> None:
+    service = begin()
+    (workspace / "a.txt").write_text("one")
+    saved = run(service.save("One"))
+    (workspace / "a.txt").write_text("unsaved")
+    run(service.restore(saved))
+    newest = run(service.list_checkpoints(limit=1))[0]
+    assert newest.message == "[pre-restore] auto-save"
+    run(service.restore(newest.id))
+    assert (workspace / "a.txt").read_text() == "unsaved"
+
+
+def test_what_is_not_there_is_an_error_and_changes_nothing(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a.txt").write_text("one")
+    told: list[Any] = []
+    service.on(CheckpointEvent.ERROR, told.append)
+    result = run(service.restore("ffffffff"))
+    assert not result.success
+    assert told == [{"error": result.error}]
+    assert (workspace / "a.txt").read_text() == "one"
+    assert messages(run, service) == ["Initial checkpoint"]
+
+
+def test_every_event_is_told_and_a_handler_that_fails_stops_nothing(
+    run: Run, workspace: Path, tmp_path: Path
+) -> None:
+    service = CheckpointService(str(workspace), str(tmp_path / "storage"), max_checkpoints=2)
+    told: list[tuple[str, Any]] = []
+
+    def fail(_: Any) -> None:
+        raise RuntimeError("a handler's own affair")
+
+    for event in CheckpointEvent:
+        service.on(event, fail)
+        service.on(event, lambda data, event=event: told.append((event.value, data)))
+    run(service.initialize())
+    for word in ("one", "two"):
+        (workspace / "a.txt").write_text(word)
+        saved = run(service.save(word)).checkpoint
+    restored = run(service.rewind()).checkpoint
+    assert [name for name, _ in told] == [
+        "initialized",
+        "checkpoint_created",
+        "checkpoints_pruned",
+        "checkpoint_created",
+        "checkpoint_restored",
+    ]
+    assert told[0][1] == {"workspace": str(workspace)}
+    assert told[2][1] == {"action": "pruned", "removed_count": 1}
+    assert (told[3][1], told[4][1]) == (saved, restored)
+
+
+def test_a_handler_may_be_a_coroutine(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    told: list[str] = []
+
+    async def hear(checkpoint: Any) -> None:
+        told.append(checkpoint.message)
+
+    service.on(CheckpointEvent.CHECKPOINT_CREATED, hear)
+    (workspace / "a.txt").write_text("one")
+    run(service.save("One"))
+    assert told == ["One"]
+
+
+def test_two_checkpoints_or_one_and_now_are_compared(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a.txt").write_text("1\n2\n")
+    (workspace / "gone.txt").write_text("gone\n")
+    first = run(service.save("First"))
+    (workspace / "a.txt").write_text("1\nzwei\n")
+    (workspace / "gone.txt").unlink()
+    (workspace / "sub").mkdir()
+    (workspace / "sub/new.txt").write_text("new\n")
+    second = run(service.save("Second"))
+    diff = run(service.diff(first, second.checkpoint.id))
+    assert (diff.from_checkpoint, diff.to_checkpoint) == (
+        first.checkpoint.short_id,
+        second.checkpoint.short_id,
+    )
+    assert (diff.added_files, diff.modified_files, diff.deleted_files) == (
+        ["sub/new.txt"],
+        ["a.txt"],
+        ["gone.txt"],
+    )
+    assert (diff.total_additions, diff.total_deletions) == (2, 2)
+    changed = next(file for file in diff.files if file.path == "a.txt")
+    assert (changed.before_content, changed.after_content) == ("1\n2\n", "1\nzwei\n")
+    assert changed.absolute_path == str(workspace / "a.txt")
+    assert "-2\n+zwei\n" in diff.diff_content
+    # From the checkpoint before the present one to the workspace as it is, where nothing is said.
+    (workspace / "a.txt").write_text("1\nzwei\n3\n")
+    now = run(service.diff())
+    assert (now.from_checkpoint, now.to_checkpoint) == (first.checkpoint.short_id, None)
+    assert {file.path: file.status for file in now.files}["a.txt"] == "modified"
+    assert run(service.diff("ffffffff")).files == []
+
+
+def test_before_it_is_ready_a_service_says_so(run: Run, workspace: Path, tmp_path: Path) -> None:
+    service = CheckpointService(str(workspace), str(tmp_path / "storage"))
+    assert not service.is_initialized
+    for asked in (service.save("x"), service.restore("x"), service.rewind()):
+        assert run(asked).error == "Service not initialized"
+    assert run(service.list_checkpoints()) == run(service.list()) == []
+    assert run(service.get("x")) is None
+    assert run(service.diff()).to_dict()["from_checkpoint"] == ""
+
+
+def test_not_every_directory_is_a_workspace(run: Run, tmp_path: Path) -> None:
+    places = ("~", "~/Documents", "/", "/tmp", "/var", "/etc", "/usr", tempfile.gettempdir())
+    assert all(is_protected(os.path.expanduser(place)) for place in places)
+    storage = str(tmp_path / "storage")
+    for place in ("~", "/", "/etc", str(tmp_path / "missing")):
+        assert run(CheckpointService(place, storage).initialize()) is False
+    assert run(CheckpointService(str(tmp_path), storage, enabled=False).initialize()) is False
+
+
+def test_one_checkpoint_or_all_of_them_can_be_deleted(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    for word in ("one", "two"):
+        (workspace / "a.txt").write_text(word)
+        run(service.save(word))
+    one = run(service.list())[1]
+    assert run(service.get(one.id)) == run(service.get_checkpoint(one.short_id)) == one
+    assert run(service.delete(one.id)) is True
+    assert run(service.delete(one.id)) is False
+    assert messages(run, service) == ["two", "Initial checkpoint"]
+    place = service.checkpoint_dir
+    assert os.path.exists(service.git_dir)
+    assert run(service.delete_all()) is True
+    assert not os.path.exists(place)
+    assert not service.is_initialized
+    assert (workspace / "a.txt").read_text() == "two"
+    assert run(service.initialize())
+    assert messages(run, service) == ["Initial checkpoint"]
+
+
+def test_after_cleanup_the_checkpoints_are_still_there(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a.txt").write_text("one")
+    run(service.save("One"))
+    run(service.cleanup())
+    assert not service.is_initialized
+    assert messages(run, begin()) == ["One", "Initial checkpoint"]
+
+
+def test_no_more_are_kept_than_wanted(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin(max_checkpoints=2)
+    for word in ("one", "two", "three"):
+        (workspace / "a.txt").write_text(word)
+        run(service.save(word))
+    assert messages(run, service) == ["three", "two"]

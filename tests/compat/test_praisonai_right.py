@@ -1,0 +1,293 @@
+"""What that library gets wrong is right here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from git_envhist.compat.praisonai import CheckpointService
+from tests.support.oracle import listing
+from tests.support.repository import Repo
+
+Run = Callable[[Any], Any]
+Begin = Callable[..., CheckpointService]
+
+
+def there_and_back(run: Run, service: CheckpointService, root: Path, change: Callable[[], None]) -> None:
+    """Save, change, go back: the tree is what it was, as find and sha256sum see it."""
+    saved = run(service.save("Before", allow_empty=True))
+    before = listing(root)
+    change()
+    assert listing(root) != before
+    assert run(service.restore(saved)).success
+    assert listing(root) == before
+
+
+def test_ignored_files_come_back(run: Run, begin: Begin, workspace: Path) -> None:
+    (workspace / ".gitignore").write_text("secret/\n*.db\n")
+    (workspace / "secret").mkdir()
+    (workspace / "secret/a").write_text("a")
+    (workspace / "app.db").write_text("rows")
+
+    def change() -> None:
+        (workspace / "secret/a").unlink()
+        (workspace / "app.db").write_text("other")
+
+    there_and_back(run, begin(), workspace, change)
+
+
+def test_large_files_come_back_and_a_limit_that_was_wished_holds(
+    run: Run, begin: Begin, workspace: Path
+) -> None:
+    (workspace / "large.bin").write_bytes(os.urandom(3 << 20))
+    there_and_back(run, begin(), workspace, (workspace / "large.bin").unlink)
+    limited = begin(max_file_size=100)
+    (workspace / "small").write_text("small")
+    saved = run(limited.save("Limited"))
+    (workspace / "large.bin").write_bytes(b"x" * 200)
+    (workspace / "small").write_text("other")
+    run(limited.restore(saved))
+    # Too large to be saved: it stays as it is.
+    assert (workspace / "large.bin").read_bytes() == b"x" * 200
+    assert (workspace / "small").read_text() == "small"
+
+
+def test_a_message_is_kept_word_for_word(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    for number, message in enumerate(("a|b|c", "two\n\nparagraphs", "-m --amend", "grüße 💾")):
+        (workspace / "a").write_text(str(number))
+        saved = run(service.save(message))
+        assert saved.checkpoint.message == message
+        assert run(service.list(limit=1))[0].message == message
+
+
+def test_files_and_directories_may_change_places(run: Run, begin: Begin, workspace: Path) -> None:
+    (workspace / "file").write_text("file")
+    (workspace / "directory").mkdir()
+    (workspace / "directory/inside").write_text("inside")
+    (workspace / "link").symlink_to("file")
+    (workspace / "empty").mkdir()
+
+    def change() -> None:
+        (workspace / "file").unlink()
+        (workspace / "file").mkdir()
+        (workspace / "file/now").write_text("now")
+        (workspace / "directory/inside").unlink()
+        (workspace / "directory").rmdir()
+        (workspace / "directory").write_text("a file")
+        (workspace / "link").unlink()
+        (workspace / "link").mkdir()
+        (workspace / "empty").rmdir()
+
+    there_and_back(run, begin(), workspace, change)
+
+
+def test_modes_come_back(run: Run, begin: Begin, workspace: Path) -> None:
+    (workspace / "run.sh").write_text("#!/bin/sh\n")
+    (workspace / "run.sh").chmod(0o750)
+    (workspace / "closed").mkdir(0o700)
+    (workspace / "closed/key").write_text("k")
+    (workspace / "closed/key").chmod(0o600)
+
+    def change() -> None:
+        (workspace / "run.sh").chmod(0o644)
+        (workspace / "closed").chmod(0o755)
+        (workspace / "closed/key").chmod(0o666)
+
+    there_and_back(run, begin(), workspace, change)
+
+
+def test_a_nested_repository_comes_back_with_its_history(run: Run, begin: Begin, workspace: Path) -> None:
+    inner = workspace / "lib"
+    git = ["git", "-C", str(inner)]
+    subprocess.run(["git", "init", "-q", str(inner)], check=True)
+    (inner / "code.py").write_text("code")
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "inner"], check=True)
+    service = begin()
+    saved = run(service.save("Before"))
+    subprocess.run(["rm", "-rf", str(inner)], check=True)
+    assert run(service.restore(saved)).success
+    assert (inner / "code.py").read_text() == "code"
+    told = subprocess.run([*git, "log", "--format=%s"], capture_output=True, text=True, check=True)
+    assert told.stdout == "inner\n"
+
+
+def test_in_a_git_repository_nothing_of_it_is_touched(run: Run, begin: Begin, repo: Repo) -> None:
+    (repo.path / "new.txt").write_text("staged")
+    repo.git("add", "new.txt")
+    (repo.path / "app.py").write_text("edited")
+    before = listing(repo.path / ".git", without=())
+    service = begin(repo.path)
+    saved = run(service.save("Before"))
+    (repo.path / "app.py").write_text("edited again")
+    assert run(service.restore(saved)).success
+    assert (repo.path / "app.py").read_text() == "edited"
+    assert listing(repo.path / ".git", without=()) == before
+
+
+def test_many_saves_at_once_are_all_kept_or_said_to_be_the_same(
+    run: Run, begin: Begin, workspace: Path
+) -> None:
+    service = begin()
+
+    async def all_at_once() -> list[Any]:
+        async def edit(number: int) -> Any:
+            (workspace / f"{number}.txt").write_text(str(number))
+            return await service.save(f"edit {number}", allow_empty=True)
+
+        return await asyncio.gather(*(edit(number) for number in range(5)))
+
+    results = run(all_at_once())
+    assert all(result.success for result in results)
+    assert len({result.checkpoint.id for result in results}) == 5
+    assert len(run(service.list())) == 6
+
+
+def test_two_services_and_two_loops_share_one_workspace(run: Run, begin: Begin, workspace: Path) -> None:
+    one, other = begin(), begin()
+    (workspace / "a").write_text("1")
+    saved = run(one.save("One"))
+    assert asyncio.run(other.list())[0].id == saved.checkpoint.id
+    (workspace / "a").write_text("2")
+    assert asyncio.run(other.restore(saved)).success
+    assert (workspace / "a").read_text() == "1"
+
+
+def test_a_renamed_workspace_keeps_its_checkpoints(
+    run: Run, begin: Begin, workspace: Path, tmp_path: Path
+) -> None:
+    service = begin()
+    (workspace / "a").write_text("1")
+    saved = run(service.save("One"))
+    renamed = workspace.rename(tmp_path / "renamed")
+    (renamed / "a").write_text("2")
+    there = begin(renamed)
+    assert run(there.restore(saved)).success
+    assert (renamed / "a").read_text() == "1"
+    # Another directory under the old name begins anew.
+    workspace.mkdir()
+    assert [one.message for one in run(begin().list())] == ["Initial checkpoint"]
+
+
+def test_a_workspace_that_was_removed_can_be_had_again(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a").write_text("1")
+    saved = run(service.save("One"))
+    aside = workspace.rename(workspace.parent / "aside")
+    workspace.mkdir()
+    again = begin()
+    assert run(again.restore(saved)).success
+    assert (workspace / "a").read_text() == "1"
+    # The one that went away has its history still, each its own.
+    assert "One" in [one.message for one in run(begin(aside).list())]
+
+
+def test_an_empty_list_of_patterns_excludes_nothing(run: Run, begin: Begin, workspace: Path) -> None:
+    for name in ("app.log", ".env", "node_modules"):
+        (workspace / name).write_text("as it was")
+    usual = begin()
+    saved = run(usual.save("Usual", allow_empty=True))
+    for name in ("app.log", ".env", "node_modules"):
+        (workspace / name).write_text("changed")
+    run(usual.restore(saved))
+    assert (workspace / "app.log").read_text() == "changed"
+    every = begin(exclude_patterns=[])
+    saved = run(every.save("Every"))
+    for name in ("app.log", ".env", "node_modules"):
+        (workspace / name).write_text("once more")
+    run(every.restore(saved))
+    assert [(workspace / name).read_text() for name in ("app.log", ".env", "node_modules")] == ["changed"] * 3
+
+
+def test_storage_in_the_workspace_is_no_part_of_it(run: Run, workspace: Path) -> None:
+    service = CheckpointService(str(workspace), str(workspace / "state"))
+    assert run(service.initialize())
+    (workspace / "a").write_text("1")
+    saved = run(service.save("One"))
+    assert saved.checkpoint.files_changed == ["a"]
+    (workspace / "a").write_text("2")
+    assert run(service.restore(saved)).success
+    assert len(run(service.list())) == 3
+
+
+def test_the_history_is_there_in_another_process(
+    run: Run, begin: Begin, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = begin()
+    (workspace / "a").write_text("1")
+    saved = run(service.save("One"))
+    (workspace / "a").write_text("2")
+    monkeypatch.delenv("GIT_ENVHIST_WORKERS")
+    program = (
+        "import asyncio, sys\n"
+        "from git_envhist.compat.praisonai import CheckpointService\n"
+        "async def main():\n"
+        "    service = CheckpointService(sys.argv[1], sys.argv[2])\n"
+        "    await service.initialize()\n"
+        "    print((await service.restore(sys.argv[3])).success)\n"
+        "asyncio.run(main())\n"
+    )
+    words = [sys.executable, "-c", program, str(workspace), str(tmp_path / "storage"), saved.checkpoint.id]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert (told.stdout, told.stderr) == ("True\n", "")
+    assert (workspace / "a").read_text() == "1"
+
+
+def test_the_conversation_goes_back_with_the_files(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    messages = [{"role": "user", "content": "one"}]
+    service.bind(messages)
+    (workspace / "a").write_text("1")
+    saved = run(service.save("turn 1"))
+    assert saved.checkpoint.metadata["message_count"] == 1
+    messages += [{"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]
+    (workspace / "a").write_text("2")
+    later = run(service.save("turn 2"))
+    assert run(service.rewind()).success
+    assert messages == [{"role": "user", "content": "one"}]
+    # And forth again: what was said by then is kept, sealed, with the checkpoint.
+    assert run(service.restore(later)).success
+    assert [message["content"] for message in messages] == ["one", "two", "three"]
+
+
+def test_an_agent_or_a_store_of_sessions_holds_the_conversation(
+    run: Run, begin: Begin, workspace: Path
+) -> None:
+    class Agent:
+        def __init__(self) -> None:
+            self.chat_history = ["one"]
+
+    class Store:
+        def __init__(self) -> None:
+            self.messages = ["one"]
+
+        def get_chat_history(self, session_id: str) -> list[str]:
+            return self.messages
+
+        def revert_to_message(self, session_id: str, message_index: int) -> bool:
+            del self.messages[message_index + 1 :]
+            return True
+
+    agent, store = Agent(), Store()
+    for held, session, messages in ((agent, None, agent.chat_history), (store, "s1", store.messages)):
+        service = begin()
+        service.bind(held, session)
+        saved = run(service.save("One", allow_empty=True))
+        messages.append("two")
+        (workspace / "a").write_text(str(session))
+        run(service.restore(saved))
+        assert messages == ["one"]
+
+
+@pytest.mark.parametrize("name", ["-rf", "a b", "a|b", "ä\n", "*", "[x]"])
+def test_odd_names_come_back(run: Run, begin: Begin, workspace: Path, name: str) -> None:
+    (workspace / name).write_text("odd")
+    there_and_back(run, begin(), workspace, (workspace / name).unlink)
