@@ -1,0 +1,55 @@
+"""In the place of `chimera`'s checkpoints: named ones, files before each tool, and environments that can go back.
+
+    from git_envhist.compat.chimera import CheckpointManager, LocalEnvironment
+
+    manager = CheckpointManager(LocalEnvironment("/path/to/project"))
+    manager.create("before-refactor")
+    manager.undo()
+
+The modules `checkpoints`, `checkpoints_ghost`, `env.local` and `env.git_env` have the same names as theirs. What
+differs, and why, stands in docs/compat.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from git_envhist.compat.chimera.checkpoints import CheckpointInfo, CheckpointManager
+    from git_envhist.compat.chimera.checkpoints_ghost import GhostCommitManager, GhostSnapshot
+    from git_envhist.compat.chimera.env.container import ContainerEnvironment
+    from git_envhist.compat.chimera.env.git_env import GitEnvironment
+    from git_envhist.compat.chimera.env.local import LocalEnvironment
+    from git_envhist.compat.chimera.results import CommandResult, TestResult
+
+MODULES = {
+    "CheckpointInfo": "checkpoints",
+    "CheckpointManager": "checkpoints",
+    "GhostCommitManager": "checkpoints_ghost",
+    "GhostSnapshot": "checkpoints_ghost",
+    "LocalEnvironment": "env.local",
+    "GitEnvironment": "env.git_env",
+    "ContainerEnvironment": "env.container",
+    "CommandResult": "results",
+    "TestResult": "results",
+}
+
+__all__ = [
+    "CheckpointInfo",
+    "CheckpointManager",
+    "CommandResult",
+    "ContainerEnvironment",
+    "GhostCommitManager",
+    "GhostSnapshot",
+    "GitEnvironment",
+    "LocalEnvironment",
+    "TestResult",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # loaded late: each name is made when it is first asked for
+
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

@@ -1,0 +1,161 @@
+"""The texts of `/checkpoint create|save|list|restore|undo`, `/undo [N]` and `/redo`, as the command line has them.
+
+Each command takes a session, its environment, the words behind it, and a function that prints a line. A session's
+manager is its `checkpoint_manager`, or for undo and redo one that is made for the environment.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, MutableSequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import finalize
+
+from git_envhist.compat.chimera.checkpoints import CheckpointManager
+from git_envhist.compat.chimera.info import CheckpointInfo
+
+Print = Callable[[str], object]
+
+
+def cmd_checkpoint(session: Any, env: Any, args: str, out: Print) -> None:
+    """`/checkpoint <what> [<name>]`."""
+    manager: CheckpointManager | None = getattr(session, "checkpoint_manager", None)
+    if manager is None:
+        out("No checkpoint manager active.")
+        return
+    words = args.strip().split(maxsplit=1)
+    name = words[1] if len(words) > 1 else ""
+    command = COMMANDS.get(words[0] if words else "list")
+    if command is None:
+        out(f"Unknown checkpoint command: {words[0]}")
+        return
+    command(manager, name, out)
+
+
+def _save(manager: CheckpointManager, name: str, out: Print) -> None:
+    info = manager.create(name=name)
+    out(f"Checkpoint saved: {info.name} ({info.id})")
+
+
+def _list(manager: CheckpointManager, _: str, out: Print) -> None:
+    every = manager.list_checkpoints()
+    if not every:
+        out("No checkpoints.")
+    for info in every:
+        out(f"  {info.id}  {info.name}  {info.time_str}")
+
+
+def _restore(manager: CheckpointManager, name: str, out: Print) -> None:
+    if not name:
+        out("Usage: /checkpoint restore <name>")
+        return
+    try:
+        out(f"Restored to checkpoint: {manager.restore_by_name(name).name}")
+    except KeyError as missing:
+        out(str(missing))
+
+
+def _undo(manager: CheckpointManager, _: str, out: Print) -> None:
+    info = manager.undo()
+    out(f"Undone to checkpoint: {info.name}" if info is not None else "No checkpoints to undo.")
+
+
+COMMANDS: dict[str, Callable[[CheckpointManager, str, Print], None]] = {
+    "create": _save,
+    "save": _save,
+    "list": _list,
+    "restore": _restore,
+    "undo": _undo,
+}
+
+
+@dataclass
+class Turn:
+    """The state after one turn: its checkpoint, where there is an environment, and the conversation."""
+
+    messages: list[Any]
+    info: CheckpointInfo | None = None
+
+
+@dataclass
+class Turns:
+    """The turns of one session; the last of `past` is where it stands."""
+
+    manager: CheckpointManager | None = None
+    past: list[Turn] = field(default_factory=list)
+    undone: list[Turn] = field(default_factory=list)
+
+
+_TURNS: dict[int, Turns] = {}
+
+
+def turns_of(session: Any) -> Turns:
+    """The turns of a session, for as long as that is there."""
+    key = id(session)
+    if key not in _TURNS:
+        _TURNS[key] = Turns()
+        with suppress(TypeError):
+            finalize(session, _TURNS.pop, key, None)
+    return _TURNS[key]
+
+
+def snapshot_after_turn(session: Any, env: Any) -> CheckpointInfo | None:
+    """Note where a session stands: once when it begins, and after each turn. What was undone is cut off."""
+    turns = turns_of(session)
+    if turns.manager is None and hasattr(env, "checkpoint"):
+        turns.manager = CheckpointManager(env)
+    info = turns.manager.create(description="turn snapshot") if turns.manager is not None else None
+    turns.past.append(Turn(copy.deepcopy(list(_messages(session))), info))
+    turns.undone.clear()
+    return info
+
+
+def cmd_undo(session: Any, env: Any, args: str, out: Print) -> None:
+    """`/undo [N]`: files and conversation, so many turns back."""
+    turns = turns_of(session)
+    wanted = min(_steps(args), len(turns.past) - 1)
+    if wanted < 1:
+        out("/undo: nothing to undo")
+        return
+    for _ in range(wanted):
+        turns.undone.append(turns.past.pop())
+    _stand(session, turns)
+    out(f"/undo: rewound {_counted(wanted)} ({len(turns.past) - 1} remaining)")
+
+
+def cmd_redo(session: Any, env: Any, args: str, out: Print) -> None:
+    """`/redo [N]`: forth again, where no turn has come since."""
+    turns = turns_of(session)
+    wanted = min(_steps(args), len(turns.undone))
+    if wanted < 1:
+        out("/redo: nothing to redo")
+        return
+    for _ in range(wanted):
+        turns.past.append(turns.undone.pop())
+    _stand(session, turns)
+    out(f"/redo: replayed {_counted(wanted)} ({len(turns.undone)} remaining)")
+
+
+def _stand(session: Any, turns: Turns) -> None:
+    here = turns.past[-1]
+    if turns.manager is not None and here.info is not None:
+        turns.manager.restore_by_id(here.info.id)
+    _messages(session)[:] = copy.deepcopy(here.messages)
+
+
+def _messages(session: Any) -> MutableSequence[Any]:
+    context = getattr(session, "context", None)
+    held = getattr(context if context is not None else session, "messages", None)
+    return held if isinstance(held, MutableSequence) else []
+
+
+def _steps(args: str) -> int:
+    words = args.replace("=", " ").split()
+    number = words[-1] if words else ""
+    return max(1, int(number)) if number.isdecimal() else 1
+
+
+def _counted(number: int) -> str:
+    return f"{number} turn" + ("" if number == 1 else "s")

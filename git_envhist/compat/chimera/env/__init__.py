@@ -1,0 +1,1 @@
+"""Environments: a directory, a git repository, a container; each can be brought back."""

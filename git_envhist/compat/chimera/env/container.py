@@ -1,0 +1,228 @@
+"""A container to work in, by docker or podman, whichever answers: a checkpoint is an image of all that is in it.
+
+To go back, a container of the same name, with the same mounts, ports and networks, takes the place of this one. What
+was in this one is an image first. What is mounted from outside is no part of an image, and stays as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import posixpath
+import re
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from git_envhist.compat.chimera.info import CheckpointInfo
+from git_envhist.compat.chimera.keeping import PathEscapes
+from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
+from git_envhist.compat.keeping import write_json
+from git_envhist.opening import COMPAT, own_data
+from git_envhist.store.locks import state_directory
+
+TOOLS = ("docker", "podman")
+BEFORE = "before"
+
+
+class NoContainers(OSError):
+    """Neither docker nor podman answers."""
+
+
+class ContainerEnvironment:
+    """One container, known by its name."""
+
+    def __init__(
+        self,
+        container: str,
+        workdir: str = "/workspace",
+        test_cmd: str = "python -m pytest",
+        timeout: int = 300,
+        *,
+        image: str | None = None,
+        tool: Sequence[str] | None = None,
+    ) -> None:
+        """`image`: what `setup` makes the container of, where there is none of that name."""
+        self.container = container
+        self.workdir = workdir
+        self.test_cmd = test_cmd
+        self.timeout = timeout
+        self.saved: str | None = None
+        """What was in the container before it was last brought back."""
+        self._image = image
+        self._tool = list(tool) if tool is not None else find_tool()
+
+    def setup(self) -> None:
+        """Make the container and start it, where there is none of its name."""
+        if self._image is not None and self._ask("container", "inspect", self.container).exit_code != 0:
+            self._run(
+                "create", "--name", self.container, "-w", self.workdir, self._image, "sleep", "infinity"
+            )
+            self._run("start", self.container)
+
+    def cleanup(self) -> None:
+        """Leave the container as it is."""
+
+    def __enter__(self) -> Self:
+        self.setup()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cleanup()
+
+    def read_file(self, path: str) -> str:
+        """The text of a file in the working directory."""
+        try:
+            archive = self._bytes("cp", f"{self.container}:{self._place(path)}", "-")
+        except OSError:
+            raise FileNotFoundError(f"File not found: {path}") from None
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            member = files.next()
+            content = files.extractfile(member) if member is not None and member.isfile() else None
+            if content is None:
+                raise FileNotFoundError(f"File not found: {path}")
+            return content.read().decode()
+
+    def write_file(self, path: str, content: str) -> None:
+        """Write a file, and the directories it needs."""
+        place = self._place(path)
+        data = content.encode()
+        held = io.BytesIO()
+        with tarfile.open(fileobj=held, mode="w") as files:
+            member = tarfile.TarInfo(place.lstrip("/"))
+            member.size, member.mode = len(data), 0o644
+            files.addfile(member, io.BytesIO(data))
+        self._bytes("cp", "-", f"{self.container}:/", given=held.getvalue())
+
+    def list_files(self, pattern: str = "**/*") -> list[str]:
+        """The files that a pattern means, by their paths below the working directory."""
+        archive = self._bytes("cp", f"{self.container}:{self.workdir}/.", "-")
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            names = [posixpath.normpath(member.name) for member in files if member.isfile()]
+        wanted = re.compile(_translate(pattern))
+        return sorted(name for name in names if wanted.fullmatch(name))
+
+    def run_command(self, cmd: str, timeout: int | None = None, shell_name: str = "main") -> CommandResult:
+        """Run a command of the shell in the container."""
+        words = ("exec", "-w", self.workdir, self.container, "sh", "-c", cmd)
+        try:
+            return self._ask(*words, timeout=timeout or self.timeout)
+        except subprocess.TimeoutExpired:
+            return CommandResult("", "Command timed out", 124)
+
+    def run_tests(self) -> TestResult:
+        """Run the tests, and count."""
+        return read_test_output(self.run_command(self.test_cmd))
+
+    def checkpoint(self) -> str:
+        """Keep the container as it is: the id of an image of it."""
+        return self._run("commit", self.container).removeprefix("sha256:")
+
+    def restore(self, checkpoint_id: str) -> None:
+        """Put a container in the place of this one that has what a checkpoint holds."""
+        if self._ask("image", "inspect", checkpoint_id).exit_code != 0:
+            raise ValueError(f"Checkpoint {checkpoint_id} not found")
+        told = json.loads(self._run("container", "inspect", self.container))[0]
+        self.saved = self.checkpoint()
+        old = f"{self.container}-{BEFORE}-{os.urandom(3).hex()}"
+        running = bool(told["State"].get("Running"))
+        if running:
+            self._run("stop", "-t", "5", self.container)
+        self._run("rename", self.container, old)
+        try:
+            self._run("create", "--name", self.container, *_like(told), checkpoint_id, *_command(told))
+            if running:
+                self._run("start", self.container)
+        except OSError:
+            with suppress(OSError):
+                self._run("rm", "-f", self.container)
+            self._run("rename", old, self.container)
+            if running:
+                self._run("start", self.container)
+            raise
+        self._run("rm", "-f", old)
+
+    def label(self, info: CheckpointInfo) -> None:
+        """Keep what a checkpoint is called."""
+        self._write([*self.labels(), info])
+
+    def labels(self) -> list[CheckpointInfo]:
+        """The checkpoints that are called something, oldest first."""
+        try:
+            with open(self._labels_file, encoding="utf-8") as file:
+                return [CheckpointInfo(**said) for said in json.load(file)]
+        except (OSError, ValueError, TypeError):
+            return []
+
+    def remove_labels(self) -> None:
+        """Forget what they are called; the images stay."""
+        self._write([])
+
+    @property
+    def _labels_file(self) -> str:
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", self.container)
+        return os.path.join(own_data(os.environ), COMPAT, "chimera-containers", f"{name}.json")
+
+    def _write(self, every: Sequence[CheckpointInfo]) -> None:
+        state_directory(os.path.dirname(self._labels_file))
+        write_json(self._labels_file, [vars(info) for info in every])
+
+    def _place(self, path: str) -> str:
+        place = posixpath.normpath(posixpath.join(self.workdir, path))
+        if not place.startswith(self.workdir.rstrip("/") + "/"):
+            raise PathEscapes(path)
+        return place
+
+    def _ask(self, *words: str, timeout: float | None = None) -> CommandResult:
+        done = subprocess.run([*self._tool, *words], capture_output=True, timeout=timeout, check=False)
+        out, err = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        return CommandResult(out, err, done.returncode)
+
+    def _run(self, *words: str) -> str:
+        return self._bytes(*words).decode("utf-8", "replace").strip()
+
+    def _bytes(self, *words: str, given: bytes | None = None) -> bytes:
+        done = subprocess.run([*self._tool, *words], input=given, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise OSError(f"{self._tool[0]} {words[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
+        return done.stdout
+
+
+def find_tool() -> list[str]:
+    """The words that begin a command of docker or podman; `NoContainers` where neither answers."""
+    for tool in TOOLS:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run([tool, "info"], capture_output=True, timeout=20, check=False)
+            if done.returncode == 0 and b"ERROR:" not in done.stdout + done.stderr:
+                return [tool]
+    raise NoContainers("neither docker nor podman answers")
+
+
+def _like(told: dict[str, Any]) -> list[str]:
+    """The options that give a new container what this one has of the world outside."""
+    host, config = told.get("HostConfig") or {}, told.get("Config") or {}
+    words = [word for bind in host.get("Binds") or () for word in ("-v", bind)]
+    for port, places in (host.get("PortBindings") or {}).items():
+        for place in places or ():
+            outside = ":".join(part for part in (place.get("HostIp"), place.get("HostPort")) if part)
+            words += ["-p", f"{outside}:{port}" if outside else port]
+    network = host.get("NetworkMode")
+    if network and network not in ("default", "bridge"):
+        words += ["--network", network]
+    if config.get("WorkingDir"):
+        words += ["-w", config["WorkingDir"]]
+    return words
+
+
+def _command(told: dict[str, Any]) -> list[str]:
+    return list((told.get("Config") or {}).get("Cmd") or ())
+
+
+def _translate(pattern: str) -> str:
+    # `**/` is any number of directories, none too; a star stops at a slash.
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    meant = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(meant.get(part, re.escape(part)) for part in parts)

@@ -1,0 +1,45 @@
+"""Where the histories of environments are kept, and what is kept with each moment."""
+
+from __future__ import annotations
+
+import os
+
+from git_envhist.api import EnvHistory
+from git_envhist.capturing.annotating import annotate_now
+from git_envhist.capturing.identity import signature, who_am_i
+from git_envhist.compat.keeping import Keeping
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Record, Snapshot
+from git_envhist.opening import COMPAT, own_data
+
+ENVIRONMENT, UNDO = "environment.git", "undo.git"
+USER_NAME, USER_EMAIL = "Chimera", "chimera@local"
+
+
+class PathEscapes(PermissionError, ValueError):
+    """A path that leads out of the working directory."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"Path escapes workdir: {path}")
+
+
+def keeping(inner: str) -> Keeping:
+    """Where this library's histories of one kind are."""
+    return Keeping(os.path.join(own_data(os.environ), COMPAT, "chimera"), inner)
+
+
+def tell_each(history: EnvHistory, records: dict[str, Record]) -> None:
+    """Add a record to the note of each of these commits, all at once."""
+    line = signature(who_am_i(history.settings, dict(os.environ)), history.now)
+    annotate_now(history.repository, history.settings, {one: (said,) for one, said in records.items()}, line)
+    history.forget_world()
+
+
+def of_meta(snapshot: Snapshot, key: str) -> str | None:
+    """What a card says under a key."""
+    return dict(snapshot.meta).get(key)
+
+
+def as_os_error(error: EnvhistError) -> OSError:
+    """What a caller who knows nothing of us can be expected to catch."""
+    return OSError(f"{error}" + (f" ({error.hint})" if error.hint else ""))

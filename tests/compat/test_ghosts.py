@@ -1,0 +1,110 @@
+"""Files as they were before each tool."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.compat.chimera import GhostCommitManager
+from tests.support.oracle import listing
+
+
+def test_files_come_back_one_snapshot_after_another(workspace: Path) -> None:
+    ghost = GhostCommitManager(str(workspace))
+    (workspace / "a.py").write_text("v1")
+    assert ghost.snapshot("first", ["a.py"]) == "ghost-1"
+    (workspace / "a.py").write_text("v2")
+    assert ghost.snapshot("second", ["a.py", "new.py"]) == "ghost-2"
+    (workspace / "a.py").write_text("v3")
+    (workspace / "new.py").write_text("new")
+    top = ghost.peek()
+    assert top is not None
+    assert (top.id, top.label, top.files) == ("ghost-2", "second", {"a.py": "v2", "new.py": ""})
+    assert [one.label for one in ghost.history] == ["first", "second"]
+    assert ghost.undo() == ["restored: a.py", "deleted: new.py"]
+    assert (workspace / "a.py").read_text() == "v2"
+    assert not (workspace / "new.py").exists()
+    assert ghost.depth == 1
+    assert ghost.undo(5) == ["restored: a.py"]
+    assert (workspace / "a.py").read_text() == "v1"
+    assert ghost.undo() == []
+    assert ghost.peek() is None
+
+
+def test_every_kind_of_file_comes_back_exactly_in_another_process(workspace: Path) -> None:
+    (workspace / "empty").write_bytes(b"")
+    (workspace / "crlf").write_bytes(b"a\r\n\0\xff")
+    (workspace / "sub").mkdir()
+    (workspace / "sub/run").write_bytes(b"#!/bin/sh\n")
+    (workspace / "sub/run").chmod(0o755)
+    (workspace / "target").write_text("behind the link")
+    (workspace / "link").symlink_to("target")
+    before = listing(workspace)
+    named = ["empty", "crlf", "sub/run", "link"]
+    GhostCommitManager(str(workspace)).snapshot("all of them", named)
+    (workspace / "empty").write_text("not empty")
+    (workspace / "crlf").write_bytes(b"a\n")
+    (workspace / "sub/run").chmod(0o644)
+    (workspace / "link").write_text("written through")
+    again = GhostCommitManager(str(workspace))
+    assert again.depth == 1
+    assert again.undo() == [f"restored: {name}" for name in named]
+    assert listing(workspace) == before
+
+
+def test_nothing_but_the_named_paths_is_touched(workspace: Path) -> None:
+    ghost = GhostCommitManager(str(workspace))
+    (workspace / "other").write_text("1")
+    ghost.snapshot("new file", ["deep/er/new.py", "odd [*] !name"])
+    (workspace / "deep/er").mkdir(parents=True)
+    (workspace / "deep/er/new.py").write_text("new")
+    (workspace / "deep/er/beside").write_text("somebody else's")
+    (workspace / "odd [*] !name").write_text("odd")
+    (workspace / "other").write_text("2")
+    assert ghost.undo() == ["deleted: deep/er/new.py", "deleted: odd [*] !name"]
+    assert sorted(os.listdir(workspace / "deep/er")) == ["beside"]
+    assert (workspace / "other").read_text() == "2"
+
+
+def test_a_path_that_leads_out_is_refused(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("outside")
+    (workspace / "out").symlink_to(tmp_path)
+    ghost = GhostCommitManager(str(workspace))
+    for path in ("../x", str(tmp_path / "x"), "out/x", "."):
+        with pytest.raises(PermissionError, match="Path escapes workdir"):
+            ghost.snapshot("no", [path])
+        with pytest.raises(ValueError, match="Path escapes workdir"):
+            ghost.snapshot("no", [path])
+    assert ghost.depth == 0
+    inside = str(workspace / "a")
+    ghost.snapshot("yes", [inside])
+    (workspace / "a").write_text("1")
+    assert ghost.undo() == [f"deleted: {inside}"]
+
+
+def test_the_first_ones_go_first(workspace: Path) -> None:
+    ghost = GhostCommitManager(str(workspace), max_snapshots=2)
+    for number in range(4):
+        (workspace / "a").write_text(str(number))
+        ghost.snapshot(f"{number}", ["a"])
+    assert [one.id for one in ghost.history] == ["ghost-3", "ghost-4"]
+    ghost.undo(9)
+    assert (workspace / "a").read_text() == "2"
+    ghost.snapshot("nothing", [])
+    assert ghost.peek() is not None
+    assert ghost.depth == 1
+    ghost.clear()
+    assert (ghost.depth, ghost.history) == (0, [])
+
+
+def test_without_paths_those_of_the_last_snapshot_are_kept_again(workspace: Path) -> None:
+    ghost = GhostCommitManager(str(workspace))
+    assert ghost.snapshot("nothing named yet") == "ghost-1"
+    assert ghost.history[0].files == {}
+    (workspace / "a").write_text("1")
+    ghost.snapshot("first", ["a"])
+    (workspace / "a").write_text("2")
+    ghost.snapshot("again")
+    assert ghost.history[-1].files == {"a": "2"}
