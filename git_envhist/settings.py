@@ -14,6 +14,7 @@ from git_envhist.values import dataclass
 
 GIB = 1 << 30
 BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
+KEEP_LAST, KEEP_HOURLY, KEEP_DAILY, KEEP_WEEKLY = 200, 0, 30, 26
 HOUR = 3600.0
 VERIFY_ON = ("manual",)
 AGENT_WAIT = 3.0
@@ -66,6 +67,12 @@ class Settings:
     """Before every n-th tool that may change something a capture is taken; 0: before the first of a turn alone."""
     agent_wait: float = AGENT_WAIT
     """Seconds that such a tool may be held until the capture before it is done."""
+    keep_last: int = KEEP_LAST
+    """Retention: so many of the newest moments, …"""
+    keep_hourly: int = KEEP_HOURLY
+    keep_daily: int = KEEP_DAILY
+    """… and of so many days the newest each."""
+    keep_weekly: int = KEEP_WEEKLY
     user_name: str | None = None
     user_email: str | None = None
     filters: tuple[str, ...] = ()
@@ -108,6 +115,10 @@ class _Reader:
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
             agent_every=self.size("envhist.agentevery", 1),
             agent_wait=self.duration("envhist.agentwait", AGENT_WAIT),
+            keep_last=self.size("envhist.keeplast", KEEP_LAST),
+            keep_hourly=self.size("envhist.keephourly", KEEP_HOURLY),
+            keep_daily=self.size("envhist.keepdaily", KEEP_DAILY),
+            keep_weekly=self.size("envhist.keepweekly", KEEP_WEEKLY),
             user_name=self.text("user.name"),
             user_email=self.text("user.email"),
             filters=tuple(

@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop install uninstall status key mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune install uninstall status key mcp help
             set found $word
             break
         end
@@ -67,6 +67,7 @@ complete -c git-envlog -n '__envhist_in list' -f -a import -d 'bring the moments
 complete -c git-envlog -n '__envhist_in list' -f -a gc -d 'pack the history, and remove what no moment holds'
 complete -c git-envlog -n '__envhist_in list' -f -a drop -d 'forget moments; for 30 days they can come back'
 complete -c git-envlog -n '__envhist_in list' -f -a undrop -d 'bring dropped moments back'
+complete -c git-envlog -n '__envhist_in list' -f -a prune -d 'thin the timeline by a policy'
 complete -c git-envlog -n '__envhist_in list' -f -a install -d 'have git, or a coding agent, capture by itself'
 complete -c git-envlog -n '__envhist_in list' -f -a uninstall -d 'take away what install put in place'
 complete -c git-envlog -n '__envhist_in list' -f -a status -d 'what captures by itself here, and whether it did'
@@ -318,6 +319,20 @@ complete -c git-envlog -n '__envhist_in undrop' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in undrop' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in undrop' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in undrop' -f -k -a '(git envhist complete revisions 2>/dev/null)'
+complete -c git-envlog -n '__envhist_in prune' -s n -l dry-run -d 'say what would go and why, and let nothing go'
+complete -c git-envlog -n '__envhist_in prune' -l keep-last -x -d 'the newest so many'
+complete -c git-envlog -n '__envhist_in prune' -l keep-hourly -x -d 'of so many hours the newest each'
+complete -c git-envlog -n '__envhist_in prune' -l keep-daily -x -d 'of so many days the newest each'
+complete -c git-envlog -n '__envhist_in prune' -l keep-weekly -x -d 'of so many weeks the newest each'
+complete -c git-envlog -n '__envhist_in prune' -l all -d 'every timeline of this repository'
+complete -c git-envlog -n '__envhist_in prune' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in prune' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in prune' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in prune' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in prune' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in prune' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in prune' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in prune' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in install' -l agent -x -a 'claude-code codex gemini cursor copilot' -d 'that coding agent, and not git; repeatable'
 complete -c git-envlog -n '__envhist_in install' -l global -d 'for every repository of this user'
 complete -c git-envlog -n '__envhist_in install' -s f -l force -d 'also where others would notice: shared or committed hooks'
@@ -381,4 +396,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop install uninstall status key mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune install uninstall status key mcp help'

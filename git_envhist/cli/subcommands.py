@@ -38,6 +38,7 @@ SUBCOMMANDS = {
     "gc": Subcommand("git_envhist.cli.gc:gc", "pack the history, and remove what no moment holds"),
     "drop": Subcommand("git_envhist.cli.drop:drop", "forget moments; for 30 days they can come back"),
     "undrop": Subcommand("git_envhist.cli.drop:undrop", "bring dropped moments back"),
+    "prune": Subcommand("git_envhist.cli.prune:prune", "thin the timeline by a policy"),
     "install": Subcommand(
         "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
     ),
@@ -56,7 +57,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("prune", "purge", "du", "fsck"),
+    *("purge", "du", "fsck"),
     "browse",
 }
 # Words of other tools, and the command that does here what they do there.

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from git_envhist.core import Core
 
 if TYPE_CHECKING:
+    from git_envhist.history.retention import Policy
     from git_envhist.keeping.dropping import Dropped, Dropping
+    from git_envhist.keeping.pruning import Pruned, Pruning
     from git_envhist.model import Moment, Snapshot
 
 
@@ -22,6 +24,26 @@ class Retaining(Core):
     def undrop(self, *revisions: str) -> Dropped:
         """Bring back what was let go."""
         return self.dropping.undrop([self.dropping.find(one) for one in revisions])
+
+    def prune(self, policy: Policy | None = None, *, every: bool = False, dry_run: bool = False) -> Pruned:
+        """Thin the timeline (`every`: all of this repository) by a policy, the configured one where none is given."""
+        from git_envhist.keeping.pruning import own_timelines, policy_of  # loaded late: keeps envlog fast
+
+        names = own_timelines(self) if every else [self.timeline] if self.timeline else []
+        return self.pruning.prune(policy or policy_of(self.settings), names, dry_run=dry_run)
+
+    def thin(self) -> None:
+        """What is done by itself once a day: by what is configured, within `envhist.maxSize`."""
+        from git_envhist.keeping.pruning import Pruning  # loaded late: once a day
+
+        Pruning(self, gentle=True).by_itself()
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        """What thins the timelines."""
+        from git_envhist.keeping.pruning import Pruning  # loaded late: likewise
+
+        return Pruning(self)
 
     @cached_property
     def dropping(self) -> Dropping:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from git_envhist.errors import Refused, SnapshotNotFound
@@ -54,15 +54,20 @@ class NotInTrash(SnapshotNotFound):
 class Dropping:
     """The trash of a history, and the way into it."""
 
-    def __init__(self, history: History, waiting: Callable[[], None] | None = None) -> None:
+    def __init__(self, history: History, *, gentle: bool = False) -> None:
         self._history = history
-        self._rewriting = Rewriting(history, waiting)
+        self._rewriting = Rewriting(history, gentle=gentle)
+
+    @property
+    def today(self) -> date:
+        """The day on which something is let go."""
+        return self._rewriting.today
 
     def drop(self, snapshots: Sequence[Snapshot], *, dry_run: bool = False) -> Dropped:
         """Let moments go; their ids are found in the trash, and nowhere else."""
         _refuse_others(snapshots)
         wanted = {snapshot.id for snapshot in snapshots}
-        until = date.fromordinal(self._rewriting.today.toordinal() + DAYS)
+        until = self.today + timedelta(days=DAYS)
         told = tuple(snapshots)
         if dry_run:
             return Dropped(told, until, True)
@@ -113,18 +118,19 @@ class Dropping:
 
     def expire(self, before: date) -> int:
         """Have what was let go before a day be gone for good; how many snapshots that are."""
-        count = 0
+        count = self.count_expired(before)
         for timeline in {bundle.timeline for bundle in self._bundles() if bundle.since < before}:
 
             def decide(stand: Stand, _staging: Staging) -> Wanted:
                 old = [bundle for bundle in stand.trash if bundle.since < before]
                 return Wanted(stand.links, tuple((bundle, ()) for bundle in old))
 
-            count += sum(
-                len(bundle.links) for bundle in self._rewriting.stand(timeline).trash if bundle.since < before
-            )
             self._rewriting.rewrite(timeline, decide)
         return count
+
+    def count_expired(self, before: date) -> int:
+        """How many snapshots were let go before a day."""
+        return sum(len(bundle.links) for bundle in self._bundles() if bundle.since < before)
 
     def _bundles(self) -> list[Bundle]:
         return self._rewriting.bundles()

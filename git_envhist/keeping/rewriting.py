@@ -100,11 +100,12 @@ Decide = Callable[[Stand, Staging], Wanted]
 class Rewriting:
     """Rewrites timelines of one history."""
 
-    def __init__(self, history: History, waiting: Callable[[], None] | None = None) -> None:
+    def __init__(self, history: History, *, gentle: bool = False) -> None:
+        """`gentle`: give up where captures come all the time, rather than have one of them wait."""
         self._history = history
         self._repository = without_fetched(history.repository)
         self._warnings: list[str] = []
-        self._waiting = waiting
+        self._tries = FREE_TRIES if gentle else TRIES
         self._line = signature(who_am_i(history.settings, history.environ), history.now)
 
     @property
@@ -137,7 +138,7 @@ class Rewriting:
         Nothing is done where nothing changes. Where somebody captures meanwhile it is decided anew; the third time
         nobody may.
         """
-        for number in range(TRIES):
+        for number in range(self._tries):
             with ExitStack() as held:
                 if number >= FREE_TRIES:
                     held.enter_context(self._alone())
@@ -204,10 +205,13 @@ class Rewriting:
         # What an earlier rewrite left in its old place, or somebody noted there who did not know of it.
         earlier = read_rewritten(self._repository.common_state)
         known = {*here, *here.values()}
+        forgotten = {link.commit for link in trash.forgotten}
         for old in earlier:
             target = newest(earlier, old)
             if old not in known and target in known:
                 moves[old] = [here.get(target, target)]
+            elif target in forgotten:
+                moves[old] = []
         return moves
 
     def _move(self, new: New, staging: Staging) -> bool:
@@ -234,7 +238,7 @@ class Rewriting:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         place = state_directory(self._repository.common_state)
-        with locked(os.path.join(place, COMMON_LOCK), waiting=self._waiting):
+        with locked(os.path.join(place, COMMON_LOCK)):
             yield
 
 

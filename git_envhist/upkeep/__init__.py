@@ -9,6 +9,7 @@ from git_envhist.core import Core
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from git_envhist.api import EnvHistory
     from git_envhist.model import Collected
 
 
@@ -25,11 +26,11 @@ class Upkeep(Core):
 
         return clean(self._capturing.repository, prune, tell or _say_nothing)
 
-    def daily(self) -> None:
+    def daily(self: EnvHistory) -> None:  # type: ignore[misc]
         """What is done by itself once a day, and only as far as it is worth it; who is in the way is left alone."""
         from git_envhist.upkeep.cleaning import daily  # loaded late: once a day
 
-        daily(self._capturing.repository)
+        daily(self._capturing.repository, self.thin)
 
 
 def _say_nothing(_: str) -> None:

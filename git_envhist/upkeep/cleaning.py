@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from git_envhist.capturing.publish import is_published
-from git_envhist.errors import UsageError
+from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.model import Collected
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.fetched import Fetched
@@ -32,11 +33,14 @@ def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]
     return done
 
 
-def daily(repository: Repository) -> None:
-    """What comes by itself."""
+def daily(repository: Repository, thin: Callable[[], None]) -> None:
+    """What comes by itself; `thin`: lets go what is not to be kept."""
     step_back()
     try:
         sweep_killed(repository)
+        # What cannot be thinned today can be packed all the same.
+        with suppress(EnvhistError):
+            thin()
         collect(repository, thorough=False)
     except SomebodyAtWork:
         postpone(repository)

@@ -1332,6 +1332,102 @@ RESTORE = (
         ("keeping/test_drop.py::test_what_is_brought_back_stands_where_it_stood",),
     ),
     Line(
+        "envlog prune",
+        "what a policy keeps, and why",
+        (
+            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+            "history/test_retention.py::test_what_somebody_said_something_of_stays",
+            "keeping/test_prune.py::test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free",
+        ),
+    ),
+    Line(
+        "envlog prune --dry-run",
+        "decides alike, and lets nothing go",
+        ("keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",),
+    ),
+    Line(
+        "envlog prune --keep-last",
+        "the newest so many",
+        (
+            "history/test_retention.py::test_the_last_so_many_stay",
+            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+        ),
+    ),
+    Line(
+        "envlog prune --keep-hourly",
+        "of so many spans (hourly) the newest each",
+        (
+            "history/test_retention.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
+            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+        ),
+    ),
+    Line(
+        "envlog prune --keep-daily",
+        "of so many spans (daily) the newest each",
+        (
+            "history/test_retention.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
+            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+        ),
+    ),
+    Line(
+        "envlog prune --keep-weekly",
+        "of so many spans (weekly) the newest each",
+        (
+            "history/test_retention.py::test_of_an_hour_a_day_and_a_week_the_newest_stays_and_spans_without_a_moment_do_not_count",
+            "keeping/test_prune.py::test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike",
+        ),
+    ),
+    Line(
+        "envlog prune --all",
+        "every timeline of the repository",
+        ("keeping/test_prune.py::test_every_timeline_of_the_repository_is_thinned_where_that_is_asked",),
+    ),
+    Line(
+        "config envhist.keeplast",
+        "the policy that holds where none is given",
+        (
+            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
+            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+        ),
+    ),
+    Line(
+        "config envhist.keephourly",
+        "the policy that holds where none is given",
+        (
+            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
+            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+        ),
+    ),
+    Line(
+        "config envhist.keepdaily",
+        "the policy that holds where none is given",
+        (
+            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
+            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+        ),
+    ),
+    Line(
+        "config envhist.keepweekly",
+        "the policy that holds where none is given",
+        (
+            "keeping/test_prune.py::test_without_words_what_is_configured_holds",
+            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+        ),
+    ),
+    Line(
+        "python prune",
+        "thinned by a policy",
+        ("keeping/test_prune.py::test_a_moment_named_while_it_is_decided_stays",),
+    ),
+    Line(
+        "python thin",
+        "what is done by itself once a day",
+        (
+            "keeping/test_prune.py::test_once_a_day_it_comes_by_itself",
+            "keeping/test_prune.py::test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait",
+        ),
+    ),
+    Line(
         "envlog task",
         "progress on the timeline, in five words and no others",
         (

@@ -1,0 +1,114 @@
+"""`git envlog prune`: thins the timeline by a policy, and says of each moment why it stays or goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.formats import Look
+from git_envhist.cli.jsonform import SCHEMA, Json
+from git_envhist.cli.options import option
+from git_envhist.cli.render import id_length
+from git_envhist.cli.terminal import escape, escape_invalid, pad, width
+from git_envhist.cli.words import count
+from git_envhist.errors import UsageError
+from git_envhist.history.timeline import subject
+
+if TYPE_CHECKING:
+    from git_envhist.keeping.pruning import Pruned, Thinned
+
+WIDEST = 44
+
+
+@command("prune", "git envlog prune [<options>]")
+@option("-n", "--dry-run", is_flag=True, help="say what would go and why, and let nothing go")
+@option("--keep-last", metavar="<number>", number=True, help="the newest so many")
+@option("--keep-hourly", metavar="<number>", number=True, help="of so many hours the newest each")
+@option("--keep-daily", metavar="<number>", number=True, help="of so many days the newest each")
+@option("--keep-weekly", metavar="<number>", number=True, help="of so many weeks the newest each")
+@option("--all", "every", is_flag=True, help="every timeline of this repository")
+def prune(
+    session: Session,
+    dry_run: bool,
+    keep_last: int | None,
+    keep_hourly: int | None,
+    keep_daily: int | None,
+    keep_weekly: int | None,
+    every: bool,
+) -> None:
+    """Forgets what a policy does not keep, by default the configured one; 'git envlog undrop' brings it back."""
+    from git_envhist.history.retention import Policy  # loaded late: -h needs no policy
+
+    session.no_paths()
+    history = session.history
+    asked = (keep_last, keep_hourly, keep_daily, keep_weekly)
+    if any(number is not None and number < 0 for number in asked):
+        raise UsageError("a number of moments is not below zero", hint="git envlog prune -h")
+    # Whoever says what is to be kept says all of it.
+    policy = Policy(*(number or 0 for number in asked)) if any(n is not None for n in asked) else None
+    pruned = history.prune(policy, every=every, dry_run=dry_run)
+    for warning in pruned.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(pruned))
+        return
+    look = Look(history.now)
+    for thinned in pruned.timelines:
+        if len(pruned.timelines) > 1:
+            session.line(f"{escape(thinned.timeline)}:")
+        for line in _rows(thinned, look, session):
+            session.line(line)
+    for line in _summary(pruned):
+        session.line(line)
+
+
+def _rows(thinned: Thinned, look: Look, session: Session) -> Iterator[str]:
+    decisions = thinned.decisions
+    length = id_length([one.snapshot.id for one in decisions])
+    intents = [escape(subject(one.snapshot.intent)) for one in decisions]
+    column = min(max(map(width, intents), default=0), WIDEST)
+    for one, intent in zip(decisions, intents, strict=True):
+        word = session.paint("pass", "keep") if one.keep else session.paint("fail", "drop")
+        yield (
+            f"{word}  {one.snapshot.id[:length]}  {look.time(one.snapshot)}  {pad(intent, column)}  "
+            f"{escape(one.why)}"
+        )
+
+
+def _summary(pruned: Pruned) -> Iterator[str]:
+    kept = sum(len(one.decisions) for one in pruned.timelines) - pruned.gone
+    would = "would drop" if pruned.dry_run else "dropped"
+    yield f"{would} {count(pruned.gone, 'snapshot')}, {'keep' if pruned.dry_run else 'kept'} {kept:,}"
+    if pruned.expired:
+        gone = "would leave" if pruned.dry_run else "left"
+        yield f"{count(pruned.expired, 'snapshot')} {gone} the trash for good"
+    if pruned.gone and not pruned.dry_run:
+        yield f"bring back until {pruned.until.isoformat()}: git envlog undrop"
+
+
+def _as_json(pruned: Pruned) -> Json:
+    return {
+        "schema": SCHEMA,
+        "dry_run": pruned.dry_run,
+        "timelines": [
+            {
+                "timeline": thinned.timeline,
+                "snapshots": [
+                    {
+                        "id": one.snapshot.id,
+                        "intent": escape_invalid(subject(one.snapshot.intent)),
+                        "keep": one.keep,
+                        "reasons": [escape_invalid(reason) for reason in one.reasons or (one.why_not,)],
+                    }
+                    for one in thinned.decisions
+                ],
+            }
+            for thinned in pruned.timelines
+        ],
+        "dropped": pruned.gone,
+        "expired": pruned.expired,
+        "until": pruned.until.isoformat(),
+        "warnings": [escape_invalid(warning) for warning in pruned.warnings],
+    }

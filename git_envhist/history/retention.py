@@ -1,0 +1,116 @@
+"""A policy and a timeline -> what is kept, what is let go, and why (pure: the clock is an argument).
+
+What somebody said something of is always kept, and so is what the words `@`, `good` and `bad` mean. Of the rest a
+policy keeps the last so many, and of so many hours, days and weeks the newest each: hours, days and weeks that hold a
+moment, counted back from the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from git_envhist.history.doings import EFFECT, TASK
+from git_envhist.history.timeline import own_verdict
+from git_envhist.model import RestorePart, Snapshot, VerdictStatus
+from git_envhist.values import dataclass
+
+SAFETY_DAYS = 30
+NOT_KEPT = "nothing keeps it"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How much of a timeline is kept beside what always is."""
+
+    last: int = 200
+    hourly: int = 0
+    daily: int = 30
+    weekly: int = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one snapshot, and why."""
+
+    snapshot: Snapshot
+    reasons: tuple[str, ...]
+    """Why it is kept; none: it goes."""
+    why_not: str = NOT_KEPT
+
+    @property
+    def keep(self) -> bool:
+        return bool(self.reasons)
+
+    @property
+    def always(self) -> bool:
+        """Whether no policy lets it go."""
+        return any(reason.partition(" ")[0] not in BY_POLICY for reason in self.reasons)
+
+    @property
+    def why(self) -> str:
+        return ", ".join(self.reasons) or self.why_not
+
+
+BY_POLICY = ("last", "hour", "day", "week")
+
+
+def decide(policy: Policy, newest_first: Sequence[Snapshot], now: datetime) -> tuple[Decision, ...]:
+    """What becomes of each snapshot of a timeline, in the same order."""
+    reasons: list[list[str]] = [[*_always(snapshot, now)] for snapshot in newest_first]
+    if newest_first:
+        reasons[0].insert(0, "newest")
+    for status, word in (
+        (VerdictStatus.PASS, "newest that passed"),
+        (VerdictStatus.FAIL, "newest that failed"),
+    ):
+        number = next((n for n, one in enumerate(newest_first) if _status(one) is status), None)
+        if number is not None:
+            reasons[number].append(word)
+    for told, _ in zip(reasons, range(max(0, policy.last)), strict=False):
+        told.append(f"last {policy.last}")
+    for most, spell, unit in _spans(policy):
+        _keep_spans(newest_first, reasons, most, spell, unit)
+    return tuple(Decision(one, tuple(told)) for one, told in zip(newest_first, reasons, strict=True))
+
+
+def _spans(policy: Policy) -> Iterator[tuple[int, Callable[[datetime], str], str]]:
+    yield policy.hourly, lambda at: at.strftime("%Y-%m-%d %H"), "hour"
+    yield policy.daily, lambda at: at.strftime("%Y-%m-%d"), "day"
+    yield policy.weekly, lambda at: "{}-W{:02}".format(*at.isocalendar()[:2]), "week"
+
+
+def _keep_spans(
+    newest_first: Sequence[Snapshot],
+    reasons: Sequence[list[str]],
+    most: int,
+    spell: Callable[[datetime], str],
+    unit: str,
+) -> None:
+    # By the moments, not by their order: somebody's clock may have gone back.
+    newest: dict[str, int] = {}
+    for number, snapshot in enumerate(newest_first):
+        newest.setdefault(spell(snapshot.at), number)
+    for spelled in sorted(newest, reverse=True)[: max(0, most)]:
+        reasons[newest[spelled]].append(f"{unit} {spelled}")
+
+
+def _always(snapshot: Snapshot, now: datetime) -> Iterator[str]:
+    if snapshot.names:
+        yield f"named '{snapshot.names[0]}'"
+    if snapshot.remarks:
+        yield "noted"
+    if snapshot.attached or snapshot.attachments:
+        yield "something is attached"
+    kinds = {record.kind for record in snapshot.records}
+    if TASK in kinds:
+        yield "a task stands on it"
+    if EFFECT in kinds:
+        yield "an effect stands on it"
+    if snapshot.restore is RestorePart.BEFORE and now - snapshot.at < timedelta(days=SAFETY_DAYS):
+        yield f"saved before a restore, within {SAFETY_DAYS} days"
+
+
+def _status(snapshot: Snapshot) -> VerdictStatus | None:
+    verdict = own_verdict(snapshot)
+    return verdict.status if verdict is not None else None

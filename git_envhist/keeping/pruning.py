@@ -1,0 +1,157 @@
+"""Thins timelines by a policy, when somebody asks and by itself once a day; what goes lies in the trash for 30 days.
+
+By itself it also keeps within `envhist.maxSize`: what has lain in the trash longest goes for good first, and then the
+oldest moments that nothing but the policy keeps are let go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from git_envhist.history.retention import Decision, Policy, decide
+from git_envhist.keeping.dropping import Dropping
+from git_envhist.keeping.means import History
+from git_envhist.model import SnapshotId
+from git_envhist.settings import Settings
+from git_envhist.store.fetched import is_fetched
+from git_envhist.store.git import Git
+from git_envhist.store.staging import open_published
+from git_envhist.store.trash import DAYS
+from git_envhist.values import dataclass
+
+
+class Thinned(NamedTuple):
+    """What was decided of one timeline."""
+
+    timeline: str
+    decisions: tuple[Decision, ...]
+    """Newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a thinning did, or would do."""
+
+    timelines: tuple[Thinned, ...]
+    until: date
+    """The first day on which what was let go may be gone for good."""
+    expired: int = 0
+    """So many left the trash for good."""
+    dry_run: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def gone(self) -> int:
+        """How many snapshots were let go."""
+        return sum(not one.keep for thinned in self.timelines for one in thinned.decisions)
+
+
+def policy_of(settings: Settings) -> Policy:
+    """What is configured."""
+    return Policy(settings.keep_last, settings.keep_hourly, settings.keep_daily, settings.keep_weekly)
+
+
+class Pruning:
+    """Thins the timelines of a history."""
+
+    def __init__(self, history: History, *, gentle: bool = False) -> None:
+        """`gentle`: give up where captures come all the time, rather than have one of them wait."""
+        self._history = history
+        self._dropping = Dropping(history, gentle=gentle)
+
+    def prune(self, policy: Policy, timelines: Sequence[str], *, dry_run: bool = False) -> Pruned:
+        """Let go what a policy does not keep, and what has lain in the trash for its time."""
+        today = self._dropping.today
+        until = today + timedelta(days=DAYS)
+        if dry_run:
+            told = tuple(Thinned(name, self._decide(policy, name)) for name in timelines)
+            return Pruned(told, until, self._dropping.count_expired(today - timedelta(days=DAYS)), True)
+        expired = self._dropping.expire(today - timedelta(days=DAYS))
+        found: list[Thinned] = []
+        warnings: list[str] = []
+        for name in timelines:
+            thinned, told_by = self._thin(policy, name)
+            found.append(thinned)
+            warnings += told_by
+        return Pruned(tuple(found), until, expired, warnings=tuple(warnings))
+
+    def by_itself(self) -> None:
+        """What is done once a day: all timelines of this repository by what is configured, within the size."""
+        settings = self._history.settings
+        names = own_timelines(self._history)
+        self.prune(policy_of(settings), names)
+        excess = self._excess(settings.max_size)
+        if excess > 0:
+            self._make_room(names, excess)
+
+    def _thin(self, policy: Policy, timeline: str) -> tuple[Thinned, tuple[str, ...]]:
+        decisions: tuple[Decision, ...] = ()
+
+        def choose() -> list[SnapshotId]:
+            # As the timeline stands now: somebody may have named a moment since.
+            nonlocal decisions
+            decisions = self._decide(policy, timeline)
+            return [one.snapshot.id for one in decisions if not one.keep]
+
+        done = self._dropping.let_go(timeline, choose)
+        return Thinned(timeline, decisions), done.warnings
+
+    def _decide(self, policy: Policy, timeline: str) -> tuple[Decision, ...]:
+        from git_envhist.history.timeline import Timeline  # loaded late: with the timeline itself
+
+        line = Timeline.of(timeline, self._history.log(timeline=timeline))
+        return decide(policy, line.snapshots, self._history.now)
+
+    def _excess(self, most: int) -> int:
+        repository = self._history.repository
+        own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
+        try:
+            return sum(os.stat(path).st_size for path in own.paths) - most
+        finally:
+            own.close()
+
+    def _make_room(self, names: Sequence[str], excess: int) -> None:
+        """Let as much go as holds what is too much: the trash of earlier days first, then the oldest moments."""
+        today = self._dropping.today
+        if self._dropping.expire(today):
+            # What they held is known when it has been cleaned away; the rest is for the day that follows.
+            return
+        decisions = [
+            (name, one) for name in names for one in self._decide(policy_of(self._history.settings), name)
+        ]
+        may_go = sorted(
+            ((name, one) for name, one in decisions if not one.always), key=lambda item: item[1].snapshot.at
+        )
+        stays = [one.snapshot.tree for _, one in decisions if one.always]
+        trees = [one.snapshot.tree for _, one in may_go]
+        count = _enough(self._history.repository.git, trees, stays, excess)
+        going = {one.snapshot.id for _, one in may_go[:count]}
+        for name in names:
+            self._dropping.let_go(name, lambda: going)
+
+
+def _enough(git: Git, oldest_first: Sequence[str], stays: Sequence[str], excess: int) -> int:
+    """How many of the oldest have to go so that enough is held by them alone; all, where that is too little."""
+    low, high = 0, len(oldest_first)
+    while low < high:
+        middle = (low + high) // 2
+        if _held_alone(git, oldest_first[: middle + 1], [*oldest_first[middle + 1 :], *stays]) >= excess:
+            high = middle
+        else:
+            low = middle + 1
+    return min(low + 1, len(oldest_first))
+
+
+def _held_alone(git: Git, trees: Sequence[str], others: Sequence[str]) -> int:
+    """So many bytes on disk nothing holds but these trees."""
+    asked = "".join([*(f"{tree}\n" for tree in trees), *(f"^{tree}\n" for tree in others)])
+    told = git.run("rev-list", "--objects", "--disk-usage", "--stdin", stdin=asked.encode("ascii"))
+    return int(told)
+
+
+def own_timelines(history: History) -> list[str]:
+    """The timelines that stand in this repository."""
+    return [name for name in history.timelines() if not is_fetched(name)]

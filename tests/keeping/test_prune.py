@@ -1,0 +1,174 @@
+"""A timeline thinned by a policy: by somebody, and by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from git_envhist.api import EnvHistory
+from git_envhist.history.retention import Policy
+from git_envhist.upkeep.daily import STAMP
+from tests.cli.test_json import validate
+from tests.support.repository import Repo
+
+START = datetime(2026, 1, 5, 10, tzinfo=UTC)
+
+
+def day(number: float) -> dict[str, str]:
+    return {"GIT_COMMITTER_DATE": (START + timedelta(days=number)).isoformat()}
+
+
+def take(repo: Repo, days: int, *, size: int = 10) -> list[str]:
+    """A snapshot a day; their ids, oldest first."""
+    taken = []
+    for number in range(days):
+        repo.write("file", os.urandom(size))
+        done = repo.run("envlog", "capture", f"day {number}", "--porcelain", check=True, env=day(number))
+        taken.append(done.out.strip())
+    return taken
+
+
+def ids(repo: Repo) -> list[str]:
+    return [one.id for one in reversed(EnvHistory.open(str(repo.path)).log())]
+
+
+def prune(repo: Repo, when: float, *words: str) -> Any:
+    told = json.loads(repo.run("envlog", "prune", "--json", *words, check=True, env=day(when)).out)
+    validate("pruned", told)
+    return told
+
+
+def by_itself(repo: Repo, when: float) -> None:
+    repo.run("envlog", "gc", "--auto", check=True, env=day(when))
+
+
+def test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike(repo: Repo) -> None:
+    taken = take(repo, 6)
+    repo.run("envlog", "name", "release", taken[1], check=True)
+    before = repo.git("for-each-ref")
+    would = prune(repo, 6, "--dry-run", "--keep-last", "1", "--keep-daily", "2", "--keep-weekly=1")
+    assert repo.git("for-each-ref") == before
+    assert [(one["id"], one["reasons"]) for one in would["timelines"][0]["snapshots"]] == [
+        (taken[5], ["newest", "last 1", "day 2026-01-10", "week 2026-W02"]),
+        (taken[4], ["day 2026-01-09"]),
+        (taken[3], ["nothing keeps it"]),
+        (taken[2], ["nothing keeps it"]),
+        (taken[1], ["named 'release'"]),
+        (taken[0], ["nothing keeps it"]),
+    ]
+    done = prune(repo, 6, "--keep-last", "1", "--keep-daily", "2", "--keep-weekly=1")
+    assert done == {**would, "dry_run": False}
+    assert ids(repo) == [taken[1], taken[4], taken[5]]
+    text = repo.run("envlog", "prune", "--keep-hourly=9", check=True, env=day(6)).out
+    assert f"keep  {taken[1][:7]}" in text
+    assert "dropped 0 snapshots, kept 3" in text
+
+
+def test_without_words_what_is_configured_holds(repo: Repo) -> None:
+    taken = take(repo, 5)
+    assert prune(repo, 5)["dropped"] == 0
+    for key, number in (("keepLast", 1), ("keepHourly", 0), ("keepDaily", 2), ("keepWeekly", 0)):
+        repo.git("config", f"envhist.{key}", str(number))
+    assert prune(repo, 5)["dropped"] == 3
+    assert ids(repo) == taken[3:]
+    assert repo.run("envlog", "prune", "--keep-last=-1").status == 129
+
+
+def test_every_timeline_of_the_repository_is_thinned_where_that_is_asked(repo: Repo) -> None:
+    take(repo, 3)
+    repo.git("worktree", "add", "-q", "../other")
+    other = Repo(repo.path.parent / "other", repo.env)
+    take(other, 3)
+    assert prune(repo, 3, "--keep-last=1")["dropped"] == 2
+    told = prune(repo, 3, "--keep-last=1", "--all")
+    assert (len(told["timelines"]), told["dropped"]) == (2, 2)
+    assert "would drop 0 snapshots, keep 2" in repo.run("envlog", "prune", "-n", "--all", check=True).out
+
+
+def test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free(repo: Repo) -> None:
+    taken = take(repo, 3, size=300_000)
+    blobs = [repo.git("rev-parse", f"{one}:file") for one in taken]
+    prune(repo, 3, "--keep-last=1")
+    repo.run("envlog", "gc", "--prune=now", check=True)
+    for one in taken:
+        assert repo.git("for-each-ref", "refs/envhist/trash") != "", one
+    assert [repo.run_git("cat-file", "-e", blob, check=False).status for blob in blobs] == [0, 0, 0]
+    assert prune(repo, 33)["expired"] == 0
+    assert prune(repo, 34, "--dry-run")["expired"] == 2
+    assert prune(repo, 34)["expired"] == 2
+    repo.run("envlog", "gc", "--prune=now", check=True)
+    assert [repo.run_git("cat-file", "-e", blob, check=False).status for blob in blobs] == [1, 1, 0]
+    assert ids(repo) == taken[2:]
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+    # Nor does a note, or what was remembered, speak of what has gone.
+    notes = repo.git(
+        "ls-tree", "-r", "--name-only", repo.git("for-each-ref", "--format=%(refname)", "refs/notes")
+    )
+    assert len(notes.splitlines()) == 1
+
+
+def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
+    repo.git("config", "envhist.keepLast", "2")
+    repo.git("config", "envhist.keepDaily", "0")
+    repo.git("config", "envhist.keepWeekly", "0")
+    taken = take(repo, 4)
+    assert ids(repo) == taken
+    by_itself(repo, 4)
+    assert ids(repo) == taken[2:]
+    by_itself(repo, 40)
+    assert repo.git("for-each-ref", "refs/envhist/trash") == ""
+
+
+def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
+    for name in ("gc.auto", "maintenance.auto"):
+        repo.git("config", "--global", "--unset", name)
+    for key in ("keepDaily", "keepWeekly"):
+        repo.git("config", f"envhist.{key}", "0")
+    repo.git("config", "envhist.keepLast", "2")
+    taken = take(repo, 3)
+    stamp = repo.path / ".git/envhist" / STAMP
+    os.utime(stamp, (time.time() - 90_000,) * 2)
+    repo.write("file", "last")
+    last = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
+    until = time.monotonic() + 60
+    while ids(repo) != [taken[2], last] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert ids(repo) == [taken[2], last]
+
+
+def test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait(repo: Repo) -> None:
+    taken = take(repo, 6, size=200_000)
+    repo.run("envlog", "name", "release", taken[0], check=True)
+    # Six of 200 kB; no more than four of them.
+    repo.git("config", "envhist.maxSize", "900k")
+    by_itself(repo, 6)
+    assert ids(repo) == [taken[0], *taken[3:]]
+    assert repo.git("for-each-ref", "refs/envhist/trash") != ""
+    by_itself(repo, 7)
+    assert repo.git("for-each-ref", "refs/envhist/trash") == ""
+    repo.run("envlog", "gc", "--prune=now", check=True)
+    by_itself(repo, 8)
+    assert ids(repo) == [taken[0], *taken[3:]]
+    packs = (repo.path / ".git/objects/pack").glob("*.pack")
+    assert sum(path.stat().st_size for path in packs) < 900 << 10
+
+
+def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
+    taken = take(repo, 3)
+    history = EnvHistory.open(str(repo.path), environ={**os.environ, **day(3)})
+    decide = history.pruning._decide
+    calls = []
+
+    def decide_and_name(policy: Policy, timeline: str) -> Any:
+        found = decide(policy, timeline)
+        if not calls:
+            calls.append(timeline)
+            repo.run("envlog", "name", "just-now", taken[0], check=True)
+        return found
+
+    history.pruning._decide = decide_and_name  # type: ignore[method-assign]
+    history.prune(Policy(1, 0, 0, 0))
+    assert ids(repo) == [taken[0], taken[2]]
