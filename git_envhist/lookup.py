@@ -40,7 +40,8 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
         # Only now it is worth a process to know whether there is a timeline at all.
         if repository.resolve_ref(ref) is None:
             return []
-        raise
+        # Its first snapshot may have come between the two.
+        found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
     # What a commit says of its timeline is its author's word: none that stands here was fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -253,3 +255,20 @@ def test_what_no_terminal_reads_goes_through_no_pager(told: Told) -> None:
     pager = {"GIT_PAGER": "sed s/^/paged:/"}
     assert "paged:" not in repo.run("envlog", env=pager).out
     assert "paged:" not in repo.run("envlog", "--no-pager", env=pager).out
+
+
+def test_a_timeline_whose_first_snapshot_comes_just_then_is_no_failure(repo: Repo, tmp_path: Path) -> None:
+    capture(repo, "clean clone")
+    (ref,) = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").splitlines()
+    tip = repo.git("rev-parse", ref)
+    repo.git("update-ref", "-d", ref)
+    real = shutil.which("git", path=repo.env["PATH"])
+    # Neither the list finds it nor who looks for the newest alone, and then it is there.
+    found = f'"{real}" "$@"; s=$?; "{real}" update-ref {ref} {tip}; exit $s'
+    script = f'case " $* " in *" rev-parse "*{ref}^*) {found} ;; esac; exec "{real}" "$@"'
+    late = tmp_path / "late"
+    late.mkdir()
+    (late / "git").write_text(f"#!/bin/sh\n{script}\n")
+    (late / "git").chmod(0o755)
+    repo.env["PATH"] = f"{late}:{repo.env['PATH']}"
+    assert subjects(repo.run("envlog")) == ["clean"]
