@@ -4,14 +4,30 @@
 #
 #   agent-<name> before|prompt|after|end
 #
-# `before` waits for the snapshot. The others leave what they were told in the spool and go: a process of its own does
-# the rest.
+# `before` waits for the snapshot, unless its tool only looks. The others leave what they were told in the spool and go:
+# a process of its own does the rest.
 {
     program=@PROGRAM@
     [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
     agent=${0##*/agent-}
     if [ "$1" = before ]; then
-        "$program" agent-hook "$0" "$agent" before
+        # What stands before the words of the tool is the agent's own: nothing that a tool is told is taken for its name.
+        told=$(dd bs=4096 count=1)
+        tool=${told%%\"tool_input\"*}
+        tool=${tool%%\"toolArgs\"*}
+        case $tool in
+            *\"tool_name\":*) tool=${tool##*\"tool_name\":} ;;
+            *\"toolName\":*) tool=${tool##*\"toolName\":} ;;
+            *) tool= ;;
+        esac
+        tool=${tool# }
+        tool=${tool#\"}
+        case $tool in *\"*) tool=${tool%%\"*} ;; *) tool= ;; esac
+        case $tool in
+            '' | *[!0-9A-Za-z_]*) ;;
+            *) case ' @LOOKING@ ' in *" $tool "*) cat; exit 0 ;; esac ;;
+        esac
+        { printf '%s' "$told"; cat; } | "$program" agent-hook "$0" "$agent" before
         cat
         exit 0
     fi

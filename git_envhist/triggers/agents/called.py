@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from git_envhist.settings import AGENT_WAIT, parse_duration
-from git_envhist.store.git import clean_environment, spawn
 from git_envhist.triggers.agents.events import Event, read_event
 
 LONGEST_INPUT = 8 << 20
@@ -62,6 +60,9 @@ def _nobody_waits(_data: bytes) -> bool:
 
 def _patience(event: Event, environ: Mapping[str, str]) -> float:
     """The seconds that a tool may be held for; asked here, since who captures may be late even in that."""
+    from git_envhist.settings import AGENT_WAIT, parse_duration  # loaded late: what only looks is not held
+    from git_envhist.store.git import clean_environment, spawn  # loaded late: likewise
+
     variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
     words = ["git", "-C", event.directory or ".", "config", "--get", "envhist.agentwait"]
     with suppress(Exception):

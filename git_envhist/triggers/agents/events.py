@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +28,7 @@ READING = frozenset((
 ))  # fmt: skip
 """Tools that only look; whatever has another name may change something."""
 
+SESSION = re.compile(r"[0-9A-Za-z_-]{1,100}")
 VERSION = re.compile(rb'"(?:version|cli_version|copilotVersion)"\s*:\s*"([0-9][0-9A-Za-z.+-]{0,40})"')
 
 
@@ -49,7 +50,7 @@ class Event:
     call: str | None
     """The agent's own id of the call of the tool."""
     asked: str
-    """What the tool is asked to do, as a hash."""
+    """What the tool is asked to do."""
     transcript: str | None
     version: str | None
 
@@ -62,7 +63,7 @@ class Event:
     def key(self) -> str:
         """What two hooks of one event have in common."""
         if self.kind == "before":
-            return f"before {self.call or self.asked}"
+            return f"before {self.call or _hash(self.asked)}"
         if self.kind == "prompt":
             return f"prompt {self.turn or _hash(self.prompt)}"
         return f"{self.kind} {self.turn or ''}"
@@ -76,9 +77,11 @@ def read_event(registered: str, kind: str, data: bytes, environ: Mapping[str, st
         return None
     if not isinstance(value, dict):
         return None
+    agent = _agent(registered, value)
+    kept = _kept_by_copilot(value, environ) if agent == "copilot" else None
     return Event(
         kind=kind,
-        agent=_agent(registered, value),
+        agent=agent,
         registered=registered,
         session=_word(value, "session_id", "sessionId", "conversation_id") or "",
         directory=_directory(value, environ),
@@ -86,8 +89,8 @@ def read_event(registered: str, kind: str, data: bytes, environ: Mapping[str, st
         prompt=_text(value, "prompt", LONGEST_PROMPT) or "",
         tool=_word(value, "tool_name", "toolName"),
         call=_word(value, "tool_use_id", "tool_call_id", "toolCallId"),
-        asked=_hash(_first(value, "tool_input", "toolArgs")),
-        transcript=_path(value, "transcript_path", "transcriptPath"),
+        asked=_as_text(_first(value, "tool_input", "toolArgs")),
+        transcript=_path(value, "transcript_path", "transcriptPath") or kept,
         version=_word(value, "cursor_version"),
     )
 
@@ -138,6 +141,20 @@ def _path(value: dict[str, Any], *names: str) -> str | None:
     return found if usable and isinstance(found, str) else None
 
 
-def _hash(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+def _kept_by_copilot(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
+    """Where Copilot keeps what is said in a session: it tells that only when a turn ends."""
+    session = _word(value, "sessionId", "session_id") or ""
+    home = environ.get("COPILOT_HOME") or os.path.join(environ.get("HOME", ""), ".copilot")
+    if not home.startswith("/") or not SESSION.fullmatch(session):
+        return None
+    return os.path.join(home, "session-state", session, "events.jsonl")
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _hash(text: str) -> str:
+    import hashlib  # loaded late: it takes a fifth of the time for which a tool that only looks is held
+
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

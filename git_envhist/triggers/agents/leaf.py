@@ -6,6 +6,7 @@ import os
 import shlex
 
 from git_envhist.errors import Refused
+from git_envhist.triggers.agents.events import READING
 from git_envhist.triggers.agents.outcomes import last_outcome
 from git_envhist.triggers.agents.settings import (
     NotUnderstood,
@@ -46,7 +47,8 @@ class Agent:
             new = (with_table if _is_toml(path) else with_hooks)(text, self.shape, commands)
         except NotUnderstood:
             raise _refused(path) from None
-        shim = template(SHIM).replace("@PROGRAM@", shlex.quote(place.program))
+        looking = " ".join(sorted(READING))
+        shim = template(SHIM).replace("@LOOKING@", looking).replace("@PROGRAM@", shlex.quote(place.program))
         return Plan(
             (rewrite(self._shim(place), os.fsencode(shim), PROGRAM_MODE), rewrite(path, _bytes(new))),
             (self.shape.remark,) if self.shape.remark else (),

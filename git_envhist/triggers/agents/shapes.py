@@ -8,8 +8,12 @@ from git_envhist.values import dataclass, field
 
 MARK = "envhist/hooks/agent-"
 """What every command of ours holds; by it ours is told from others'."""
-BRIEFLY, PATIENTLY = 10, 120
-"""Seconds after which an agent may end a hook: one that leaves at once, one that a tool waits for."""
+BRIEFLY, PATIENTLY, AT_LAST = 10, 120, 3
+"""Seconds after which an agent may end a hook: one that leaves at once, one that a tool waits for, one that is called
+as the agent itself ends (Codex grants those no more, and warns of more).
+"""
+TIMEOUTS = {"before": PATIENTLY, "end": AT_LAST}
+TRUSTED = "{} runs the hooks of a project only where its directory is trusted: {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Shape:
 
     def element(self, hook: Hook, command: str) -> dict[str, Any]:
         """What stands in the list of an event."""
-        seconds = PATIENTLY if hook.kind == "before" else BRIEFLY
+        seconds = TIMEOUTS.get(hook.kind, BRIEFLY)
         handler: dict[str, Any] = {"name": "git-envhist"} if self.named else {}
         if self.typed:
             handler["type"] = "command"
@@ -107,6 +111,7 @@ GEMINI = Shape(
     ),
     unit=1000,
     named=True,
+    remark=TRUSTED.format("gemini", "it asks when it starts there"),
 )
 CURSOR = Shape(
     "cursor",
@@ -137,4 +142,5 @@ COPILOT = Shape(
     command="bash",
     timeout="timeoutSec",
     skeleton={"version": 1},
+    remark=TRUSTED.format("copilot", "it asks when it starts there, with -p it wants --trust-folder"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import select
 import subprocess
 import time
@@ -156,6 +157,27 @@ def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
     assert (here.repo.path.parent / "said/1-transcript.jsonl").read_text() == TRANSCRIPTS[agent][0]
 
 
+def test_what_copilot_does_not_tell_before_a_tool_is_found_where_it_keeps_it(
+    working: Callable[..., Working], tmp_path: Path
+) -> None:
+    here = working("copilot", "claude-code")
+    here.repo.env["COPILOT_HOME"] = str(tmp_path / "copilot")
+    kept = tmp_path / "copilot/session-state/o-1/events.jsonl"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(TRANSCRIPTS["copilot"][0])
+    here.call("copilot", "before")
+    # Where Copilot reads what is Claude Code's, it speaks as that does; and a session is no path.
+    for number, session in enumerate(("o-1", "../o-1")):
+        data = {"session_id": session, "timestamp": "2026-11-18T10:00:00Z", "cwd": str(here.repo.path)}
+        here.repo.write("f", f"{number}")
+        told = {**data, "tool_name": "Bash", "tool_input": {"command": "make"}}
+        here.call("claude-code", "before", json.dumps(told | {"tool_use_id": f"{number}"}).encode())
+    strange, second, first = here.snapshots(3)
+    assert {each.actor.agent for each in (strange, second, first)} == {"copilot"}
+    assert (first.attachments, first.actor.agent_version) == (("1-events.jsonl",), "1.0.41")
+    assert (second.attachments, strange.attachments) == (("1-events.jsonl",), ())
+
+
 def test_whatever_comes_in_a_hook_is_silent_and_ends_well(working: Callable[..., Working]) -> None:
     here = working("claude-code", "copilot")
     for data in (
@@ -175,6 +197,43 @@ def test_whatever_comes_in_a_hook_is_silent_and_ends_well(working: Callable[...,
     # Nor does what follows suffer from it.
     here.call("claude-code", "before")
     here.snapshots(1)
+
+
+LOOKING = [
+    '{"tool_name":"Read","tool_input":{}}',
+    '{"cwd": "/x", "tool_name": "Grep", "tool_input": {"pattern": "x"}}',
+    '{"sessionId":"o","toolName":"view","toolArgs":"{}"}',
+    '{"toolName":"view","toolArgs":"' + "x" * 9000 + '"}',
+]
+CHANGING = [
+    '{"tool_name":"Write","tool_input":{"tool_name":"Read"}}',
+    '{"tool_input":{"tool_name":"Read"},"tool_name":"Write"}',
+    '{"toolArgs":{"toolName":"view"},"toolName":"bash"}',
+    '{"cwd":"/\\"tool_name\\":\\"Read\\"","tool_name":"Bash","tool_input":1}',
+    '{"tool_name":"Read Grep","tool_input":{}}',
+    '{"tool_name":"*","tool_input":{}}',
+    '{"tool_name":"","tool_input":{}}',
+    '{"tool_name":["Read"],"tool_input":{}}',
+    '{"tool_name":null,"x":"Read","tool_input":{}}',
+    # The name is cut where the first portion ends: it is no other's.
+    '{"x":"' + "x" * (4096 - len('{"x":"","tool_name":"Read')) + '","tool_name":"ReadAndWrite"}',
+    '{"x":"' + "x" * 5000 + '","tool_name":"Write","tool_input":{}}',
+]
+
+
+def test_the_shim_itself_lets_go_what_only_looks_and_hands_on_all_else_to_the_byte(
+    working: Callable[..., Working], tmp_path: Path
+) -> None:
+    here = working("claude-code")
+    shim = here.repo.path / ".git/envhist/hooks/agent-claude-code"
+    program, told = tmp_path / "program", tmp_path / "told"
+    program.write_text(f"#!/bin/sh\ncat >{told}\n")
+    program.chmod(0o755)
+    shim.write_text(re.sub(r"program=/\S+", f"program={program}", shim.read_text()))
+    for data in (*LOOKING, *CHANGING):
+        told.unlink(missing_ok=True)
+        here.call("claude-code", "before", data.encode())
+        assert (told.read_text() if told.exists() else None) == (data if data in CHANGING else None)
 
 
 def test_without_the_program_or_without_the_shim_nothing_happens(working: Callable[..., Working]) -> None:

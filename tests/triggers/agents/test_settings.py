@@ -181,7 +181,8 @@ def test_every_hook_is_told_by_its_mark_and_may_take_as_long_as_it_needs(shape: 
         assert is_ours(element)
         told = json.dumps(element)
         seconds = int(re.search(r'"timeout(?:Sec)?": (\d+)', told)[1]) / shape.unit  # type: ignore[index]
-        assert seconds == (120 if hook.kind == "before" else 10)
+        # Codex grants three seconds to what is called at its end, and warns of more.
+        assert seconds == {"before": 120, "end": 3}.get(hook.kind, 10)
 
 
 def test_a_group_with_a_hook_of_somebody_else_is_not_ours_to_take() -> None:
