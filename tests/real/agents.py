@@ -1,0 +1,242 @@
+"""Real agents with our hooks and our server: `python -m tests.real.agents [--at DIRECTORY] [agent...]`.
+
+Each is installed from npm (some 900 MB for all; `--at` keeps them), given a working tree and `git envlog install
+--agent`, and asked for something. A model on this machine, which speaks as the agent's provider does, has it run a
+shell command, take a snapshot by `git envlog mcp`, and run another. What its hooks and its tool left in the history is
+held against what has to be there; what is wrong is printed, and ends the program with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import Snapshot
+from tests.conftest import sealed_environment
+from tests.real.models import Call, Server, model
+from tests.support.programs import make_programs
+from tests.support.repository import Repo, make_repo
+
+PROMPT = "make the greeting friendlier"
+SAID = "taken by the agent itself"
+LONG = 240
+SETTLED = 60.0
+Manner = Callable[[Repo, str], tuple[str, ...]]
+"""Writes what an agent needs beside, and says which words it is called with."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How one is had, and asked."""
+
+    name: str
+    package: str
+    program: str
+    tool: str
+    """Runs a command of the shell."""
+    word: str
+    manner: Manner
+    beside: tuple[str, ...] = ()
+    """Agents whose settings it reads, too."""
+    environ: dict[str, str] = field(default_factory=dict)
+    """`{}` in a value is the address of the model."""
+
+    def shell(self, number: int) -> Call:
+        """A command that overwrites the file the instant it is run."""
+        return Call(self.tool, {self.word: f"echo {number} >f", "description": "write"})
+
+
+def claude_code(repo: Repo, _address: str) -> tuple[str, ...]:
+    server = {"mcpServers": {"envhist": {"command": "git", "args": ["envlog", "mcp"]}}}
+    repo.write(".mcp.json", json.dumps(server))
+    allowed = ("Bash", "mcp__envhist__capture")
+    return ("-p", PROMPT, "--mcp-config", ".mcp.json", "--allowedTools", *allowed)
+
+
+def codex(repo: Repo, address: str) -> tuple[str, ...]:
+    text = f"""\
+model = "here"
+model_provider = "here"
+[model_providers.here]
+name = "here"
+base_url = "{address}/v1"
+wire_api = "responses"
+[mcp_servers.envhist]
+command = "git"
+args = ["envlog", "mcp"]
+required = true
+startup_timeout_sec = 60
+[projects."{repo.path}"]
+trust_level = "trusted"
+"""
+    _in_home(repo, ".codex/config.toml", text)
+    # Nobody is there who could approve of them.
+    bypass = ("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust")
+    return ("exec", *bypass, PROMPT)
+
+
+def gemini(repo: Repo, _address: str) -> tuple[str, ...]:
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "mcpServers": {"envhist": {"command": "git", "args": ["envlog", "mcp"]}},
+    }
+    _in_home(repo, ".gemini/settings.json", json.dumps(settings))
+    _in_home(repo, ".gemini/trustedFolders.json", json.dumps({str(repo.path): "TRUST_FOLDER"}))
+    return ("--yolo", "-m", "gemini-2.5-flash", "-p", PROMPT)
+
+
+def copilot(repo: Repo, _address: str) -> tuple[str, ...]:
+    envhist = {"type": "local", "command": "git", "args": ["envlog", "mcp"], "tools": ["*"]}
+    _in_home(repo, ".copilot/mcp-config.json", json.dumps({"mcpServers": {"envhist": envhist}}))
+    return ("--trust-folder", "--allow-all-tools", "-p", PROMPT)
+
+
+def _in_home(repo: Repo, path: str, text: str) -> None:
+    place = Path(repo.env["HOME"], path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+
+
+CAPTURE = Call(".*envhist.*capture", {"intent": SAID})
+AGENTS = (
+    Agent(
+        "claude-code", "@anthropic-ai/claude-code", "claude", "Bash", "command", claude_code,
+        environ={"ANTHROPIC_BASE_URL": "{}", "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
+                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+    ),
+    Agent("codex", "@openai/codex", "codex", "exec_command", "cmd", codex),
+    Agent(
+        "gemini", "@google/gemini-cli", "gemini", "run_shell_command", "command", gemini,
+        environ={"GOOGLE_GEMINI_BASE_URL": "{}", "GEMINI_API_KEY": "none"},
+    ),
+    Agent(
+        "copilot", "@github/copilot", "copilot", "bash", "command", copilot,
+        ("claude-code",),
+        environ={"COPILOT_PROVIDER_BASE_URL": "{}/v1", "COPILOT_PROVIDER_API_KEY": "none",
+                 "COPILOT_MODEL": "gpt-4.1", "COPILOT_OFFLINE": "true"},
+    ),
+)  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.real.agents")
+    parser.add_argument("--at", type=Path, help="where they are installed, and stay")
+    parser.add_argument("names", nargs="*", choices=[[], *(agent.name for agent in AGENTS)], metavar="agent")
+    told = parser.parse_args()
+    machine = dict(os.environ)
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        place = told.at or Path(temporary, "npm")
+        for agent in AGENTS:
+            if told.names and agent.name not in told.names:
+                continue
+            version = install(agent, place, machine)
+            wrong = attempt(agent, place, Path(temporary, agent.name))
+            failed += bool(wrong)
+            print(f"{agent.name} {version}: {'as it has to be' if not wrong else ''}", flush=True)
+            for line in wrong:
+                print(f"  {line}")
+    return 1 if failed else 0
+
+
+def install(agent: Agent, place: Path, machine: dict[str, str]) -> str:
+    """Have npm install it; its version."""
+    manifest = place / "node_modules" / agent.package / "package.json"
+    if not manifest.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        words = ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", str(place)]
+        subprocess.run([*words, agent.package], check=True, env=machine, stdout=subprocess.DEVNULL)
+    return str(json.loads(manifest.read_text())["version"])
+
+
+def attempt(agent: Agent, place: Path, work: Path) -> list[str]:
+    """Have it work in a working tree of its own; what is wrong with what is in the history then."""
+    repo = _working_tree(agent, place, work)
+    with model([agent.shell(1), CAPTURE, agent.shell(2)]) as server:
+        repo.env |= {name: value.format(server.address) for name, value in agent.environ.items()}
+        words = agent.manner(repo, server.address)
+        done = subprocess.run(
+            [agent.program, *words], cwd=repo.path, env=repo.env, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=LONG, check=False,
+        )  # fmt: skip
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        moments = _settled(repo)
+        return [
+            *_wrong(agent, repo, server, moments),
+            *_complaints(said),
+            *([said] if done.returncode else []),
+        ]
+
+
+def _working_tree(agent: Agent, place: Path, work: Path) -> Repo:
+    home, programs = work / "home", work / "programs"
+    for directory in (home, programs):
+        directory.mkdir(parents=True)
+    path = f"{make_programs(programs)}:{place / 'node_modules/.bin'}:{os.environ['PATH']}"
+    os.environ.update(sealed_environment(home))
+    repo = make_repo(work / "tree")
+    # As somebody's own: agents do not hand all that tests set on to hooks and servers.
+    repo.env = {"PATH": path, "HOME": str(home), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    repo.write("f", "0\n")
+    repo.git("config", "envhist.agentWait", "2m")
+    for name in (agent.name, *agent.beside):
+        repo.run("envlog", "install", "--agent", name, check=True)
+    return repo
+
+
+def _settled(repo: Repo) -> list[Snapshot]:
+    """The history, newest first, once the hook after the turn has done its part."""
+    until = time.monotonic() + SETTLED
+    while True:
+        moments = EnvHistory.open(str(repo.path)).log()
+        done = {dict(moment.meta).get("agent-moment") for moment in moments} >= {"before", "after"}
+        if done or time.monotonic() > until:
+            return moments
+        time.sleep(0.2)
+
+
+def _wrong(agent: Agent, repo: Repo, server: Server, moments: Sequence[Snapshot]) -> list[str]:
+    told = [(dict(each.meta).get("agent-moment", "-"), each.actor.tool, each.intent) for each in moments]
+    if not any("envhist" in name for name in server.offered):
+        return [f"no tool of ours was offered: {sorted(server.offered)}"]
+    # What is there before the last command the tool has captured: nothing is made of it again.
+    if [moment for moment, _, _ in told] != ["after", "-", "before", "before"]:
+        return [f"moments: {told}"]
+    after, own, second, before = moments
+    held = [repo.git("cat-file", "blob", f"{each.tree}:f") for each in moments]
+    # Gemini CLI tells its version nowhere, Copilot begins to write down what is said when its first turn ends.
+    checks = {
+        f"the file: {held}": held == ["2", "1", "1", "0"],
+        f"intents: {told}": after.intent == before.intent == PROMPT and own.intent == SAID,
+        f"agent: {before.actor}": before.actor.agent == agent.name and bool(before.actor.session),
+        f"tool: {second.actor.tool}": "capture" in str(second.actor.tool),
+        f"version: {after.actor}": bool(after.actor.agent_version) or agent.name == "gemini",
+        f"transcripts: {before.attachments}, {after.attachments}": len(after.attachments) == 1
+        and (len(before.attachments) == 1 or agent.name == "copilot"),
+        f"by the tool: {own.actor}": bool(own.actor.agent),
+    }
+    return [what for what, right in checks.items() if not right]
+
+
+def _complaints(said: str) -> list[str]:
+    """Lines in which an agent complains of hooks."""
+    ours = [line for line in said.splitlines() if "hook" in line.lower()]
+    return [
+        line for line in ours if any(word in line.lower() for word in ("fail", "error", "clamp", "invalid"))
+    ]
+
+
+if __name__ == "__main__":
+    if shutil.which("npm") is None:
+        sys.exit("npm is not here")
+    sys.exit(main())
