@@ -28,6 +28,7 @@ from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.staging import Staging, sweep
 from git_envhist.system import how_workers_run
+from git_envhist.trace import step
 from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class Capturing:
         with suppress(OSError, EnvhistError):
             sweep_staged(restore_directory(self.repository.state), bases)
 
+    @step("what killed captures left is swept")
     def _sweep(self) -> list[str]:
         repository = self.repository
         try:
@@ -174,11 +176,13 @@ class Capturing:
             Tools(self.repository, self.settings, how_workers_run(self.how)), extent, staging, key, tip
         )
 
+    @step("what belongs to the environment is known")
     def survey(self, key_id: str | None) -> Survey:
         """What belongs to the environment."""
         keys = self.keys.backup.directory
         return survey(self.repository, self.settings, key_id, keys, kept_apart(self.environ))
 
+    @step("git's view is read")
     def _view(self, taking: Taker) -> GitView:
         from git_envhist.store.gitview import GitView, read_view  # loaded late: while the workers look
 

@@ -47,6 +47,7 @@ from git_envhist.store.repository import Repository
 from git_envhist.store.signatures import signed
 from git_envhist.store.snapshots import whole_tree
 from git_envhist.store.staging import Staging
+from git_envhist.trace import step
 from git_envhist.values import dataclass, replace
 from git_envhist.verifying.carried import FACTS, carried_record, circumstances
 
@@ -91,6 +92,7 @@ class Held:
         """What `Env-Content` is of it."""
         return self.taken.assembled.content
 
+    @step("trees, manifests and facts are made")
     def finish(self, attach: tuple[tuple[str, bytes], ...] = ()) -> Finished:
         """Complete its tree and packs; the first call says what is attached."""
         if self._finished is None:
@@ -134,6 +136,7 @@ class Held:
         seconds = time.monotonic() - self.started
         return Captured(None, self.taken.files, 0, 0, 0, seconds, warnings=tuple(self.warnings))
 
+    @step("the snapshot is published")
     def publish(self, request: Request) -> Captured:
         """Make it a snapshot, as it was asked for."""
         repository = self.context.repository

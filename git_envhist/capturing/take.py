@@ -28,6 +28,7 @@ from git_envhist.store.snapshots import ManifestTree
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.trees import decode_tree
 from git_envhist.system import room_left
+from git_envhist.trace import step
 from git_envhist.values import dataclass
 
 KEPT_FREE = 20
@@ -84,10 +85,12 @@ class Taker:
             self._gatherer = self._start(distrust, progress, still_to_look_at(since, head))
         return self._gatherer
 
+    @step("the environment is looked at")
     def look(self, progress: Tick | None) -> Gathered:
         """What a capture would read, and nothing more."""
         return self.begin(progress).gather(dry_run=True)
 
+    @step("the environment is looked at")
     def take(self, progress: Tick | None) -> Taken:
         """Take it."""
         gatherer = self.begin(progress)

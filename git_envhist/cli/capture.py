@@ -56,7 +56,19 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
     telling = _Telling(session, options)
     captured = _capture(session, _intent(intent, messages), options, telling)
     telling.tell_check(captured)
+    if not (options["dry_run"] or options["porcelain"]):
+        give_hint(session, captured)
     return telling.status(captured)
+
+
+def give_hint(session: Session, captured: Captured) -> None:
+    """What to type next, if anything is worth a word."""
+    from git_envhist.cli import advice  # loaded late: a program gets none
+
+    if captured.verdict is not None:
+        advice.after_verdict(session, captured.verdict)
+    elif sys.stderr.isatty():
+        advice.after_capture(session, captured)
 
 
 class _Telling:

@@ -13,6 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
+from git_envhist import trace
 from git_envhist.cli import hear_interrupts
 from git_envhist.cli.argv import first_operand, split_words, wants_json
 from git_envhist.cli.failure import Stopped, as_defect, tell
@@ -74,6 +75,7 @@ def leave(status: int) -> NoReturn:
 def run_program(program: str, words: list[str]) -> int:
     """Run a program to its end and return its exit status; whatever fails is told in one line and a hint."""
     output = Output()
+    began = trace.now()
     try:
         hear_interrupts()
         _stop_at_signals()
@@ -89,11 +91,14 @@ def run_program(program: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as failure:
-        if os.environ.get("GIT_ENVHIST_TRACE", "0") not in ("", "0"):
-            raise
+        if trace.ON:
+            import traceback  # loaded late: only a defect needs it
+
+            traceback.print_exception(failure)
         return _tell(as_defect(failure, program), output, words)
     finally:
         _leave_pager(output)
+        trace.tell(f"{program} ends", began)
 
 
 def _run(program: str, words: list[str], output: Output) -> int:

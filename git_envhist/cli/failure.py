@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import SPELLED_PLAINLY, escape, shows_symbols
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, Refused
 
 
 class Stopped(KeyboardInterrupt):
@@ -34,9 +34,23 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
         output.line(dump(error_object(error)))
     else:
         complain(f"error: {escape(error.message)}")
-        if error.hint:
+        if error.hint and not (isinstance(error, Refused) and _is_unwanted()):
             complain(f"hint: {escape(error.hint, lines=True)}")
     return error.exit_code
+
+
+def _is_unwanted() -> bool:
+    """Whether the hint of a refusal was switched off; a failure is told in full whatever is configured."""
+    from git_envhist.cli.advice import NO, REFUSAL  # loaded late: only a refusal needs it
+    from git_envhist.store.git import spawn  # loaded late: likewise
+
+    if os.environ.get("GIT_ADVICE", "1").lower() in NO:
+        return True
+    try:
+        asked = spawn(["git", "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
+    except (EnvhistError, OSError):
+        return False
+    return asked.out.strip() == b"false"
 
 
 def complain(line: str) -> None:
@@ -86,11 +100,29 @@ def write_report(failure: Exception, program: str) -> str:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = os.path.join(directory, f"{stamp}-{os.getpid()}.txt")
-    text = "".join([f"{program}, Python {sys.version}\n\n", *traceback.format_exception(failure)])
+    text = "\n".join([*versions(program), "", "".join(traceback.format_exception(failure))])
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     return path
+
+
+def versions(program: str) -> list[str]:
+    """What a report has to say of where it comes from; nothing of the environment's own contents."""
+    from git_envhist._version import __version__  # loaded late: only a defect needs it
+    from git_envhist.store.git import spawn  # loaded late: likewise
+
+    try:
+        git = spawn(["git", "--version"], os.environb).out.decode("ascii", "replace").strip()
+    except (EnvhistError, OSError):
+        git = "git could not be asked"
+    system = os.uname()
+    return [
+        f"{program}, git-envhist {__version__}",
+        f"Python {' '.join(sys.version.split())}",
+        git,
+        f"{system.sysname} {system.release} {system.machine}",
+    ]
 
 
 def state_home() -> str:

@@ -108,7 +108,10 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
         _print_json(session, shown)
         return
     if not shown and not history.log(limit=1):
-        complain("hint: nothing was captured here yet: git envlog capture")
+        from git_envhist.cli import advice  # loaded late: nearly every history holds something
+
+        if advice.is_wanted(session, advice.EMPTY):
+            complain("hint: nothing was captured here yet: git envlog capture")
     session.page()
     # A template is for programs, too: what it names comes as it is.
     session.output.plain &= write is None

@@ -227,7 +227,10 @@ def _tell(
         for line in dry_run_lines(restored, _words(session, restored.target), there):
             session.line(line)
     else:
-        for line in done_lines(restored, None if options.get("to") else back):
+        from git_envhist.cli import advice  # loaded late: what is planned or told as JSON needs none
+
+        told = None if options.get("to") or not advice.is_wanted(session, advice.RESTORE) else back
+        for line in done_lines(restored, told):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 

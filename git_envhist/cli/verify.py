@@ -15,7 +15,7 @@ from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, first_line
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
-from git_envhist.model import Bisected, Checked, Snapshot
+from git_envhist.model import Bisected, Checked, Snapshot, VerdictStatus
 from git_envhist.verifying.outcome import NOT_JUDGED, answer_status
 
 
@@ -31,6 +31,10 @@ def verify(session: Session, revision: str | None) -> int:
     else:
         for line in _checked_lines(checked):
             session.line(line)
+    if checked.verdict.status is not VerdictStatus.PASS:
+        from git_envhist.cli.advice import after_verdict  # loaded late: most checks pass
+
+        after_verdict(session, checked.verdict)
     return answer_status(checked.verdict)
 
 

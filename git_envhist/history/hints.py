@@ -96,7 +96,8 @@ def _similar_name(word: str, world: World) -> str | None:
     from difflib import get_close_matches  # loaded late: keeps every command fast that finds its snapshot
 
     names = {name for snapshot in world.own.snapshots for name in snapshot.names}
-    folded = {name.lower(): name for name in sorted(names | {"good", "bad", "now"})}
+    names |= {"good", "bad", "now", world.own.name, *world.others}
+    folded = {name.lower(): name for name in sorted(names)}
     close = get_close_matches(word.lower(), list(folded), n=1, cutoff=0.75)
     return f"did you mean '{folded[close[0]]}'?" if close else None
 

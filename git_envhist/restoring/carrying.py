@@ -29,6 +29,7 @@ from git_envhist.restore.victims import Known, nothing_is_known
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
+from git_envhist.trace import step
 
 OVER = (Phase.DONE, Phase.UNDONE)
 Last = Callable[[Journal], None]
@@ -87,6 +88,7 @@ class Place(NamedTuple):
         return os.path.lexists(os.path.join(self.private, JOURNAL))
 
 
+@step("the plan is carried out and compared")
 def carry_out(
     place: Place,
     plan: Plan,

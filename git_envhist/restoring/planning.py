@@ -23,6 +23,7 @@ from git_envhist.store.names import true_path
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pairs import read_pairs, same_environment
 from git_envhist.store.pathspecs import matching
+from git_envhist.trace import step
 
 
 class NoSuchPath(EnvhistError):
@@ -72,6 +73,7 @@ class Planner:
         self._now = Extent.of(survey.ignore, survey.exclude, missing)
         self._guess = guess
 
+    @step("the plan is made")
     def plan(self, before: str, after: str, wish: Wish, findings: Findings | None = None) -> Plan:
         """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
         with closing(self._contents) as contents:

@@ -9,8 +9,10 @@ from git_envhist.capturing.request import Request
 from git_envhist.capturing.since import Since
 from git_envhist.model import RestorePart, Snapshot, SnapshotId, Trigger
 from git_envhist.restoring.outside import differing
+from git_envhist.trace import step
 
 
+@step("the moment after is recorded")
 def publish_now(
     capturing: Capturing, source: SnapshotId | None, part: RestorePart, since: Since | None = None
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+from git_envhist import trace
 from git_envhist.errors import GitFailed
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
 
@@ -75,6 +76,7 @@ class Child:
 
 
 def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int, complaints: int) -> int:
+    trace.tell_git(("git", *arguments, "(goes on)"))
     try:
         return os.posix_spawnp(
             "git",

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from git_envhist import trace
 from git_envhist.errors import GitFailed
 from git_envhist.system import nameless_file
 
@@ -133,6 +134,7 @@ class Running:
             (os.POSIX_SPAWN_DUP2, writing, 1),
             (os.POSIX_SPAWN_DUP2, self._complaints, 2),
         ]
+        self._told, self._began = arguments, trace.now()
         try:
             self._child = os.posix_spawnp(
                 os.fsencode(arguments[0]), list(arguments), environment, file_actions=actions
@@ -151,6 +153,7 @@ class Running:
         try:
             out = read_all(self._reading)
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+            trace.tell_git(self._told, self._began, status)
             os.lseek(self._complaints, 0, os.SEEK_SET)
             return Completed(status, out, read_all(self._complaints))
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from git_envhist import trace
 from git_envhist.errors import GitFailed
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
 from git_envhist.store.pathspecs import at_top
@@ -52,6 +53,7 @@ class _Running:
             (os.POSIX_SPAWN_DUP2, self._answer, 1),
             (os.POSIX_SPAWN_DUP2, self._complaints, 2),
         ]
+        self._told, self._began = ("git", *words), trace.now()
         try:
             self._child = os.posix_spawnp("git", [*COMMAND, *words], environment, file_actions=actions)
         except BaseException as failure:
@@ -65,6 +67,7 @@ class _Running:
         self.is_finished = True
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+            trace.tell_git(self._told, self._began, status)
             return Completed(status, _content(self._answer), _content(self._complaints))
         finally:
             self._close()

@@ -137,7 +137,10 @@ def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
     assert done.err.splitlines()[0] == "error: unexpected failure: 'ValueError: boom'"
     assert len(done.err.splitlines()) == ONE_LINE_AND_HINT
     (report,) = (hermetic / "state" / "git-envhist" / "reports").iterdir()
-    assert "Traceback" in report.read_text()
+    said = report.read_text()
+    assert "Traceback" in said
+    for word in ("git-envlog, git-envhist ", "Python 3.", "git version ", "Linux "):
+        assert word in said
     assert report.stat().st_mode & 0o777 == 0o600
     traced = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken), "GIT_ENVHIST_TRACE": "1"})
     assert "Traceback" in traced.err

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "system", "values", "_version"}
+VOCABULARY = {"model", "errors", "system", "values", "trace", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "core", "moments", "capturing", "restoring", "forking", "verifying", "lookup"}
@@ -40,6 +40,7 @@ MAY_KNOW = {
     "values": set(),
     "errors": set(),
     "system": set(),
+    "trace": set(),
     "settings": VOCABULARY,
     "capture": VOCABULARY,
     "facts": VOCABULARY,

@@ -41,7 +41,9 @@ def notes_ref(repo: Repo) -> str:
 
 def test_a_check_that_fails_costs_a_warning_and_no_snapshot(repo: Repo) -> None:
     done = repo.run("envlog", "capture", "x", "--verify", "echo boom; exit 3")
-    assert (done.status, done.err) == (0, "boom\nwarning: the check failed: echo boom; exit 3 exit 3\n")
+    told, hint = done.err.split("hint: ")
+    assert (done.status, told) == (0, "boom\nwarning: the check failed: echo boom; exit 3 exit 3\n")
+    assert hint == "what it said: git envlog show; what changed before: git envdiff @~1..@\n"
     first, *_, last = done.out.splitlines()
     assert first.endswith("] x")
     assert last.startswith(" ✗ echo boom; exit 3 exit 3 (")

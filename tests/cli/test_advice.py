@@ -1,0 +1,129 @@
+"""What to type next: one hint after a capture, a failed check, a restore, a refusal, each can be switched off."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from git_envhist.cli.advice import KEYS
+from tests.cli.test_terminal_session import on_terminal
+from tests.support.repository import Repo
+
+
+def hints(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("hint: ")]
+
+
+def switched_off(repo: Repo, key: str) -> Repo:
+    repo.git("config", f"advice.{key}", "false")
+    return repo
+
+
+def test_a_person_is_told_where_to_go_from_a_capture(repo: Repo) -> None:
+    shown, _ = on_terminal(repo, "git-envlog", "capture", "one")
+    said = hints(shown)
+    assert re.fullmatch(
+        r"hint: back to it at any time: git envrestore [0-9a-f]{7}; 'git envlog' lists .*", said[0]
+    )
+    assert said[1:] == ["hint: (not again: git config --global advice.envhistCapture false)"]
+    shown, _ = on_terminal(repo, "git-envlog", "capture", "two")
+    assert hints(shown)[0].endswith("what changes from here: git envdiff")
+    shown, _ = on_terminal(switched_off(repo, "envhistCapture"), "git-envlog", "capture", "three")
+    assert not hints(shown)
+
+
+def test_a_program_is_told_nothing_after_what_went_well(repo: Repo) -> None:
+    assert repo.run("envlog", "capture", "one", check=True).err == ""
+
+
+def test_a_failed_check_is_followed_by_what_finds_the_cause(repo: Repo) -> None:
+    done = repo.run("envlog", "capture", "--verify", "false")
+    assert hints(done.err) == ["hint: what it said: git envlog show; what changed before: git envdiff @~1..@"]
+    repo.run("envlog", "capture", "--verify", "true", check=True)
+    for words in (("capture", "--verify", "exit 3"), ("verify", "--", "exit 3")):
+        (said,) = hints(repo.run("envlog", *words).err)
+        assert said.startswith("hint: what changed since it last passed: git envdiff good;")
+    assert not hints(switched_off(repo, "envhistVerdict").run("envlog", "verify", "--", "exit 3").err)
+
+
+def test_a_restore_says_how_to_come_back(repo: Repo) -> None:
+    repo.run("envlog", "capture", "one", check=True)
+    repo.write("app.py", "changed\n")
+    assert "go back with: git envrestore --undo\n" in repo.run("envrestore", "@", check=True).out
+    repo.write("app.py", "again\n")
+    assert "go back with" not in switched_off(repo, "envhistRestore").run("envrestore", "@", check=True).out
+
+
+def test_an_empty_history_says_how_to_begin(repo: Repo) -> None:
+    assert hints(repo.run("envlog").err) == ["hint: nothing was captured here yet: git envlog capture"]
+    assert not hints(switched_off(repo, "envhistEmpty").run("envlog").err)
+
+
+def test_a_refusal_says_what_overrides_it(repo: Repo) -> None:
+    refused = repo.run("envlog", "capture", "--name", "list")
+    assert (refused.status, len(hints(refused.err))) == (3, 1)
+    quiet = switched_off(repo, "envhistRefusal").run("envlog", "capture", "--name", "list")
+    assert (quiet.status, quiet.err.count("\n")) == (3, 1)
+    # What is wrong with the words is told in full all the same.
+    assert hints(repo.run("envlog", "--bogus").err)
+
+
+def test_gits_own_switch_is_one_for_all(repo: Repo) -> None:
+    repo.env["GIT_ADVICE"] = "0"
+    assert not hints(repo.run("envlog").err)
+    assert not hints(repo.run("envlog", "capture", "--verify", "false").err)
+    assert not hints(repo.run("envlog", "capture", "--name", "list").err)
+    shown, _ = on_terminal(repo, "git-envlog", "capture", "two")
+    assert not hints(shown)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_hint_stands_in_the_manual(key: str) -> None:
+    manual = Path(__file__).resolve().parents[2] / "docs" / "man" / "git-envlog.rst"
+    assert f"**advice.{key}**" in manual.read_text()
+
+
+def test_words_that_are_nearly_right_are_answered_with_the_right_ones(repo: Repo) -> None:
+    repo.git("config", "envhist.timeline", "laptop/app-4f2a91")
+    repo.run("envlog", "capture", "one", "--name", "before-refactor", check=True)
+    for words, meant in (
+        (("envlog", "captrue"), "did you mean 'git envlog capture'?"),
+        (("envlog", "list"), "did you mean 'git envlog'?"),
+        (("envhist", "statu"), "did you mean 'git envlog status'?"),
+        (("envrestore", "before-refctor"), "did you mean 'before-refactor'?"),
+        (("envlog", "show", "Before-Refactor"), "did you mean 'before-refactor'?"),
+        (("envdiff", "laptop/app-4f2a92"), "did you mean 'laptop/app-4f2a91'?"),
+        (("envlog", "--onelin"), "did you mean '--oneline'?"),
+        (("envrestore", "goood"), "did you mean 'good'?"),
+    ):
+        done = repo.run(*words)
+        assert done.status in (4, 129), words
+        assert hints(done.err) == [f"hint: {meant}"]
+
+
+def test_each_step_is_told_with_its_time(repo: Repo, tmp_path: Path) -> None:
+    line = re.compile(r"\d\d:\d\d:\d\d\.\d{6} envhist\[\d+\] +(\d+\.\d{4} s)?  \S.*")
+    done = repo.run("envlog", "capture", "one", env={"GIT_ENVHIST_TRACE": "1"}, check=True)
+    told = [one for one in done.err.splitlines() if "envhist[" in one]
+    assert all(line.fullmatch(one) for one in told)
+    for words in (
+        "git's view is read",
+        "the environment is looked at",
+        "the snapshot is published",
+        "git update-ref",
+    ):
+        assert any(words in one for one in told), words
+    assert told[-1].endswith("git-envlog ends")
+    repo.write("app.py", "changed\n")
+    place = tmp_path / "trace"
+    done = repo.run("envrestore", "@", env={"GIT_ENVHIST_TRACE": str(place)}, check=True)
+    assert done.err == ""
+    for words in ("the plan is made", "the plan is carried out", "the moment after is recorded"):
+        assert words in place.read_text()
+
+
+def test_nothing_is_traced_where_nobody_asked(repo: Repo) -> None:
+    for value in ("", "0", "false"):
+        assert repo.run("envlog", "capture", "x", env={"GIT_ENVHIST_TRACE": value}).err == ""
