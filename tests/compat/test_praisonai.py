@@ -268,3 +268,20 @@ def test_no_more_are_kept_than_wanted(run: Run, begin: Begin, workspace: Path) -
         (workspace / "a.txt").write_text(word)
         run(service.save(word))
     assert messages(run, service) == ["three", "two"]
+
+
+def test_what_there_is_no_room_for_can_still_be_gone_back_to(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin(max_checkpoints=3)
+    saved = []
+    for number in range(22):
+        (workspace / "a.txt").write_text(str(number))
+        saved.append(run(service.save(str(number))).checkpoint)
+    assert messages(run, service) == ["21", "20", "19"]
+    assert run(service.rewind(12)).checkpoint == saved[9]
+    assert (workspace / "a.txt").read_text() == "9"
+    assert run(service.restore(saved[2].id)).success
+    assert run(service.get_checkpoint(saved[2].id)) is None
+    # What was deleted by name cannot be had.
+    (workspace / "a.txt").write_text("unsaved")
+    assert run(service.delete(run(service.list())[0].id))
+    assert not run(service.restore(saved[21].id)).success

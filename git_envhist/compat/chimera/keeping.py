@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 
-from git_envhist.api import EnvHistory
-from git_envhist.capturing.annotating import annotate_now
-from git_envhist.capturing.identity import signature, who_am_i
 from git_envhist.compat.keeping import Keeping
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Record, Snapshot
+from git_envhist.model import Snapshot
 from git_envhist.opening import COMPAT, own_data
 
 ENVIRONMENT, UNDO = "environment.git", "undo.git"
@@ -26,13 +23,6 @@ class PathEscapes(PermissionError, ValueError):
 def keeping(inner: str) -> Keeping:
     """Where this library's histories of one kind are."""
     return Keeping(os.path.join(own_data(os.environ), COMPAT, "chimera"), inner)
-
-
-def tell_each(history: EnvHistory, records: dict[str, Record]) -> None:
-    """Add a record to the note of each of these commits, all at once."""
-    line = signature(who_am_i(history.settings, dict(os.environ)), history.now)
-    annotate_now(history.repository, history.settings, {one: (said,) for one, said in records.items()}, line)
-    history.forget_world()
 
 
 def of_meta(snapshot: Snapshot, key: str) -> str | None:

@@ -9,9 +9,9 @@ from threading import RLock
 
 from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.info import CheckpointInfo
-from git_envhist.compat.chimera.keeping import ENVIRONMENT, USER_EMAIL, USER_NAME, keeping, of_meta, tell_each
+from git_envhist.compat.chimera.keeping import ENVIRONMENT, USER_EMAIL, USER_NAME, keeping, of_meta
 from git_envhist.compat.keeping import Rules
-from git_envhist.compat.letting import let_go, stays
+from git_envhist.compat.letting import let_go_soon, stays
 from git_envhist.model import Record, Snapshot
 from git_envhist.store.locks import locked
 
@@ -55,7 +55,7 @@ class EnvironmentMoments:
     def keep_newest(self, count: int) -> None:
         """Let all go but the newest."""
         with self._lock:
-            let_go(self._open(), self.all()[count:])
+            let_go_soon(self._open(), self.all()[count:])
 
     def label(self, snapshot: Snapshot, info: CheckpointInfo) -> None:
         """Note what somebody calls a checkpoint."""
@@ -73,9 +73,9 @@ class EnvironmentMoments:
         """Nobody calls any of them anything any more; they themselves stay."""
         with self._lock:
             history = self._open()
-            labelled = [one.commit for one in self.all() if _label(one) is not None]
-            if labelled:
-                tell_each(history, dict.fromkeys(labelled, Record(LABEL, history.now, {})))
+            for one in self.all():
+                if _label(one) is not None:
+                    history.tell(one, Record(LABEL, history.now, {}))
 
     @contextmanager
     def _numbering(self) -> Iterator[EnvHistory]:

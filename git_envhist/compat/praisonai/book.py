@@ -17,7 +17,7 @@ from typing import Any
 from git_envhist.api import EnvHistory
 from git_envhist.capture.seal import unseal
 from git_envhist.compat.keeping import Keeping, Rules, literal_pattern, write_json
-from git_envhist.compat.letting import let_go, stays
+from git_envhist.compat.letting import let_go, let_go_soon, stays
 from git_envhist.compat.praisonai.types import EXCLUDED, MAX_FILE_SIZE, CheckpointConfig
 from git_envhist.model import EnvPath, Restored, Snapshot
 from git_envhist.restoring.attachments import read_attachments
@@ -28,7 +28,7 @@ from git_envhist.store.objects import CatFile
 KIND, AFTER, METADATA = "checkpoint", "after", "metadata"
 INITIAL, SAVED = "initial", "saved"
 INITIAL_MESSAGE = "Initial checkpoint"
-POSITION = "position"
+POSITION, AT, DELETED = "position", "at", "deleted"
 OWN = "/.git"
 """The workspace's own repository is never a part of it, whatever is excluded, as git has it."""
 
@@ -88,11 +88,17 @@ class Book:
         """All of them, newest first."""
         return [one for one in self.history(capped=False).log() if _kind(one) and stays(one)]
 
+    def reachable(self) -> list[Snapshot]:
+        """All that can be gone back to, newest first: those too that there was no room for, as long as there are."""
+        history = self.history(capped=False)
+        deleted = self._said().get(DELETED) or ()
+        pruned = [item.snapshot for item in history.dropping.trash() if item.snapshot.id not in deleted]
+        return [one for one in (*history.log(), *pruned) if _kind(one)]
+
     def line(self) -> list[Snapshot]:
         """The one that the workspace stands on, and those that it stood on before, newest first."""
-        known = self.history(capped=False).log()
-        every = [one for one in known if _kind(one)]
-        position = self._position()
+        every = self.reachable()
+        position = self._said().get(AT)
         here: Snapshot | None = next((one for one in every if one.id == position), next(iter(every), None))
         found: list[Snapshot] = []
         while here is not None:
@@ -100,20 +106,21 @@ class Book:
             here = before_of(here, every)
         return found
 
-    def find(self, words: str) -> Snapshot | None:
-        """The checkpoint whose id begins so; the newest, where that is so of several."""
-        every = [one for one in self.history(capped=False).log() if _kind(one)]
-        return next((one for one in every if words and one.id.startswith(words)), None)
-
     def attachments(self, snapshot: Snapshot) -> list[tuple[bytes, bytes]]:
         """What was kept with a checkpoint: (name, bytes)."""
         history = self.history(capped=False)
         with CatFile(history.repository.git) as reader:
             return list(read_attachments(reader, snapshot, partial(_unseal, history)))
 
-    def delete(self, snapshots: Sequence[Snapshot]) -> None:
-        """Let checkpoints go."""
-        let_go(self.history(capped=False), snapshots)
+    def delete(self, snapshot: Snapshot) -> None:
+        """Drop a checkpoint: nobody reaches it any more."""
+        said = self._said()
+        self._say({**said, DELETED: [*(said.get(DELETED) or ()), snapshot.id]})
+        let_go(self.history(capped=False), [snapshot])
+
+    def prune(self, snapshots: Sequence[Snapshot]) -> None:
+        """Let checkpoints go that there is no room for in a list."""
+        let_go_soon(self.history(capped=False), snapshots)
 
     def forget(self) -> None:
         """Remove every checkpoint, and the place where they were."""
@@ -151,19 +158,23 @@ class Book:
     def _position_file(self) -> str:
         return os.path.join(self._keeping.place_of(self.root), POSITION)
 
-    def _position(self) -> str:
+    def _said(self) -> dict[str, Any]:
         try:
             with open(self._position_file, encoding="ascii") as file:
-                return str(json.load(file)["at"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return ""
+                said = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return said if isinstance(said, dict) else {}
+
+    def _say(self, said: Mapping[str, Any]) -> None:
+        write_json(self._position_file, dict(said))
 
     def _standing(self, history: EnvHistory) -> str:
-        newest = next((one.id for one in history.log() if _kind(one)), "") if not self._position() else ""
-        return self._position() or newest
+        position = self._said().get(AT)
+        return str(position) if position else next((one.id for one in history.log() if _kind(one)), "")
 
     def _stand_on(self, checkpoint: str) -> None:
-        write_json(self._position_file, {"at": checkpoint})
+        self._say({**self._said(), AT: checkpoint})
 
 
 def metadata_of(snapshot: Snapshot) -> dict[str, Any]:

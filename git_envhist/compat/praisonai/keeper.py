@@ -38,9 +38,9 @@ class Keeper:
             self._book.begin()
 
     def save(
-        self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None
+        self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None, keep: str = ""
     ) -> tuple[Checkpoint, int]:
-        """The checkpoint that was made, and how many were let go for it."""
+        """The checkpoint that was made, and how many were let go for it, `keep` in no case."""
         said: dict[str, Any] = {
             **(self.conversation.metadata() if self.conversation else {}),
             **(metadata or {}),
@@ -51,7 +51,7 @@ class Keeper:
             if saved is None:
                 raise NothingChanged
             every = self._book.checkpoints()
-            return self._told([saved], every)[0], self._prune(every)
+            return self._told([saved], every)[0], self._prune(every, keep)
 
     def go_back(
         self, words: str | Snapshot, unsaved: str
@@ -60,7 +60,7 @@ class Keeper:
         with self._book.lock:
             target = self.resolve(words)
             try:
-                saved = self.save(unsaved, False, None)
+                saved = self.save(unsaved, False, None, target.id)
             except NothingChanged:
                 saved = None
             except (EnvhistError, OSError) as error:
@@ -76,7 +76,7 @@ class Keeper:
         if isinstance(words, Snapshot):
             return words
         with self._book.lock:
-            found = self._book.find(words)
+            found = next((one for one in self._book.reachable() if one.id.startswith(words)), None)
         if found is None:
             raise SnapshotNotFound(words)
         return found
@@ -92,16 +92,17 @@ class Keeper:
 
     def get(self, words: str) -> Checkpoint | None:
         with self._book.lock:
-            found = self._book.find(words)
             every = self._book.checkpoints()
-            return self._told([found], every)[0] if found is not None else None
+            found = [one for one in every if words and one.id.startswith(words)]
+            return self._told(found[:1], every)[0] if found else None
 
     def delete(self, words: str) -> bool:
         """Let one go; whether there was one."""
         with self._book.lock:
             every = self._book.checkpoints()
             found = [one for one in every if words and one.id.startswith(words)]
-            self._book.delete(found[:1])
+            for one in found[:1]:
+                self._book.delete(one)
             return bool(found)
 
     def forget(self) -> None:
@@ -131,10 +132,10 @@ class Keeper:
         short = after.id[:SHORT] if after is not None else None
         return CheckpointDiff(before.id[:SHORT], short, told, diff_content=patch)
 
-    def _prune(self, every: Sequence[Snapshot]) -> int:
+    def _prune(self, every: Sequence[Snapshot], keep: str) -> int:
         limit = self._config.max_checkpoints
-        too_many = every[limit:] if limit > 0 else ()
-        self._book.delete(too_many)
+        too_many = [one for one in every[limit:] if one.id != keep] if limit > 0 else []
+        self._book.prune(too_many)
         return len(too_many)
 
     def _told(self, wanted: Sequence[Snapshot], every: Sequence[Snapshot]) -> list[Checkpoint]:
