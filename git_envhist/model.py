@@ -710,3 +710,44 @@ class Collected:
     """Objects that nothing reaches, kept because they may have been used of late."""
     damaged: tuple[str, ...] = ()
     """What is wrong with packs that were left as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something of the store that is not as it was written."""
+
+    kind: str
+    """`pack`, `ref`, `notes`, `cache`, `snapshot`, `git`."""
+    subject: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A snapshot that is not whole."""
+
+    commit: str
+    timeline: str
+    snapshot: Snapshot | None
+    """None where the commit itself cannot be read."""
+    paths: tuple[str, ...]
+    """What of it cannot be had; empty where nothing can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a check of the history found."""
+
+    quick: bool
+    snapshots: int
+    packs: int
+    objects: int
+    bytes: int
+    faults: tuple[Fault, ...] = ()
+    broken: tuple[Broken, ...] = ()
+    repaired: tuple[str, ...] = ()
+    """What was done about it, a sentence each."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.faults and not self.broken

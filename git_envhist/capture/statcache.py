@@ -93,6 +93,15 @@ class StatCache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
+    def is_torn(self) -> bool:
+        """Whether the head is not what was written, by whatever version."""
+        try:
+            with open(os.path.join(self.directory, HEAD), "rb") as file:
+                checksum, _, text = file.read().partition(b"\n")
+            return int(checksum) != self._checksum(text)
+        except (OSError, ValueError):
+            return True
+
     def read_shard(self, shard: Shard) -> bytes | None:
         """The records of one shard, or None where they are not what the head promised."""
         try:

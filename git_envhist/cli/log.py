@@ -102,7 +102,7 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     else:
         shown = [history.judge(snapshot) for snapshot in select(history, wanted)]
     look = Look(history.now, session.date_style(options["date"]), id_length([one.id for one in shown]))
-    for warning in history.warnings:
+    for warning in (*history.trouble, *history.warnings):
         warn(warning)
     if session.json:
         _print_json(session, shown)

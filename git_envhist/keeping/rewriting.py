@@ -67,10 +67,12 @@ class Wanted:
     """By commit, lines for its note."""
     changes: Mapping[str, Retold] = field(default_factory=dict)
     """By commit, of the chain or the trash, what is to be another in it."""
+    begins: bool = False  # with the oldest, though that names one before it which is gone
 
     def is_as(self, stand: Stand) -> bool:
         """Whether nothing is to change."""
-        return self.links == stand.links and not self.trash and not self.changes
+        is_cut_off = self.begins and cut_off_in(self.links) is not None
+        return self.links == stand.links and not (self.trash or self.changes or is_cut_off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Rewriting:
             before = followed(stand.links) | {
                 link.commit: link.after for link in wanted.links if link.in_trash
             }
-            cut_off = cut_off_in(stand.links)
+            cut_off = None if wanted.begins else cut_off_in(stand.links)
             now = relink(writer, wanted.links, before, find_key, telling, wanted.changes, cut_off)
             trash = _Trash(writer, find_key, stand, wanted)
             if keeps and gone:

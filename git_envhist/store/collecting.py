@@ -29,7 +29,8 @@ from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packs import StagedPack
-from git_envhist.store.reaching import Tips, elsewhere, reached, tips_of
+from git_envhist.store.reaching import Tips, elsewhere, left_of, reached, tips_of
+from git_envhist.store.refhealth import kept_aside
 from git_envhist.store.repacking import ANEW, AS_IT_IS, JOINED, write_pack
 from git_envhist.store.repository import Repository
 from git_envhist.store.retiring import names_of
@@ -144,7 +145,10 @@ class _Collector:
     def _reached(self, ours: set[bytes], since: Tips | None = None) -> dict[bytes, bytes]:
         repository = self._repository
         more = elsewhere((repository.common_dir, *_linked(repository.common_dir)))
-        return reached(repository.git, ours.__contains__, more=more, since=since)
+        found = reached(repository.git, ours.__contains__, more=more, since=since)
+        # What a repair has set aside is not whole, and not garbage either.
+        aside = kept_aside(repository.common_state)
+        return left_of(repository.git, aside, ours.__contains__) | found
 
     def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:
         """Write anew what is needed of some packs, and have them go; how many objects went with them."""

@@ -117,6 +117,11 @@ class PackIndex:
         if self._end < self._far or (self._end - self._far) % 8 or self._end - self._far > self.count * 8:
             raise Damaged(f"the pack index '{self.path}' is damaged: {self.count} objects take another size")
 
+    @property
+    def pack_hash(self) -> bytes:
+        """The hash that the pack ends with."""
+        return self._map[self._end : self._end + self._length]
+
     def find(self, oid: bytes) -> int | None:
         """The number of an id in sorted order, or None."""
         first = oid[0]

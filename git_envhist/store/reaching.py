@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from git_envhist.errors import GitFailed
 from git_envhist.store.child import Child
@@ -63,6 +64,20 @@ def reached(
         oid = bytes.fromhex(name.decode("ascii"))
         if is_wanted(oid):
             found.setdefault(oid, path)
+    return found
+
+
+def left_of(git: Git, commits: Iterable[str], is_wanted: Callable[[bytes], bool]) -> dict[bytes, bytes]:
+    """What is still there of some snapshots that are not whole, each with a path."""
+    words = ("rev-list", "--objects", "--no-walk", "--ignore-missing", "--missing=allow-any", "--stdin")
+    found: dict[bytes, bytes] = {}
+    lines = _present(git, commits)
+    with suppress(GitFailed):
+        for line in _lines(git, words, lines) if lines else ():
+            name, _, path = line.partition(b" ")
+            oid = bytes.fromhex(name.decode("ascii"))
+            if is_wanted(oid):
+                found.setdefault(oid, path)
     return found
 
 

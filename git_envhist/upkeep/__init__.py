@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from git_envhist.api import EnvHistory
-    from git_envhist.model import Collected
+    from git_envhist.model import Collected, Health
 
 
 class Upkeep(Core):
@@ -25,6 +25,36 @@ class Upkeep(Core):
         from git_envhist.upkeep.cleaning import clean  # loaded late: keeps envlog fast
 
         return clean(self._capturing.repository, prune, tell or _say_nothing)
+
+    def fsck(
+        self, *, quick: bool = False, repair: bool = False, tell: Callable[[str], None] | None = None
+    ) -> Health:
+        """Whether every snapshot is whole, to the last byte; `quick`: whether all that they need is there.
+
+        `repair`: what is lost is brought back where it can be, what cannot is set aside; nothing is deleted.
+        """
+        from git_envhist.upkeep.trouble import forget_trouble  # loaded late: likewise
+
+        if repair:
+            from git_envhist.upkeep.repairing import Repair  # loaded late: hardly ever
+
+            health = Repair(self, self._capturing, tell or _say_nothing).run()
+        else:
+            from git_envhist.upkeep.checking import check  # loaded late: keeps envlog fast
+
+            found = check(self._capturing.repository, quick=quick, tell=tell or _say_nothing)
+            health = found.health(quick=quick)
+        if health.is_whole and not quick:
+            forget_trouble(self.repository.common_state)
+        self.forget_world()
+        return health
+
+    @property
+    def trouble(self) -> list[str]:
+        """What the daily check found wrong, a sentence each."""
+        from git_envhist.upkeep.trouble import read_trouble  # loaded late: keeps a capture fast
+
+        return read_trouble(self.repository.common_state)
 
     def daily(self: EnvHistory) -> None:  # type: ignore[misc]
         """What is done by itself once a day, and only as far as it is worth it; who is in the way is left alone."""

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from git_envhist.capturing.publish import is_published
 from git_envhist.errors import EnvhistError, UsageError
-from git_envhist.model import Collected
-from git_envhist.store.collecting import NOTHING_STAYS, collect
+from git_envhist.model import Collected, Fault
+from git_envhist.store.checking import check_packs, own_names
+from git_envhist.store.collecting import DAY, NOTHING_STAYS, collect
+from git_envhist.store.deflate import crc32
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.repository import Repository
 from git_envhist.store.staging import sweep
 from git_envhist.system import core_count
+from git_envhist.upkeep.checking import check
 from git_envhist.upkeep.daily import postpone, step_back
+from git_envhist.upkeep.trouble import keep_trouble
 
+SHARES = 14
 NOW, NEVER = ("now", "all"), ("never", "false")
 HINT = "git envlog gc --prune=now"
 
@@ -44,6 +50,31 @@ def daily(repository: Repository, thin: Callable[[], None]) -> None:
         collect(repository, thorough=False)
     except SomebodyAtWork:
         postpone(repository)
+    look_at_a_share(repository)
+
+
+def look_at_a_share(repository: Repository, now: float | None = None) -> None:
+    """Check whether all is there, and every byte of some packs: each comes around in two weeks."""
+    day = int((time.time() if now is None else now) // DAY)
+    share = [name for name in own_names(repository.pack_dir) if crc32(name.encode()) % SHARES == day % SHARES]
+    looked = check(repository, quick=True, tell=_say_nothing)
+    found = list(looked.faults)
+    if looked.told:
+        found.append(
+            Fault("snapshot", looked.told[0].commit[:7], f"{len(looked.told)} moments are not whole")
+        )
+    found += [
+        Fault("pack", f"{bad.name}.pack", bad.why)
+        for bad in check_packs(repository, quick=False, only=share).bad
+    ]
+    told = {fault.subject: f"damage was found: {fault.kind} {fault.subject}: {fault.why}" for fault in found}
+    if told:
+        hint = "'git envlog fsck' says which moments it touches"
+        keep_trouble(repository.common_state, [*told.values(), hint])
+
+
+def _say_nothing(_: str) -> None:
+    pass
 
 
 def sweep_killed(repository: Repository) -> None:

@@ -14,6 +14,7 @@ from tests.benchmarks.restores import everything, some
 from tests.benchmarks.runs import Job, peak_memory, seconds, text
 from tests.benchmarks.scenarios import PAGES
 from tests.benchmarks.scratch import du
+from tests.benchmarks.series import series
 from tests.benchmarks.table import MEGA, Amount, Line, amount
 
 GIT, RESTIC, BORG, TAR = "git add -A -f, write-tree", "restic", "borg lz4", "tar | zstd -T0 -3"
@@ -194,5 +195,6 @@ ROWS: dict[str, Row] = {
     "some": some,
     "everything": everything,
     "fork": fork,
+    "series": series,
 }
 """In the order in which they are measured: the first capture fills the repositories that the others go on with."""

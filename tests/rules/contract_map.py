@@ -850,6 +850,41 @@ LIST = (
         ("upkeep/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
     ),
     Line(
+        "envlog fsck",
+        "every byte; damaged paths and moments are named; status 1; a share every day, told by envlog",
+        (
+            "upkeep/test_fsck.py::test_a_whole_history_is_whole",
+            "upkeep/test_fsck.py::test_a_flipped_bit_is_named_by_path_and_moment",
+            "upkeep/test_fsck.py::test_a_damaged_index_costs_nothing",
+            "upkeep/test_fsck.py::test_damaged_notes_keep_what_can_be_read",
+            "upkeep/test_fsck.py::test_a_damaged_cache_is_found_and_forgotten",
+            "upkeep/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",
+        ),
+    ),
+    Line(
+        "envlog fsck --quick",
+        "whether all is there",
+        (
+            "upkeep/test_fsck.py::test_a_pack_cut_short_is_found_at_once",
+            "upkeep/test_fsck.py::test_a_lost_pack_is_found",
+        ),
+    ),
+    Line(
+        "envlog fsck --repair",
+        "brings back what can be had, sets the rest aside; the user's git goes on; nothing is deleted",
+        (
+            "upkeep/test_fsck.py::test_what_still_stands_in_the_working_tree_comes_back",
+            "upkeep/test_fsck.py::test_what_a_remote_has_comes_back",
+            "upkeep/test_fsck.py::test_a_bad_ref_is_set_aside_and_its_history_is_there_again",
+            "upkeep/test_fsck.py::test_a_lost_moment_in_the_middle_takes_no_other_along",
+        ),
+    ),
+    Line(
+        "python fsck",
+        "the same",
+        ("upkeep/test_fsck.py::test_a_share_is_checked_every_day_and_trouble_is_shown",),
+    ),
+    Line(
         "envlog fetch",
         "timelines of a remote beside ours, lazily; hostile ones change nothing here",
         (

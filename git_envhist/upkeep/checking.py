@@ -1,0 +1,193 @@
+"""Whether the history is whole: its refs, its packs, what they lead to, and what is remembered beside them.
+
+Where nothing is damaged git alone is asked, which is quick. Only where something is, the snapshots are looked through
+for the paths that it touches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+
+from git_envhist.capture.statcache import StatCache
+from git_envhist.errors import Damaged, GitFailed
+from git_envhist.keeping.caches import states_of
+from git_envhist.model import Broken, Fault, Health, Snapshot
+from git_envhist.store.chain import read_snapshot
+from git_envhist.store.checking import BadPack, Looked, check_packs
+from git_envhist.store.commits import parse_commit
+from git_envhist.store.deflate import crc32
+from git_envhist.store.git import Git
+from git_envhist.store.objects import CatFile
+from git_envhist.store.refhealth import Refs, read_refs
+from git_envhist.store.repository import HEADS, NOTES, Repository
+from git_envhist.store.staging import open_published
+from git_envhist.store.touched import Hurt, Touched
+from git_envhist.store.trees import object_id
+from git_envhist.values import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a check found, in the store's own words."""
+
+    refs: Refs
+    looked: Looked
+    hurt: tuple[tuple[str, Hurt], ...] = ()
+    """(ref, the commit that is not whole) of every chain."""
+    lost: frozenset[bytes] = frozenset()
+    """The objects that cannot be had."""
+    more: tuple[Fault, ...] = ()
+    snapshots: int = 0
+    told: tuple[Broken, ...] = field(default=())
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        packs = [Fault("pack", f"{bad.name}.pack", _why(bad)) for bad in self.looked.bad]
+        refs = [Fault("ref", bad.ref, bad.why) for bad in self.refs.bad]
+        notes = [
+            Fault("notes", ref, "what it says of some moments cannot be read")
+            for ref in dict.fromkeys(ref for ref, _ in self.hurt if ref.startswith(NOTES))
+        ]
+        return (*refs, *packs, *notes, *self.more)
+
+    def health(self, *, quick: bool, repaired: Iterable[str] = ()) -> Health:
+        looked = self.looked
+        counts = (self.snapshots, looked.packs, looked.objects, looked.bytes)
+        return Health(quick, *counts, self.faults, self.told, tuple(repaired))
+
+
+def check(
+    repository: Repository, *, quick: bool, tell: Callable[[str], None], only: Iterable[str] | None = None
+) -> Found:
+    """Look at all of it; `only`: at the bytes of these packs."""
+    tell("looking at the refs")
+    refs = read_refs(repository)
+    tell("looking at the packs" if quick else "reading every pack")
+    looked = check_packs(repository, quick=quick, only=only)
+    tell("following every snapshot")
+    more = tuple(_caches(repository))
+    if not looked.bad and is_connected(repository.git, refs.sound.values()):
+        return Found(refs, looked, more=more, snapshots=_count(repository.git, refs))
+    with closing(_Search(repository, looked)) as search:
+        return search.run(refs, more)
+
+
+def is_connected(git: Git, tips: Iterable[str]) -> bool:
+    """Whether all that some commits lead to is there, as far as git reads it."""
+    asked = "".join(f"{tip}\n" for tip in tips).encode("ascii")
+    if not asked:
+        return True
+    done = git.try_run("rev-list", "--objects", "--quiet", "--stdin", stdin=asked)
+    return done.status == 0
+
+
+class _Search:
+    """Looks for what cannot be had, and which snapshots it touches."""
+
+    def __init__(self, repository: Repository, looked: Looked) -> None:
+        self._repository = repository
+        self._git = repository.git
+        self._looked = looked
+        self._bad = frozenset(oid for bad in looked.bad for oid in bad.lost)
+        unread = {bad.name for bad in looked.bad if not bad.lost}
+        own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
+        with closing(own):
+            named = zip(own.names, own.packs, strict=True)
+            self._ours = {oid for name, pack in named if name not in unread for oid in pack.index.names()}
+        self._reader = CatFile(self._git)
+        self._touched = Touched(self._git, repository.hash_length, self._is_there)
+        self._asked: dict[bytes, bool] = {}
+
+    def close(self) -> None:
+        self._reader.close()
+        self._touched.close()
+
+    def run(self, refs: Refs, more: tuple[Fault, ...]) -> Found:
+        hurt: list[tuple[str, Hurt]] = []
+        told: list[Broken] = []
+        snapshots = 0
+        for ref, tip in refs.sound.items():
+            for commit in self._chain(tip):
+                snapshots += ref.startswith(HEADS)
+                found = self._touched.look(commit)
+                if found is not None:
+                    hurt.append((ref, found))
+                    told += [] if ref.startswith(NOTES) else [self._tell(ref, found)]
+        lost = {oid for _, one in hurt for _, oid in one.lost}
+        lost |= {bytes.fromhex(one.commit) for _, one in hurt if not one.lost}
+        return Found(refs, self._looked, tuple(hurt), frozenset(lost), more, snapshots, tuple(told))
+
+    def _chain(self, tip: str) -> Iterator[str]:
+        following: str | None = tip
+        while following is not None:
+            yield following
+            following = self._parent(following)
+
+    def _parent(self, commit: str) -> str | None:
+        if not self._is_there(bytes.fromhex(commit)):
+            return None
+        try:
+            answer = self._reader.read(commit)
+            parents = parse_commit(answer.data).parents if answer is not None else []
+        except (Damaged, GitFailed):
+            return None
+        return parents[0] if parents else None
+
+    def _is_there(self, oid: bytes) -> bool:
+        if oid in self._ours and oid not in self._bad:
+            return True
+        found = self._asked.get(oid)
+        if found is None:
+            found = self._asked[oid] = self._gives(oid)
+        return found
+
+    def _gives(self, oid: bytes) -> bool:
+        """Whether git has it whole, in whatever other place."""
+        try:
+            answer = self._reader.read(oid.hex())
+        except (Damaged, GitFailed):
+            # git ends at what it cannot read.
+            self._reader.close()
+            self._reader = CatFile(self._git)
+            return False
+        if answer is None:
+            return False
+        return object_id(answer.kind.encode("ascii"), answer.data, self._repository.object_format) == oid
+
+    def _tell(self, ref: str, found: Hurt) -> Broken:
+        snapshot: Snapshot | None = None
+        if self._is_there(bytes.fromhex(found.commit)):
+            try:
+                answer = self._reader.read(found.commit)
+                snapshot = read_snapshot(found.commit, answer.data) if answer is not None else None
+            except (Damaged, GitFailed):
+                snapshot = None
+        return Broken(found.commit, ref.removeprefix(HEADS), snapshot, tuple(self._touched.shown(found)))
+
+
+def _why(bad: BadPack) -> str:
+    if not bad.lost:
+        return bad.why
+    return f"{bad.why}; {len(bad.lost):,} object{'' if len(bad.lost) == 1 else 's'} in it cannot be read"
+
+
+def _count(git: Git, refs: Refs) -> int:
+    tips = [oid for ref, oid in refs.sound.items() if ref.startswith(HEADS)]
+    return int(git.run("rev-list", "--count", *tips)) if tips else 0
+
+
+def _caches(repository: Repository) -> Iterator[Fault]:
+    """What is remembered of working trees, where it cannot be read: it costs the next capture time, nothing else."""
+    for state in states_of(repository):
+        directory = os.path.join(state, "cache")
+        if not os.path.exists(os.path.join(directory, "head")):
+            continue
+        cache = StatCache(directory, crc32)
+        head = cache.read_head()
+        # One of another version is whole, and of no use.
+        torn = cache.is_torn() if head is None else any(cache.read_shard(one) is None for one in head.shards)
+        if torn:
+            where = os.path.relpath(directory, repository.common_dir)
+            yield Fault("cache", where, "it cannot be read; the next capture reads every file once")

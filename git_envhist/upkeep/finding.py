@@ -1,0 +1,145 @@
+"""What our packs still hold of a timeline, or of its notes, where no ref leads there any more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from datetime import datetime
+
+from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.model import Snapshot
+from git_envhist.store.chain import read_snapshot
+from git_envhist.store.commits import Commit, encode_commit, moment_of, parse_commit
+from git_envhist.store.notes import MESSAGE
+from git_envhist.store.objects import CatFile
+from git_envhist.store.packs import PackWriter
+from git_envhist.store.relinking import read_links
+from git_envhist.store.repository import HEADS, NOTES, Repository
+from git_envhist.store.retelling import Link
+from git_envhist.store.staging import Staging, open_published
+from git_envhist.store.trash import read_trash
+from git_envhist.store.trees import DIRECTORY, TreeEntry, decode_tree, encode_tree
+
+
+def newest_whole(repository: Repository, ref: str) -> str | None:
+    """The newest commit that can be read of what a ref of ours stood for; None where the packs hold none."""
+    if ref.startswith(HEADS):
+        found = snapshots_of(repository, ref.removeprefix(HEADS))
+        return _newest(found).commit if found else None
+    if ref.startswith(NOTES):
+        return _newest_notes(repository, ref.removeprefix(NOTES))
+    return None
+
+
+def _newest(found: Sequence[Snapshot]) -> Snapshot:
+    followed = {one.parent for one in found}
+    return max((one for one in found if one.commit not in followed), key=lambda one: one.at)
+
+
+def snapshots_of(repository: Repository, timeline: str) -> list[Snapshot]:
+    """Every snapshot of a timeline in our packs, also those that nothing leads to."""
+    found = []
+    for oid, data in _commits(repository):
+        with suppress(EnvhistError):
+            snapshot = read_snapshot(oid, data)
+            if snapshot.timeline == timeline and snapshot.format:
+                found.append(snapshot)
+    return found
+
+
+def older_than(repository: Repository, timeline: str, links: Sequence[Link]) -> tuple[Link, ...]:
+    """What came before a chain whose oldest snapshot names one that cannot be read; oldest first."""
+    known = {link.id for link in links}
+    before = moment_of(links[0].data.committer)
+    with CatFile(repository.git) as reader:
+        known |= {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
+        older = [
+            one for one in snapshots_of(repository, timeline) if one.id not in known and one.at <= before
+        ]
+        if not older:
+            return ()
+        newest = _newest(older)
+        return tuple(link for link in read_links(reader, newest.commit) if link.id not in known)
+
+
+def readable_notes(repository: Repository, tip: str) -> str:
+    """A commit of notes with all that can be read of some others; written into a pack of ours."""
+    with (
+        CatFile(repository.git) as reader,
+        Staging.create(repository.common_state, repository.pack_dir) as staging,
+        PackWriter(staging.pack_dir, repository.object_format) as writer,
+    ):
+        commit = _first_readable(reader, tip)
+        entries = _readable(reader, writer, commit.tree, repository.hash_length) if commit else []
+        tree = writer.add(b"tree", encode_tree(entries)).hex()
+        line = commit.committer if commit else _anonymous()
+        made = writer.add(b"commit", encode_commit(tree, None, line, line, MESSAGE)).hex()
+        staging.journal_commit(made)
+        pack = writer.finish()
+        staging.publish([pack] if pack else [])
+        staging.settle()
+    return made
+
+
+def _anonymous() -> bytes:
+    return b"git-envhist <> 0 +0000"
+
+
+def _first_readable(reader: CatFile, tip: str) -> Commit | None:
+    """The newest of some notes whose tree can be read."""
+    following: str | None = tip
+    while following is not None:
+        try:
+            answer = reader.read(following)
+            commit = parse_commit(answer.data) if answer is not None else None
+            if commit is None or reader.read(commit.tree) is not None:
+                return commit
+        except (Damaged, GitFailed):
+            return None
+        following = commit.parents[0] if commit.parents else None
+    return None
+
+
+def _readable(reader: CatFile, writer: PackWriter, tree: str, length: int) -> list[TreeEntry]:
+    """The entries of a tree of notes that can be read, themselves stored anew."""
+    answer = reader.read(tree)
+    found: list[TreeEntry] = []
+    for name, mode, oid in decode_tree(answer.data, length) if answer is not None else []:
+        if mode == DIRECTORY:
+            below = _readable(reader, writer, oid.hex(), length)
+            if below:
+                found.append((name, mode, writer.add(b"tree", encode_tree(below))))
+        elif (blob := reader.read(oid.hex())) is not None:
+            found.append((name, mode, writer.add(b"blob", blob.data)))
+    return found
+
+
+def _newest_notes(repository: Repository, timeline: str) -> str | None:
+    """The newest commit of notes that says something of a timeline's snapshots."""
+    commits = {one.commit for one in snapshots_of(repository, timeline)}
+    best: tuple[datetime, str] | None = None
+    for oid, data in _commits(repository):
+        commit = parse_commit(data)
+        if commit.message != MESSAGE:
+            continue
+        listed = repository.git.try_run("ls-tree", "-r", "--name-only", commit.tree)
+        noted = {os.fsdecode(line).replace("/", "") for line in listed.out.splitlines()}
+        at = moment_of(commit.committer)
+        if listed.status == 0 and noted & commits and (best is None or at > best[0]):
+            best = (at, oid)
+    return best[1] if best else None
+
+
+def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:
+    """(id, bytes) of every commit in our packs that can be read."""
+    own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
+    with closing(own):
+        ids = {oid for pack in own.packs for oid in pack.index.names()}
+        asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
+        told = repository.git.try_run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
+        for line in told.out.splitlines():
+            if line.startswith(b"commit "):
+                name = line[7:].decode("ascii")
+                with suppress(Damaged, KeyError):
+                    yield name, own.read(bytes.fromhex(name))[1]

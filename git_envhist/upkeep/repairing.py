@@ -1,0 +1,164 @@
+"""Mends a history: what is sound stays, what is lost is brought back where it can be, what cannot is set aside.
+
+The user's own git has to go on afterwards: no ref of ours leads to what is missing, no pack of ours is damaged. Nothing
+is deleted: damaged packs stand in a directory of their own, and what was set aside is written down.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from git_envhist.capture.statcache import StatCache
+from git_envhist.keeping.caches import states_of
+from git_envhist.keeping.rewriting import Rewriting, Stand, Wanted
+from git_envhist.model import Health
+from git_envhist.store.checking import mend
+from git_envhist.store.deflate import crc32
+from git_envhist.store.gitcaches import drop_broken_index, drop_graphs_of
+from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked, state_directory
+from git_envhist.store.refhealth import set_aside, write_down
+from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove
+from git_envhist.store.retelling import Link
+from git_envhist.store.spares import bring_back
+from git_envhist.store.staging import Staging
+from git_envhist.upkeep.checking import Found, check
+from git_envhist.upkeep.finding import newest_whole, older_than, readable_notes
+from git_envhist.upkeep.recovering import recover
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.capture import Capturing
+    from git_envhist.core import Core
+
+ROUNDS = 6
+"""What comes back may show that more is missing: a tree, what is below it."""
+
+
+class Repair:
+    """One repair."""
+
+    def __init__(self, history: Core, capturing: Capturing, tell: Callable[[str], None]) -> None:
+        self._history = history
+        self._capturing = capturing
+        self._repository = self._capturing.repository
+        self._tell = tell
+        self._done: list[str] = []
+
+    def run(self) -> Health:
+        """Mend what can be mended; what a thorough check says afterwards."""
+        state = state_directory(self._repository.common_state)
+        with locked(os.path.join(state, UPKEEP_LOCK)):
+            with locked(os.path.join(state, COMMON_LOCK)):
+                found = self._mend_packs()
+            found = self._bring_back(found)
+            if found.lost or found.refs.bad:
+                with locked(os.path.join(state, COMMON_LOCK)):
+                    self._set_refs_aside(found)
+                    self._drop_graph(found)
+                self._leave_out()
+            self._forget_caches(found)
+        after = check(self._repository, quick=False, tell=self._tell)
+        return after.health(quick=False, repaired=self._done)
+
+    def _mend_packs(self) -> Found:
+        repository = self._repository
+        for name in bring_back(repository.common_state, repository.pack_dir):
+            self._done.append(f"the index of {name} is back")
+        if drop_broken_index(repository.pack_dir):
+            self._done.append("git's multi-pack-index named packs that are gone, and was dropped")
+        found = check(repository, quick=False, tell=self._tell)
+        for bad in found.looked.bad:
+            self._tell("writing what is sound into new packs")
+            place = os.path.relpath(mend(repository, bad), repository.root)
+            self._done.append(f"what is sound of {bad.name} stands in a new pack, the damaged one in {place}")
+        return check(repository, quick=False, tell=self._tell) if found.looked.bad else found
+
+    def _bring_back(self, found: Found) -> Found:
+        for _ in range(ROUNDS):
+            lost = found.lost | {
+                bytes.fromhex(bad.said) for bad in found.refs.bad if len(bad.said) in (40, 64)
+            }
+            if not lost:
+                break
+            self._tell("looking for what is lost")
+            back = recover(self._capturing, self._history.directory, lost)
+            if not back.ids:
+                break
+            self._done += back.told
+            found = check(self._repository, quick=True, tell=self._tell)
+        return found
+
+    def _set_refs_aside(self, found: Found) -> None:
+        repository = self._repository
+        for bad in found.refs.bad:
+            place = os.path.relpath(set_aside(repository, bad), repository.root)
+            self._done.append(f"'{bad.ref}' is set aside: {bad.why} ({place})")
+            self._put_another(bad.ref)
+
+    def _put_another(self, ref: str) -> None:
+        """Have a timeline, or its notes, be what the packs still hold of it."""
+        newest = newest_whole(self._repository, ref)
+        if newest is not None:
+            self._repository.move_refs([RefMove(ref, newest, None)])
+            self._repository.sync_refs([ref])
+            self._done.append(f"'{ref}' is the newest that the packs hold of it: {newest[:7]}")
+
+    def _drop_graph(self, found: Found) -> None:
+        repository = self._repository
+        lost = {bytes.fromhex(one.commit) for _, one in found.hurt if not one.lost}
+        if drop_graphs_of(repository.objects_dir, lost, repository.hash_length):
+            self._done.append("git's commit-graph spoke of what is lost, and was dropped")
+
+    def _leave_out(self) -> None:
+        """Have the chains go on without what is not whole."""
+        for _ in range(ROUNDS):
+            found = check(self._repository, quick=True, tell=self._tell)
+            refs = dict.fromkeys(ref for ref, _ in found.hurt)
+            if not refs:
+                return
+            for ref in refs:
+                hurt = {one.commit for where, one in found.hurt if where == ref}
+                self._leave_out_of(ref, hurt)
+
+    def _leave_out_of(self, ref: str, hurt: set[str]) -> None:
+        for commit in sorted(hurt):
+            write_down(self._repository, f"{'notes' if ref.startswith(NOTES) else 'snapshot'} {ref} {commit}")
+        if ref.startswith(HEADS):
+            self._rewrite(ref.removeprefix(HEADS), hurt)
+            return
+        tip = self._repository.resolve_ref(ref)
+        if ref.startswith(TRASH) or tip is None:
+            self._repository.move_refs([RefMove(ref, None, tip)])
+            self._done.append(f"'{ref}' is set aside: what was dropped there is not whole")
+        else:
+            self._renew_notes(ref, tip)
+
+    def _rewrite(self, timeline: str, hurt: set[str]) -> None:
+        repository = self._repository
+
+        def decide(stand: Stand, _staging: Staging) -> Wanted:
+            links = tuple(link for link in stand.links if link.commit not in hurt)
+            older: Sequence[Link] = ()
+            if stand.links and stand.links[0].parent is not None:
+                older = older_than(repository, timeline, stand.links)
+            return Wanted((*older, *links), begins=True)
+
+        done = Rewriting(self._history).rewrite(timeline, decide, keeps=False)
+        self._history.forget_world()
+        many = f"{len(hurt):,} moments are" if len(hurt) > 1 else "1 moment is"
+        self._done.append(f"{many} not whole and set aside; '{timeline}' goes on without")
+        self._done += done.warnings
+
+    def _renew_notes(self, ref: str, tip: str) -> None:
+        """Have notes hold what can be read of them, with no history of their own."""
+        new = readable_notes(self._repository, tip)
+        self._repository.move_refs([RefMove(ref, new, tip)])
+        self._repository.sync_refs([ref])
+        self._done.append(f"'{ref}' holds what can be read of it")
+
+    def _forget_caches(self, found: Found) -> None:
+        if any(fault.kind == "cache" for fault in found.more):
+            for state in states_of(self._repository):
+                StatCache(os.path.join(state, "cache"), crc32).forget()
+            self._done.append("what was remembered is forgotten; the next capture reads every file")
