@@ -24,30 +24,44 @@ PROGRAM = "git-envhist"
 DONE = {"git": "git's hooks", LEFT: "what agents left here"}
 
 
-@command("install", "git envlog install [--agent <name>]… [--global] [-n]")
+@command("install", "git envlog install [--agent <name>]… [--global] [--shell] [-n]")
 @option(
     "--agent", "agents", metavar="<name>", multiple=True, help="that coding agent, and not git; repeatable"
 )
 @option("--global", "everywhere", is_flag=True, help="for every repository of this user")
+@option("--shell", is_flag=True, help="instead: have man and the shells find manual and completions")
 @option("-f", "--force", is_flag=True, help="also where others would notice: shared or committed hooks")
 @option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
 def install_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
     """Has git, or a coding agent, capture by itself: after each commit, merge, checkout and rebase."""
     session.no_paths()
+    if _is_for_shells(agents, options):
+        from git_envhist.cli.shell import install_shell  # loaded late: once in the life of an installation
+
+        install_shell(session, dry_run=options["dry_run"])
+        return
     wanted = chosen(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
     _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+    if not session.json and sys.stderr.isatty() and not finds_manual():
+        complain("note: man and your shells find neither manual nor completions: git envlog install --shell")
 
 
-@command("uninstall", "git envlog uninstall [--agent <name>]… [--global] [--history] [-n]")
+@command("uninstall", "git envlog uninstall [--agent <name>]… [--global] [--history] [--shell] [-n]")
 @option("--agent", "agents", metavar="<name>", multiple=True, help="that coding agent alone; repeatable")
 @option("--global", "everywhere", is_flag=True, help="what was installed for every repository of this user")
 @option("--history", is_flag=True, help="also every snapshot, note, pack and key of this repository")
+@option("--shell", is_flag=True, help="instead: what install --shell has linked")
 @option("--yes", is_flag=True, help="with --history: do not ask")
 @option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
 def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
     """Takes away what 'install' put in place; what nobody has changed since is what it was before, byte for byte."""
     session.no_paths()
+    if _is_for_shells(agents, options):
+        from git_envhist.cli.shell import uninstall_shell  # loaded late: likewise
+
+        uninstall_shell(session, dry_run=options["dry_run"])
+        return
     if options["history"] and (agents or options["everywhere"]):
         raise UsageError("--history goes with the repository alone", hint="git envlog uninstall --history")
     place = place_of(session, everywhere=options["everywhere"])
@@ -65,6 +79,25 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     if not dry_run:
         history.carry_out()
     _tell(session, done, dry_run, "taken away", history)
+
+
+def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:
+    if options["shell"] and (agents or options["everywhere"] or options.get("history")):
+        raise UsageError("--shell goes with --dry-run alone", hint="git envlog install --shell")
+    return options["shell"]
+
+
+def finds_manual() -> bool:
+    """Whether man finds our pages: beside the programs on the PATH, or in the user's own place."""
+    from git_envhist.triggers.shellfiles import NoFiles, links, missing  # loaded late: once in a lifetime
+
+    beside = shutil.which("git-envlog")
+    if beside and os.path.isfile(f"{os.path.dirname(os.path.dirname(beside))}/share/man/man1/git-envlog.1"):
+        return True
+    try:
+        return not any("/man/" in link.place for link in missing(links(os.environ)))
+    except NoFiles:
+        return True
 
 
 def place_of(session: Session, *, everywhere: bool = False, force: bool = False) -> Place:

@@ -534,6 +534,16 @@ LIST = (
         ),
     ),
     Line(
+        "envlog install --shell",
+        "man and the shells find what uv leaves out",
+        ("triggers/test_shellfiles.py::test_man_and_shells_find_what_an_installation_leaves_out",),
+    ),
+    Line(
+        "envlog uninstall --shell",
+        "and no longer",
+        ("triggers/test_shellfiles.py::test_what_was_linked_goes_and_nothing_else",),
+    ),
+    Line(
         "symbols",
         "plain letters where symbols cannot be read",
         ("cli/test_symbols.py::test_plain_letters_take_the_place_of_symbols_and_nothing_moves",),

@@ -1,0 +1,116 @@
+"""The manual and the completions, where man and the shells of a user look: what `uv tool install` leaves out.
+
+They stay where the installation has them; a link leads there from the user's own directories, so that the next version
+is found, too. What somebody else put there is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from git_envhist.errors import EnvhistError
+
+PROGRAMS = ("git-envlog", "git-envdiff", "git-envrestore")
+FISH_START = "git-envhist.fish"
+
+
+class NoFiles(EnvhistError):
+    """The installation came without the files."""
+
+    code = "no-shell-files"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this installation has neither manual nor completions",
+            hint="install git-envhist from its wheel: pipx, uv tool or pip",
+        )
+
+
+class Link(NamedTuple):
+    """One file, and the place where it is to be found."""
+
+    place: str
+    target: str
+
+    @property
+    def is_there(self) -> bool:
+        return os.path.realpath(self.place) == os.path.realpath(self.target)
+
+    @property
+    def is_anothers(self) -> bool:
+        """Whether something stands there that is none of ours: no link, or one to another name."""
+        if not os.path.lexists(self.place):
+            return False
+        try:
+            return os.path.basename(os.readlink(self.place)) != os.path.basename(self.target)
+        except OSError:
+            return True
+
+
+def links(environ: Mapping[str, str]) -> tuple[Link, ...]:
+    """Every file of ours, and where this user's programs look for its like."""
+    found = tuple(link for link in _links(environ) if os.path.isfile(link.target))
+    if not found:
+        raise NoFiles
+    return found
+
+
+def _links(environ: Mapping[str, str]) -> Iterator[Link]:
+    home = environ.get("HOME") or os.path.expanduser("~")
+    data = _base(environ, "XDG_DATA_HOME", home, ".local/share")
+    config = _base(environ, "XDG_CONFIG_HOME", home, ".config")
+    for program in (*PROGRAMS, "git-envhist"):
+        yield Link(f"{data}/man/man1/{program}.1", _file("man/man1", "docs/man/man1", f"{program}.1"))
+    for program in PROGRAMS:
+        yield Link(
+            f"{data}/bash-completion/completions/{program}",
+            _file("bash-completion/completions", "completions/bash", program),
+        )
+        yield Link(
+            f"{data}/zsh/site-functions/_{program}",
+            _file("zsh/site-functions", "completions/zsh", f"_{program}"),
+        )
+        name = f"{program}.fish"
+        yield Link(
+            f"{config}/fish/completions/{name}", _file("fish/vendor_completions.d", "completions/fish", name)
+        )
+    yield Link(
+        f"{config}/fish/conf.d/{FISH_START}", _file("fish/vendor_conf.d", "completions/fish-conf", FISH_START)
+    )
+
+
+def _base(environ: Mapping[str, str], name: str, home: str, usual: str) -> str:
+    configured = environ.get(name, "")
+    return configured if configured.startswith("/") else os.path.join(home, usual)
+
+
+def _file(shared: str, checkout: str, name: str) -> str:
+    """The file of the installation, or that of the checkout that it runs from."""
+    installed = os.path.join(sys.prefix, "share", shared, name)
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return installed if os.path.isfile(installed) else os.path.join(here, checkout, name)
+
+
+def missing(wanted: Sequence[Link]) -> tuple[Link, ...]:
+    """Those that have to be made."""
+    return tuple(link for link in wanted if not link.is_there and not link.is_anothers)
+
+
+def make(wanted: Sequence[Link]) -> None:
+    for link in wanted:
+        os.makedirs(os.path.dirname(link.place), exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(link.place)
+        os.symlink(link.target, link.place)
+
+
+def take_away(wanted: Sequence[Link]) -> tuple[Link, ...]:
+    """Remove the links that lead to us; returns them."""
+    ours = tuple(link for link in wanted if os.path.islink(link.place) and link.is_there)
+    for link in ours:
+        os.unlink(link.place)
+    return ours

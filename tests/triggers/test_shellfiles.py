@@ -1,0 +1,86 @@
+"""`install --shell`: what uv leaves out is found by man and the shells, and nothing of anybody else is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_terminal_session import on_terminal
+from tests.support.repository import Repo
+
+PROGRAMS = ("git-envlog", "git-envdiff", "git-envrestore")
+
+
+def places(home: Path) -> list[Path]:
+    data, config = home / "data", home / "config"
+    return [
+        *(data / "man/man1" / f"{program}.1" for program in (*PROGRAMS, "git-envhist")),
+        *(data / "bash-completion/completions" / program for program in PROGRAMS),
+        *(data / "zsh/site-functions" / f"_{program}" for program in PROGRAMS),
+        *(config / "fish/completions" / f"{program}.fish" for program in PROGRAMS),
+        config / "fish/conf.d/git-envhist.fish",
+    ]
+
+
+def test_man_and_shells_find_what_an_installation_leaves_out(repo: Repo, hermetic: Path) -> None:
+    dry = repo.run("envlog", "install", "--shell", "-n", check=True)
+    assert dry.out.count("would be linked") == len(places(hermetic))
+    assert not any(place.exists() for place in places(hermetic))
+    done = repo.run("envlog", "install", "--shell", check=True)
+    assert done.err.startswith("note: zsh looks there if its .zshrc says")
+    assert all(place.is_symlink() and place.is_file() for place in places(hermetic))
+    again = repo.run("envlog", "install", "--shell", check=True)
+    assert again.out == "manual and completions: nothing to do, all of it is in place\n"
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="no man is installed here")
+def test_man_shows_the_page(repo: Repo, hermetic: Path) -> None:
+    repo.run("envlog", "install", "--shell", check=True)
+    env = {**os.environ, "MANPATH": str(hermetic / "data/man"), "MANPAGER": "cat", "MANWIDTH": "80"}
+    for page in ("envdiff", "envlog"):
+        done = subprocess.run(["git", "help", page], env=env, cwd=repo.path, capture_output=True, text=True)
+        if "unminimize" in done.stdout + done.stderr:
+            pytest.skip("this machine's man was made to show nothing")
+        assert f"git-{page}(1)" in done.stdout, done.stderr
+
+
+def test_what_somebody_else_put_there_is_left_alone(repo: Repo, hermetic: Path) -> None:
+    theirs = hermetic / "data/man/man1/git-envlog.1"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs\n")
+    stale = hermetic / "config/fish/completions/git-envlog.fish"
+    stale.parent.mkdir(parents=True)
+    stale.symlink_to("/gone/git-envlog.fish")
+    done = repo.run("envlog", "install", "--shell", check=True)
+    assert f"note: left alone, it is not ours: {theirs}" in done.err
+    assert theirs.read_text() == "theirs\n"
+    assert stale.is_file()
+
+
+def test_what_was_linked_goes_and_nothing_else(repo: Repo, hermetic: Path) -> None:
+    repo.run("envlog", "install", "--shell", check=True)
+    other = hermetic / "data/man/man1/other.1"
+    other.write_text("x")
+    told = json.loads(repo.run("envlog", "uninstall", "--shell", "--json", check=True).out)
+    assert {Path(link["path"]) for link in told["links"]} == set(places(hermetic))
+    assert not any(os.path.lexists(place) for place in places(hermetic))
+    assert other.exists()
+    assert "no manual" in repo.run("envlog", "uninstall", "--shell", check=True).out
+
+
+def test_it_goes_with_nothing_else(repo: Repo) -> None:
+    assert repo.run("envlog", "install", "--shell", "--global").status == 129
+    assert repo.run("envlog", "uninstall", "--shell", "--history").status == 129
+
+
+def test_installing_hooks_says_where_the_manual_is_missing(repo: Repo) -> None:
+    words = ("git-envlog", "install", "-n")
+    assert "note: man and your shells find neither" in on_terminal(repo, *words)[0]
+    assert repo.run("envlog", "install", "-n", check=True).err == ""
+    repo.run("envlog", "install", "--shell", check=True)
+    assert "note: man" not in on_terminal(repo, *words)[0]
