@@ -12,11 +12,13 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.errors import EnvhistError, Refused
-from git_envhist.store.durable import cannot_write, forget
+from git_envhist.store.durable import cannot_write, forget, sync_directory
 from git_envhist.values import dataclass
 
 FILE_MODE = 0o644
 PROGRAM_MODE = 0o755
+NEW = ".envhist-new"
+"""The ending of what is to stand at a path, until it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,14 @@ def effective(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(edit for edit in edits if edit.before != edit.after)
 
 
-def carry_out(edits: Sequence[Edit]) -> tuple[str, ...]:
-    """Make every edit, or none of them; returns the directories that had to be made, outermost first."""
+def missing_directories(edits: Iterable[Edit]) -> tuple[str, ...]:
+    """The directories that have to be made for edits, outermost first."""
+    places = (os.path.dirname(edit.path) for edit in edits if edit.after is not None)
+    return tuple(dict.fromkeys(each for place in places for each in _missing(place)))
+
+
+def carry_out(edits: Sequence[Edit]) -> None:
+    """Make every edit, or none of them; they are on the medium then."""
     for edit in edits:
         _refuse_another(edit)
     made: list[str] = []
@@ -82,12 +90,13 @@ def carry_out(edits: Sequence[Edit]) -> tuple[str, ...]:
             made += _make_directories(os.path.dirname(edit.path))
             _put(edit.path, edit.after)
             done.append(edit)
+        for directory in dict.fromkeys(os.path.dirname(edit.path) for edit in edits):
+            sync_directory(directory)
     except OSError as error:
         for earlier in reversed(done):
             _put(earlier.path, earlier.before)
         remove_empty(made)
         raise cannot_write(error, os.path.dirname(edit.path)) from error
-    return tuple(made)
 
 
 def remove_empty(directories: Iterable[str]) -> None:
@@ -136,14 +145,19 @@ def _refuse_another(edit: Edit) -> None:
         )
 
 
-def _make_directories(directory: str) -> list[str]:
+def _missing(directory: str) -> list[str]:
     missing: list[str] = []
     while not os.path.isdir(directory):
         missing.append(directory)
         directory = os.path.dirname(directory)
-    for each in reversed(missing):
-        os.mkdir(each)
     return missing[::-1]
+
+
+def _make_directories(directory: str) -> list[str]:
+    missing = _missing(directory)
+    for each in missing:
+        os.mkdir(each)
+    return missing
 
 
 def _put(path: str, content: Content | None) -> None:
@@ -151,7 +165,7 @@ def _put(path: str, content: Content | None) -> None:
     if content is None:
         forget(path)
         return
-    new = f"{path}.envhist-new"
+    new = path + NEW
     forget(new)
     if content.mode is None:
         os.symlink(content.data, os.fsencode(new))

@@ -62,7 +62,7 @@ def uninstall(
     done = []
     for one, plan in plans:
         if dry_run:
-            edits = effective(as_before(read_record(place.state), plan.edits))
+            edits = effective(as_before(read_record(place.state), one.name, plan.edits))
         else:
             edits = uninstall_edits(place.state, one.name, plan.edits)
         done.append(Done(one.name, edits, plan.remarks))

@@ -1,7 +1,8 @@
 """What stood in others' files before we changed them: a file that nobody has touched since comes back byte for byte.
 
 One record for each repository, in its git directory (for what is installed for every repository: in the user's data
-directory). Losing it costs nothing but that: what is ours is found by its marks, too.
+directory). It says what is about to be changed before anything is, so that whatever breaks off an installation, the
+files themselves tell how far that came. Losing it costs nothing but the bytes: what is ours is found by its marks, too.
 """
 
 from __future__ import annotations
@@ -11,10 +12,22 @@ import os
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from git_envhist.errors import EnvhistError
+from git_envhist.store.durable import cannot_write, forget, sync_directory
 from git_envhist.store.locks import state_directory
-from git_envhist.triggers.edits import Content, Edit, carry_out, effective, remove_empty
+from git_envhist.triggers.edits import (
+    NEW,
+    Content,
+    Edit,
+    carry_out,
+    effective,
+    look,
+    missing_directories,
+    remove_empty,
+)
 from git_envhist.values import dataclass, field, replace
 
 FILE = "installed"
@@ -37,6 +50,8 @@ class Record:
 
     files: dict[str, Kept] = field(default_factory=dict)
     made: tuple[str, ...] = ()
+    begun: dict[str, Kept] = field(default_factory=dict)
+    """What is about to be changed, or was when something broke off."""
 
     def of(self, owner: str) -> dict[str, Kept]:
         return {path: kept for path, kept in self.files.items() if kept.owner == owner}
@@ -48,7 +63,9 @@ def read_record(state: str) -> Record:
         with open(os.path.join(state, FILE), "rb") as file:
             value = json.load(file)
         files = {path: _kept(row) for path, row in value["files"].items()}
-        return Record(files, tuple(map(str, value["made"])))
+        begun = {path: _kept(row) for path, row in value.get("begun", {}).items()}
+        done = {path: kept for path, kept in begun.items() if _stands(path, kept.after)}
+        return Record({**files, **done}, tuple(map(str, value["made"])), begun)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Record()
 
@@ -59,22 +76,36 @@ def install_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit, 
     if not wanted:
         return ()
     record = read_record(state)
-    made = carry_out(wanted)
+    _sweep(record)
     now = time.time()
-    files = {**record.files, **{edit.path: _remembered(record, owner, edit, now) for edit in wanted}}
-    _write(state, Record(files, tuple(dict.fromkeys((*record.made, *made)))))
+    begun = {edit.path: _remembered(record, owner, edit, now) for edit in wanted}
+    made = tuple(dict.fromkeys((*record.made, *missing_directories(wanted))))
+    # First of all: what a file was stands nowhere else once it is changed.
+    _write(state, Record(record.files, made, begun))
+    try:
+        carry_out(wanted)
+    except BaseException:
+        with suppress(EnvhistError):
+            _write(state, replace(record, begun={}))
+        raise
+    _write(state, Record({**record.files, **begun}, made))
     return wanted
 
 
-def as_before(record: Record, edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def as_before(record: Record, owner: str, edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """The edits that take ours away; a file that is as we left it becomes what it was."""
-    return tuple(_as_before(record.files.get(edit.path), edit) for edit in edits)
+    planned = {edit.path: _as_before(record.files.get(edit.path), edit) for edit in edits}
+    # What an installation that was broken off has left beside is in no plan.
+    rest = [(path, kept) for path, kept in record.of(owner).items() if path not in planned]
+    left = [Edit(path, kept.after, kept.before) for path, kept in rest if _stands(path, kept.after)]
+    return (*planned.values(), *left)
 
 
 def uninstall_edits(state: str, owner: str, edits: Sequence[Edit]) -> tuple[Edit, ...]:
     """Carry out the edits that take ours away, and forget them; returns those that changed something."""
     record = read_record(state)
-    wanted = effective(as_before(record, edits))
+    _sweep(record)
+    wanted = effective(as_before(record, owner, edits))
     carry_out(wanted)
     files = {path: kept for path, kept in record.files.items() if kept.owner != owner}
     _write(state, Record(files, record.made if files else ()))
@@ -95,15 +126,39 @@ def _remembered(record: Record, owner: str, edit: Edit, now: float) -> Kept:
     return Kept(owner, before, edit.after, now)
 
 
+def _sweep(record: Record) -> None:
+    """Remove what was half written beside files when something broke off."""
+    for path in {**record.files, **record.begun}:
+        with suppress(OSError):
+            forget(path + NEW)
+
+
+def _stands(path: str, content: Content | None) -> bool:
+    try:
+        return look(path) == content
+    except EnvhistError:
+        return False
+
+
 def _write(state: str, record: Record) -> None:
     path = os.path.join(state, FILE)
-    if not record.files:
+    if not record.files and not record.begun:
         if os.path.lexists(path):
             os.unlink(path)
             remove_empty([state])
         return
-    value = {"files": {each: _row(kept) for each, kept in record.files.items()}, "made": record.made}
     state_directory(state)
+    try:
+        _replace(path, record)
+    except OSError as error:
+        raise cannot_write(error, state) from error
+
+
+def _replace(path: str, record: Record) -> None:
+    files, begun = (
+        {each: _row(kept) for each, kept in rows.items()} for rows in (record.files, record.begun)
+    )
+    value = {"files": files, "made": record.made, **({"begun": begun} if begun else {})}
     descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         json.dump(value, file)
@@ -111,6 +166,7 @@ def _write(state: str, record: Record) -> None:
         # What it remembers stands nowhere else.
         os.fsync(file.fileno())
     os.rename(f"{path}.new", path)
+    sync_directory(os.path.dirname(path))
 
 
 def _row(kept: Kept) -> dict[str, Any]:

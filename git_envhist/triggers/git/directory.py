@@ -58,17 +58,19 @@ def _plan(directory: str, event: str, program: str) -> Iterator[Edit]:
     elif is_ours(there.data) or _takes_lines(there):
         yield Edit(path, there, Content(with_block(there.data, block(event, program)), there.mode))
     else:
-        _refuse_taken(path + KEPT)
-        yield Edit(path + KEPT, None, there)
+        yield _put_aside(path + KEPT, there)
         yield Edit(path, there, Content(before_another(event, program), PROGRAM_MODE))
 
 
-def _refuse_taken(kept: str) -> None:
-    if look(kept) is not None:
+def _put_aside(kept: str, there: Content) -> Edit:
+    already = look(kept)
+    # An installation that was broken off may have come as far as this.
+    if already not in (None, there):
         raise Refused(
             f"what stood there at an earlier time is still there: '{kept}'",
             hint="move it away, or 'git envlog uninstall' first; then install again",
         )
+    return Edit(kept, already, there)
 
 
 def _takes_lines(there: Content) -> bool:
