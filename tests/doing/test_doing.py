@@ -96,6 +96,19 @@ def test_an_effect_is_noted_before_it_happens_and_as_it_ended(repo: Repo) -> Non
     assert (now["exit_code"], now["irreversible"], now["command"]) == (4, False, f"sh -c '{script}'")
 
 
+def test_an_effect_is_known_though_we_were_killed_while_it_happened(repo: Repo) -> None:
+    repo.run("envlog", "capture", "--name", "one", check=True)
+    repo.write("app.py", b"two")
+    script = "touch ../paid; kill -9 $PPID"
+    words = ("effect", "--yes", "paid", "--irreversible", "--", "sh", "-c", script)
+    assert repo.run("envlog", *words).status < 0
+    assert (repo.path.parent / "paid").exists()
+    (effect,) = answer(repo, "show")["effects"]
+    assert (effect["text"], effect["exit_code"], effect["irreversible"]) == ("paid", None, True)
+    told = "not undone: paid (irreversible, it never ended)\n"
+    assert told in repo.run("envrestore", "one", check=True).out
+
+
 def test_what_cannot_be_undone_is_done_only_after_a_yes(repo: Repo) -> None:
     words = ("git-envlog", "effect", "paid", "--irreversible", "--", "touch", "paid")
     refused = repo.execute(*words, check=False)
