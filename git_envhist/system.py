@@ -42,6 +42,8 @@ class System(NamedTuple):
     """The file systems at hand keep locks (which only trying shows)."""
     facts: bool = True
     """More than files may be told of an environment: packages, variables."""
+    openat2: bool = True
+    """A directory far down is opened by one call that follows no link (which only trying shows)."""
     isal: bool = True
     """A faster deflate may be used where it is installed."""
     nowait: bool = True
@@ -70,6 +72,7 @@ def read_system(environ: Mapping[str, str]) -> System:
         affinity=hasattr(os, "sched_getaffinity"),
         statvfs=hasattr(os, "statvfs"),
         nowait=hasattr(os, "RWF_NOWAIT"),
+        openat2=sys.platform == "linux" and sys.maxsize > 1 << 32,
     )
     return System(**{name: there_is and name not in lacking for name, there_is in there._asdict().items()})
 

@@ -45,6 +45,12 @@ LOCKED = (
 MARKS = {kind.mark for kind in LOCKED} | {CLUSTER_MARK} | REDIS_MARKS
 
 
+def may_have_servers(names: set[bytes]) -> bool:
+    """Whether a directory with entries of these names may be one that a server works on."""
+    joined = b"\0".join(names) + b"\0"
+    return not MARKS.isdisjoint(names) or any(tail + b"\0" in joined for tail in (LMDB_LOCK, REDIS_LOG_MARK))
+
+
 def tell_servers(visit: Visit) -> None:
     """Say so where a server is at work; called with the directory entered."""
     names = {*visit.names, *visit.subdirectories}

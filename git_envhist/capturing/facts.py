@@ -16,7 +16,7 @@ from git_envhist.capture.known import Records
 from git_envhist.capture.pool import Line
 from git_envhist.capture.statcache import KeptFacts
 from git_envhist.capture.tokens import mask_tokens
-from git_envhist.capturing.gather import Gathered, Gatherer
+from git_envhist.capturing.gather import Gathered
 from git_envhist.capturing.merge import Merged
 from git_envhist.errors import EnvhistError
 from git_envhist.facts import (
@@ -33,16 +33,19 @@ from git_envhist.facts import (
 from git_envhist.facts.probe import MachineProbe, Place, PlaceProbe, TreeProbe
 from git_envhist.store.facts import fact_line, read_fact_text, write_facts
 from git_envhist.store.keys import Key
-from git_envhist.store.layout import FACTS
+from git_envhist.store.layout import FACTS, RESERVED
 from git_envhist.store.packs import OwnPacks, PackWriter
 from git_envhist.store.repository import Repository
 from git_envhist.store.snapshots import FILE, TreeEntry
+from git_envhist.store.trees import decode_tree
 from git_envhist.system import SYSTEM
 from git_envhist.values import dataclass, field
 
 if TYPE_CHECKING:
     from git_envhist.capturing.factasking import Asking
     from git_envhist.capturing.factreading import FactReader
+    from git_envhist.capturing.gather import Gatherer
+    from git_envhist.capturing.landed import Lander
 
 MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
 """Where the file system begins of the machine whose packages are told."""
@@ -57,7 +60,7 @@ class Taking(Protocol):
     known: OwnPacks
     repository: Repository
 
-    def begin(self, progress: None) -> Gatherer: ...
+    def begin(self, progress: None) -> Gatherer | Lander: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,8 @@ class FactTaker:
     texts: dict[str, bytes] = field(default_factory=dict)
     """Those that were written anew."""
     warnings: list[str] = field(default_factory=list)
+    like: str | None = None
+    """The tree of a snapshot that holds the very same files: what it says of them need not be read again."""
     _stamps: dict[str, str] = field(default_factory=dict)
     _asked: dict[str, Asking] = field(default_factory=dict)
 
@@ -144,11 +149,35 @@ class FactTaker:
             return
         self.take_machine()
         self._take_signs(gathered)
+        if self.like is not None and self._take_over(self.like):
+            return
         known = {name: self._usable(name, probe, cached) for name, probe in tree_probes().items()}
         if merged.changed or merged.gone or None in known.values():
             self._read_files(gathered, merged, records, known)
         else:
             self.kept.update({name: kept for name, kept in known.items() if kept is not None})
+
+    def _take_over(self, tree: str) -> bool:
+        """Whether all that another snapshot says of the same files is what these probes would say."""
+        try:
+            oids = self._fact_ids(tree)
+            for name, probe in tree_probes().items():
+                told = read_fact_text(name, self._read(bytes.fromhex(oids[name])))
+                if told is None or told.version != probe.version:
+                    return False
+        except (KeyError, EnvhistError):
+            return False
+        for name, probe in tree_probes().items():
+            self.kept[name] = KeptFacts(probe.version, "", oids[name])
+        return True
+
+    def _fact_ids(self, tree: str) -> dict[str, str]:
+        oid, width = bytes.fromhex(tree), len(tree) // 2
+        for wanted in (RESERVED, FACTS):
+            oid = {name: below for name, _, below in decode_tree(self._read(oid), width)}[wanted]
+        return {
+            name.decode("ascii", "replace"): one.hex() for name, _, one in decode_tree(self._read(oid), width)
+        }
 
     def _take_signs(self, gathered: Gathered) -> None:
         signs = [(one.path, one.detail) for one in gathered.missing]

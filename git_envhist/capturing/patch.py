@@ -7,7 +7,7 @@ in the store, and so does all that it leads to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from git_envhist.capture.records import BELOW, CELL, Record, differing
@@ -45,7 +45,7 @@ def patched_tree(
     try:
         pairs = [*_leaves(record, old, width), *_subtrees(record, old_below, width)]
         data = read(old_tree)
-        cuts = [(*_place(data, before), _format(after)) for before, after in pairs]
+        cuts = list(_cuts(data, pairs))
     except (Unlike, Damaged):
         return None
     return Patch(replaced(data, cuts), [after for _, after in pairs])
@@ -76,12 +76,19 @@ def _both(before: list[TreeEntry], after: list[TreeEntry]) -> tuple[TreeEntry, T
     return before[0], after[0]
 
 
-def _place(tree: bytes, entry: TreeEntry) -> tuple[int, int]:
-    sought = _format(entry)
-    at = tree.find(sought)
-    if at < 0:
-        raise Unlike
-    return at, at + len(sought)
+def _cuts(tree: bytes, pairs: Iterable[tuple[TreeEntry, TreeEntry]]) -> Iterator[tuple[int, int, bytes]]:
+    """Where the entries stand that are to be replaced, and what comes there."""
+    at = 0
+    for before, after in pairs:
+        sought = _format(before)
+        # Mostly each stands behind the one before: a tree of a megabyte is gone through once.
+        found = tree.find(sought, at)
+        if found < 0:
+            found = tree.find(sought, 0, at)
+        if found < 0:
+            raise Unlike
+        at = found + len(sought)
+        yield found, at, _format(after)
 
 
 def _format(entry: TreeEntry) -> bytes:

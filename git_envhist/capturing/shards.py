@@ -74,10 +74,12 @@ def patched_shard(old: bytes, record: Record, fresh: Iterable[int]) -> bytes | N
         return None
     cuts = [(len(header) + 1, len(header) + len(own) + 2, own_line(record))]
     modes, mtimes = record.modes, record.cells[MTIME::WIDTH]
-    for index in fresh:
+    # Lines stand in the order of their names, and so do entries: each is looked for behind the one before.
+    at = 0
+    for index in sorted(fresh):
         line = leaf_line(record, index, modes[index], mtimes[index])
         # A line feed ends a line and stands nowhere else: what follows it up to a space is a whole name.
-        at = old.find(b"\n" + line[: line.index(b" ") + 1])
+        at = old.find(b"\n" + line[: line.index(b" ") + 1], at)
         if at < 0:
             return None
         cuts.append((at + 1, old.index(b"\n", at + 1) + 1, line))

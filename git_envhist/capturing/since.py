@@ -8,12 +8,26 @@ been changed right after a look at them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from git_envhist.capture.known import Records
 from git_envhist.capture.statcache import CacheHead
 from git_envhist.values import dataclass
 
 Wanted = Mapping[bytes, frozenset[bytes] | None]
 """Directories, and in each the names of which something may have happened; None where any may be another one."""
+
+
+class Landed(NamedTuple):
+    """A file or link that was brought here and read back, with nothing to be said of it but its mode and time."""
+
+    row: tuple[int, int, int, int, int]
+    """Change time, modification time, size, inode and mode, right before it was read."""
+    oid: bytes
+
+
+Told = Mapping[bytes, Mapping[bytes, Landed | None]]
+"""Directories, and in each the names of which something happened: what stands there now, None where nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +38,10 @@ class Since:
     """The snapshot that was made of it."""
     directories: Wanted
     """Where something may have happened since: no other one is looked at again, and of its entries no others."""
+    landed: Told | None = None
+    """What happened there, where all of it is known."""
+    records: Records | None = None
+    """What was known then of every directory."""
 
 
 def still_to_look_at(since: Since | None, head: CacheHead | None) -> Wanted | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from git_envhist.capture.known import CacheDamaged, Records
 from git_envhist.capture.statcache import CacheHead, StatCache
@@ -30,6 +30,9 @@ from git_envhist.store.trees import decode_tree
 from git_envhist.system import room_left
 from git_envhist.trace import step
 from git_envhist.values import dataclass
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.landed import Lander
 
 KEPT_FREE = 20
 """A twentieth of the disk is never ours."""
@@ -68,8 +71,9 @@ class Taker:
             repository.common_state, repository.pack_dir, repository.object_format
         )
         self.writer = PackWriter(staging.pack_dir, repository.object_format, self.known.__contains__)
-        self._gatherer: Gatherer | None = None
+        self._gatherer: Gatherer | Lander | None = None
         self._cache_head: CacheHead | None = None
+        self._records: Records | None = None
         self._cache = cache_of(repository)
 
     @property
@@ -77,12 +81,13 @@ class Taker:
         """The newest snapshot of the timeline, before this one."""
         return self._tip
 
-    def begin(self, progress: Tick | None, since: Since | None = None) -> Gatherer:
+    def begin(self, progress: Tick | None, since: Since | None = None) -> Gatherer | Lander:
         """Have the workers begin; what the caller does before it asks for what they found costs no time."""
         if self._gatherer is None:
             self._cache_head, distrust = self._usable_cache()
             head = None if distrust else self._cache_head
-            self._gatherer = self._start(distrust, progress, still_to_look_at(since, head))
+            wanted = still_to_look_at(since, head)
+            self._gatherer = self._land(since, wanted) or self._start(distrust, progress, wanted)
         return self._gatherer
 
     @step("the environment is looked at")
@@ -157,7 +162,20 @@ class Taker:
             != b""
         )
 
-    def _take(self, gatherer: Gatherer) -> Taken:
+    def _land(self, since: Since | None, wanted: Wanted | None) -> Lander | None:
+        """What is known of all that happened, where it is; nobody needs to look then."""
+        if since is None or wanted is None or self._cache_head is None:
+            return None
+        # They are as the cache has them, and most of what is needed was read from there already.
+        self._records = since.records or Records(self._cache, self._cache_head.shards, self._cache_head.files)
+        if since.landed is None:
+            return None
+        from git_envhist.capturing.landed import Means, land  # loaded late: after a restore
+
+        means = Means(self._records, self.writer, self._read, self._width, self._job())
+        return land(since.landed, self._cache_head, means)
+
+    def _take(self, gatherer: Gatherer | Lander) -> Taken:
         gathered = gatherer.gather()
         if self._cache_head is not None:
             # Whether all that the cache speaks of is there can only be asked once the new packs are.
@@ -172,7 +190,9 @@ class Taker:
 
     def _assemble(self, gathered: Gathered) -> Taken:
         cache = self._cache_head
-        records = Records(self._cache, cache.shards, cache.files) if cache else Records(self._cache)
+        records, self._records = self._records, None
+        if records is None:
+            records = Records(self._cache, cache.shards, cache.files) if cache else Records(self._cache)
         merged = merge(records, gathered)
         base_tree = self._manifest_of(cache.base) if cache else None
         manifest = ManifestTree(self.writer, self._read, base_tree, self._width)

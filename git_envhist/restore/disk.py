@@ -40,6 +40,8 @@ class Door:
         self._homes = homes
         self._slots = slots
         self._forbidden = forbidden
+        self._reached: dict[tuple[bytes, bytes], tuple[int, int]] = {}
+        """(device, inode) of each directory that was reached name by name."""
 
     def slots(self, realm: bytes) -> Slots:
         return self._slots[realm]
@@ -55,7 +57,7 @@ class Door:
     @contextmanager
     def directory(self, realm: bytes, path: EnvPath) -> Iterator[int]:
         """An open directory of the environment; OSError where it is gone, or no directory any more."""
-        descriptor = open_directory(self._base(realm), path, forbidden=self._forbidden)
+        descriptor = self.reach(realm, path)
         try:
             yield descriptor
         finally:
@@ -81,7 +83,7 @@ class Door:
                 last, held = held, None
                 if last is not None:
                     os.close(last[2])
-                below = open_directory(self._base(realm), above, forbidden=self._forbidden)
+                below = self.reach(realm, above)
                 held = (realm, above, below)
             return held[2], name
 
@@ -134,11 +136,30 @@ class Door:
         for descriptor in descriptors | {slots.private for slots in self._slots.values()}:
             os.close(descriptor)
 
+    def reach(self, realm: bytes, path: bytes) -> int:
+        """A descriptor of a directory, to be closed: opened name by name; or, where it was reached so before, by one
+        call that must find the very same."""
+        base, known = self._base(realm), self._reached.get((realm, path))
+        if known is not None:
+            opened = self.hands.open_beneath(base, path)
+            if opened is not None:
+                if _identity(opened) == known:
+                    return opened
+                os.close(opened)
+        opened = open_directory(base, path, forbidden=self._forbidden)
+        self._reached[realm, path] = _identity(opened)
+        return opened
+
     def _base(self, realm: bytes) -> int:
         try:
             return self._bases[realm]
         except KeyError:  # what was a root of the environment once
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), realm) from None
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    seen = os.fstat(descriptor)
+    return seen.st_dev, seen.st_ino
 
 
 def open_door(

@@ -35,8 +35,10 @@ def finish(
         door.hands.sync(slots.private)
     set_phase(directory, Phase.UNDONE if undone else Phase.DONE)
     kept = []
+    asides = {realm: slots.asides() for realm, slots in door.realms.items()}
     for staged in journal.staged:
-        place = _keep(door.slots(staged.step.realm), staged, undone)
+        is_aside = staged.slot in asides[staged.step.realm]
+        place = _keep(door.slots(staged.step.realm), staged, undone, is_aside=is_aside)
         if place is not None:
             kept.append(LeftAlone(staged.step.shown, place))
     door.clear()
@@ -51,9 +53,9 @@ def discard(door: Door) -> None:
     door.clear()
 
 
-def _keep(slots: Slots, staged: Staged, undone: bool) -> str | None:
+def _keep(slots: Slots, staged: Staged, undone: bool, *, is_aside: bool) -> str | None:
     called = staged.step.path.rpartition(b"/")[2]
-    if slots.look_aside(staged.slot) is not None:
+    if is_aside:
         directory, name = slots.at(staged.slot)
         slots.keep_named(directory, name + ASIDE, called)
     inside = slots.look(staged.slot)

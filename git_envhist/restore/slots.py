@@ -66,6 +66,16 @@ class Slots:
             return None
         return look(directory, name + ASIDE)
 
+    def asides(self) -> set[int]:
+        """The numbers of the slots beside which a thing lies under a third name."""
+        found = set()
+        for group in _names(self.private, SLOTS):
+            for name in _names(self.private, SLOTS + b"/" + group):
+                if name.endswith(ASIDE):
+                    with suppress(ValueError):
+                        found.add((int(group, 16) << FAN_OUT) + int(name.removesuffix(ASIDE), 16))
+        return found
+
     def keep(self, number: int, called: bytes) -> bytes:
         """Put what lies in a slot where it stays; where that is."""
         return self.keep_named(*self.at(number), called)
@@ -102,6 +112,17 @@ class Slots:
         opened, self._open = self._open, None
         if opened is not None:
             os.close(opened[1])
+
+
+def _names(private: int, path: bytes) -> list[bytes]:
+    try:
+        directory = open_directory(private, path)
+    except FileNotFoundError:
+        return []
+    try:
+        return list(map(os.fsencode, os.listdir(directory)))
+    finally:
+        os.close(directory)
 
 
 def slot_directory(number: int) -> bytes:

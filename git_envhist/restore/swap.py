@@ -79,15 +79,19 @@ class Swap:
     def forward(self, *, strictly: bool = False) -> None:
         """Let the new thing stand at the path; `Stays` where what stands there is not what the plan knows.
 
-        `strictly`: nothing was begun before, so that nothing was broken off.
+        `strictly`: nothing was begun before, so that what is to come lies in its slot.
         """
-        victim, new = self._staged.victim, self._staged.new
-        if (self._side() if strictly else self.side()) is Side.BEFORE:
-            with self._door.parent(self._staged.step.realm, self._staged.step.path) as (directory, name):
+        victim, new, step = self._staged.victim, self._staged.new, self._staged.step
+        if strictly or self.side() is Side.BEFORE:
+            above, _, name = step.path.rpartition(b"/")
+            directory = self._door.reach(step.realm, above)
+            try:
                 self._check(victim, look(directory, name), strictly)
                 if victim is not None and victim.is_directory:
                     self._check_empty(directory, name)
                 self._change(directory, name, leaves=victim, comes=new)
+            finally:
+                os.close(directory)
         self._check_slot(victim, back_to=new)
 
     def backward(self) -> None:

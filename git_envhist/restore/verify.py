@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from git_envhist.model import Entry, EntryKind, EnvPath, shown_path
@@ -24,6 +25,7 @@ from git_envhist.system import SYSTEM
 from git_envhist.values import dataclass
 
 BATCH = 256
+_COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,22 @@ class Wanted(NamedTuple):
     entry: Entry
 
 
+Row = tuple[int, int, int, int, int]
+"""Change time, modification time, size, inode and mode."""
+
+
+class Verified(NamedTuple):
+    """What came of it."""
+
+    differences: tuple[Difference, ...]
+    rows: dict[tuple[bytes, EnvPath], Row]
+    """By realm and path, how what is no directory looked right before its bytes were read."""
+
+
 class _Checked(NamedTuple):
     differences: list[Difference]
     inodes: list[tuple[Wanted, tuple[int, int]]]
+    rows: list[tuple[tuple[bytes, EnvPath], Row]]
 
 
 def verify(
@@ -56,7 +71,7 @@ def verify(
     *,
     without: frozenset[EnvPath] = frozenset(),
     how: str = "fork",
-) -> tuple[Difference, ...]:
+) -> Verified:
     """What differs from the target, less the paths (as people see them) that were left alone."""
     wanted = [item for item in _wanted(journal) if shown_path(item.realm, item.path) not in without]
     batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
@@ -66,7 +81,8 @@ def verify(
     found = [difference for checked in results for difference in checked.differences]
     found += _links(pair for checked in results for pair in checked.inodes)
     found += _directories(journal, door, without)
-    return tuple(sorted(found, key=lambda difference: (difference.path, difference.what)))
+    rows = {place: row for checked in results for place, row in checked.rows}
+    return Verified(tuple(sorted(found, key=lambda difference: (difference.path, difference.what))), rows)
 
 
 def _wanted(journal: Journal) -> Iterator[Wanted]:
@@ -90,7 +106,7 @@ class _Verifier:
         self._descriptor = -1
 
     def check(self, batch: list[Wanted]) -> _Checked:
-        checked = _Checked([], [])
+        checked = _Checked([], [], [])
         for wanted in batch:
             try:
                 whats = list(self._compare(wanted, checked))
@@ -113,9 +129,10 @@ class _Verifier:
         above, _, name = wanted.path.rpartition(b"/")
         directory = self._enter(wanted.realm, above)
         entry = wanted.entry
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        checked.rows.append(((wanted.realm, wanted.path), _COLUMNS(found)))
         yield from compare(directory, name, entry, self._contents)
         if entry.link_group is not None:
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
             checked.inodes.append((wanted, (found.st_dev, found.st_ino)))
 
     def _enter(self, realm: bytes, path: bytes) -> int:

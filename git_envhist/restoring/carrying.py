@@ -24,7 +24,7 @@ from git_envhist.restore.journal import (
 )
 from git_envhist.restore.places import found_again, spots_of
 from git_envhist.restore.stage import stage
-from git_envhist.restore.verify import Difference, verify
+from git_envhist.restore.verify import Difference, Row, verify
 from git_envhist.restore.victims import Known, nothing_is_known
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import sync_directory
@@ -52,6 +52,8 @@ class Carried(NamedTuple):
     losses: tuple[LeftAlone, ...]
     undone: bool = False
     notes: tuple[tuple[str, str], ...] = ()
+    rows: Mapping[tuple[bytes, EnvPath], Row] = {}
+    """How what was brought looked when it was read back."""
 
 
 class Place(NamedTuple):
@@ -181,14 +183,14 @@ def _clean(place: Place, door: Door, journal: Journal, last: Last) -> Carried:
 def _end(place: Place, door: Door, journal: Journal, early: Applied, applied: Applied, last: Last) -> Carried:
     left = (*early.left_alone, *applied.left_alone)
     without = frozenset(EnvPath(item.path) for item in left)
-    differences = verify(journal, door, place.open_contents, without=without, how=place.how)
+    differences, rows = verify(journal, door, place.open_contents, without=without, how=place.how)
     losses = (*_losses(early), *_losses(applied))
     changed = _judge(differences, {item.path for item in losses})
     kept = finish(journal, door, place.private, last=lambda: last(journal))
     verified = sum(1 + len(staged.step.below) for staged in journal.staged if staged.step.after is not None)
     # What was put aside comes first: of a long list only the beginning is shown.
     everything = (*_kept(place, kept), *left, *changed)
-    return Carried(max(0, verified - len(without)), everything, losses, False, journal.notes)
+    return Carried(max(0, verified - len(without)), everything, losses, False, journal.notes, rows)
 
 
 def _judge(differences: Iterable[Difference], lost: set[EnvPath]) -> tuple[LeftAlone, ...]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 
 from git_envhist.capturing.survey import Survey
+from git_envhist.capturing.taken import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.history.classes import class_of
-from git_envhist.model import EntryKind, LeftAlone, Missing, Pair, Plan, shown_path
+from git_envhist.model import EntryKind, LeftAlone, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.pointers import Pointers, sparing
 from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of
+from git_envhist.restoring.sincetip import since_tip
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
@@ -21,7 +24,7 @@ from git_envhist.store.layout import RESERVED
 from git_envhist.store.manifest import BUDGET
 from git_envhist.store.names import true_path
 from git_envhist.store.objects import CatFile
-from git_envhist.store.pairs import read_pairs, same_environment
+from git_envhist.store.pairs import read_pairs, read_these, same_environment
 from git_envhist.store.pathspecs import matching
 from git_envhist.trace import step
 
@@ -54,30 +57,36 @@ class Guess:
         with closing(contents), suppress(EnvhistError):
             self._pairs = list(read_pairs(contents, self._tip, self._after)) if tip else None
 
-    def pairs(self, contents: Contents, before: bytes, after: bytes) -> list[Pair]:
-        """The pairs of two trees; read now, where the guess was wrong."""
-        if self._pairs is not None and self._after == after and same_environment(contents, self._tip, before):
-            return self._pairs
+    def pairs(
+        self, contents: Contents, before: bytes, after: bytes, taken: Taken | None = None
+    ) -> list[Pair]:
+        """The pairs of two trees; read now, where the guess was wrong. `taken`: how what is here was found."""
+        if self._pairs is not None and self._after == after:
+            if taken is not None and taken.base is not None and bytes.fromhex(taken.base) == self._tip:
+                known = since_tip(self._pairs, taken.merged, partial(read_these, contents, self._tip, after))
+                if known is not None:
+                    return known
+            if same_environment(contents, self._tip, before):
+                return self._pairs
         return list(read_pairs(contents, before, after))
 
 
 class Planner:
     """Plans a way from one tree to another."""
 
-    def __init__(
-        self, git: Git, contents: Contents, survey: Survey, missing: Iterable[Missing], guess: Guess
-    ) -> None:
+    def __init__(self, git: Git, contents: Contents, taken: Taken, guess: Guess) -> None:
         self._git = git
         self._contents = contents
-        self._survey = survey
-        self._now = Extent.of(survey.ignore, survey.exclude, missing)
+        self._survey = survey = taken.survey
+        self._now = Extent.of(survey.ignore, survey.exclude, taken.gathered.missing)
         self._guess = guess
+        self._taken = taken
 
     @step("the plan is made")
     def plan(self, before: str, after: str, wish: Wish, findings: Findings | None = None) -> Plan:
         """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
         with closing(self._contents) as contents:
-            pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after))
+            pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after), self._taken)
             spared = Pointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
         with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)

@@ -14,11 +14,21 @@ from git_envhist.trace import step
 
 @step("the moment after is recorded")
 def publish_now(
-    capturing: Capturing, source: SnapshotId | None, part: RestorePart, since: Since | None = None
+    capturing: Capturing,
+    source: SnapshotId | None,
+    part: RestorePart,
+    since: Since | None = None,
+    target: Snapshot | None = None,
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
-    """The environment as it is now, as a moment that says where it comes from; which tracked files differ."""
+    """The environment as it is now, as a moment that says where it comes from; which tracked files differ.
+
+    `target`: the moment that should be here now. Where it is, what it says of the files holds.
+    """
     what = "restored" if part is RestorePart.TO else part.value
     words = os.fsencode(f"{what} {source[:7]}" if source else what)
     request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
     with capturing.hold(request, since) as held:
+        if target is not None and target.trusted and target.content == held.content:
+            # What is told of sealed files is told by fingerprints under a key.
+            held.facts.like = target.tree if target.key == (held.key.id if held.key else None) else None
         return held.publish(request).snapshot, differing(held)

@@ -47,6 +47,7 @@ from git_envhist.restoring.recording import publish_now
 from git_envhist.restoring.rest import Rest, plan_rest
 from git_envhist.restoring.room import refuse_without_room
 from git_envhist.restoring.saved import Saved, prove_saved
+from git_envhist.restoring.seen import landed
 from git_envhist.restoring.trust import told, write_blobs
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.store.contents import Contents
@@ -219,8 +220,7 @@ class Restoring:
             )
         finished = held.finish()
         git = held.context.repository.git.with_objects(held.staging.path)
-        missing = held.taken.gathered.missing
-        planner = Planner(git, self._contents(git), held.taken.survey, missing, guess)
+        planner = Planner(git, self._contents(git), held.taken, guess)
         warnings = tuple(held.warnings)
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
@@ -272,7 +272,8 @@ class Restoring:
         done = replace(planned, verified=carried.verified, kept=carried.kept)
         done = replace(done, losses=(*planned.losses, *carried.losses))
         try:
-            moment, differing = publish_now(capturing, target, part, saved.since)
+            since = landed(saved.since, planned.plan, carried)
+            moment, differing = publish_now(capturing, target, part, since, planned.target)
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {error}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))

@@ -7,9 +7,11 @@ from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.known import CacheDamaged, Records
 from git_envhist.capture.records import CTIME, INCOMPLETE, INODE, MTIME, SIZE, WIDTH
 from git_envhist.capturing.holding import Held
-from git_envhist.capturing.since import Since
-from git_envhist.model import EntryKind, EnvPath, Plan, StoredAs
+from git_envhist.capturing.since import Landed, Since
+from git_envhist.model import Entry, EntryKind, EnvPath, Plan, StoredAs
+from git_envhist.restoring.carrying import Carried
 from git_envhist.store.contents import Contents
+from git_envhist.values import replace
 
 Row = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime."""
@@ -50,7 +52,8 @@ def since_then(held: Held, commit: str, plan: Plan) -> Since:
     """What was captured before a plan is carried out, every directory that differs afterwards, for better or worse,
     and the names in it that were touched.
 
-    Where the capture had to look into a directory that is not touched, or found what it could not have, it looks again.
+    Where the capture had to look into a directory that is not touched, it looks again whether that is as it was; where
+    it found what it could not have, at all that is in it.
     """
     changed: dict[bytes, set[bytes]] = {_recorded(own.realm, own.path): set() for own in plan.directories}
     whole: set[bytes] = set()
@@ -61,10 +64,37 @@ def since_then(held: Held, commit: str, plan: Plan) -> Since:
             if entry is not None and entry.kind is EntryKind.DIRECTORY:
                 whole.add(_recorded(step.realm, step.path))
     for path in held.taken.gathered.directories:
-        if path not in changed or not _is_complete(held.taken.records, path):
+        changed.setdefault(path, set())
+        if not _is_complete(held.taken.records, path):
             whole.add(path)
     found: dict[bytes, frozenset[bytes] | None] = {path: frozenset(names) for path, names in changed.items()}
-    return Since(commit, found | dict.fromkeys(whole))
+    return Since(commit, found | dict.fromkeys(whole), records=held.taken.records)
+
+
+def landed(since: Since, plan: Plan, carried: Carried) -> Since:
+    """The same, with all that happened in these directories, where all of it is known, and ordinary."""
+    if carried.kept or carried.losses or None in since.directories.values():
+        return since
+    told: dict[bytes, dict[bytes, Landed | None]] = {path: {} for path in since.directories}
+    for step in plan.steps:
+        above, _, name = step.path.rpartition(b"/")
+        entry, row = step.after, carried.rows.get((step.realm, step.path))
+        if entry is not None and (row is None or entry.oid is None or not _is_plain(entry)):
+            return since
+        found = told.setdefault(_recorded(step.realm, above), {})
+        found[name] = None if entry is None or row is None or entry.oid is None else Landed(row, entry.oid)
+    return replace(since, landed=told)
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Whether a tree holds it, and its line in a manifest says nothing but mode and time, unless its owner differs."""
+    return (
+        entry.stored is StoredAs.PLAIN
+        and entry.kind in (EntryKind.FILE, EntryKind.LINK)
+        and not entry.xattrs
+        and entry.link_group is None
+        and not entry.notes
+    )
 
 
 def _is_complete(records: Records, path: bytes) -> bool:

@@ -16,7 +16,7 @@ from git_envhist.history.hints import NOTHING_CAPTURED
 from git_envhist.model import TOP, Effect, Ended, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
 from git_envhist.restoring.attachments import read_attachments, write_attachments
 from git_envhist.restoring.carrying import Carried
-from git_envhist.restoring.restore import Choose, Restoring
+from git_envhist.restoring.restore import UNKNOWN, Choose, Restoring
 from git_envhist.restoring.wish import NO_WISH, Wish
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.objects import CatFile
@@ -134,8 +134,9 @@ class Going:
 
         def chosen(content: str) -> Snapshot:
             target = choose(content)
-            # Asked before anything changes: afterwards the directory that we stand in may be gone.
-            if target.id not in effects:
+            # Asked before anything changes: afterwards the directory that we stand in may be gone. And only when it is
+            # known what is here: until then every processor is at work, and nobody waits for what is asked for early.
+            if content != UNKNOWN and target.id not in effects:
                 effects[target.id] = self._effects_since(target)
             return target
 

@@ -89,8 +89,12 @@ class OwnPacks:
         return tuple(self._opened().values())
 
     def __contains__(self, oid: bytes) -> bool:
-        for find in self._finders if self._finders is not None else self._open_finders():
+        finders = self._finders if self._finders is not None else self._open_finders()
+        for place, find in enumerate(finders):
             if find(oid) is not None:
+                if place:
+                    # What is asked for next most likely stands there, too.
+                    finders.insert(0, finders.pop(place))
                 return True
         return False
 

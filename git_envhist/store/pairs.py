@@ -10,7 +10,7 @@ one file has cannot be told from a part of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from git_envhist.model import Entry, EntryKind, EnvPath, Listing, ObjectId, Pair
 from git_envhist.store.halves import GIT, NESTED, ROOT, Half, Objects, Place, Tree, damaged
@@ -36,6 +36,13 @@ def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator
         for stored in sorted(old.directories_with_links(met) | new.directories_with_links(met)):
             if stored not in differing:
                 yield _pair(old, new, stored)
+
+
+def read_these(objects: Objects, before: bytes, after: bytes, directories: Iterable[bytes]) -> Iterator[Pair]:
+    """Some directories, given by their stored paths, whether they differ or not."""
+    old, new = Half(objects, before), Half(objects, after)
+    for stored in directories:
+        yield _pair(old, new, stored)
 
 
 def same_environment(objects: Objects, one: bytes, other: bytes) -> bool:

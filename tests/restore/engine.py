@@ -104,7 +104,7 @@ class Engine:
         with self.door(hands) as door:
             applied = apply(journal, door, fresh=True)
             left = frozenset(left.path for left in (*prepared.left_alone, *applied.left_alone))
-            differences = verify(journal, door, self.contents, without=left, how=self.how)
+            differences, _ = verify(journal, door, self.contents, without=left, how=self.how)
             kept = finish(journal, door, self.private)
         assert plan.left_alone == () or rules is not None
         return Outcome(prepared, applied, differences, kept)

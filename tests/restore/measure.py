@@ -83,7 +83,9 @@ class Restore:
         self._timed("journal", lambda: write_journal(private, journal))
         self._timed("apply", lambda: apply(journal, door, fresh=True))
         if verified:
-            differences = self._timed("verify", lambda: verify(journal, door, self.contents, how=self.how))
+            differences = self._timed(
+                "verify", lambda: verify(journal, door, self.contents, how=self.how).differences
+            )
             assert not differences, differences[:5]
         self._timed("finish", lambda: finish(journal, door, private))
         door.close()

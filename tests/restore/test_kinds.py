@@ -206,9 +206,11 @@ def test_whatever_is_not_as_it_should_be_is_found(repo: Repo, what: str, spoil: 
     journal, _ = engine.prepare(engine.plan(engine.capture(), first))
     with engine.door() as door:
         apply(journal, door, fresh=True)
-        assert verify(journal, door, engine.contents, how="here") == ()
+        assert verify(journal, door, engine.contents, how="here").differences == ()
         spoil(repo.path)
-        assert what in {found.what for found in verify(journal, door, engine.contents, how="here")}
+        assert what in {
+            found.what for found in verify(journal, door, engine.contents, how="here").differences
+        }
         finish(journal, door, engine.private)
 
 

@@ -1,0 +1,112 @@
+"""What records tell of the way to a moment is what the trees tell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import closing
+
+from hypothesis import given, settings
+
+from git_envhist.capturing.request import Request
+from git_envhist.model import Pair, Plan, Snapshot
+from git_envhist.restore.plan import make_plan
+from git_envhist.restoring.sincetip import since_tip
+from git_envhist.store.pairs import read_pairs, read_these
+from git_envhist.values import replace
+from tests.restore.engine import Engine
+from tests.restore.test_round_trip import CHANGES
+from tests.support.repository import Repo, make_repo
+from tests.support.trees import Edit, Tree, apply, build
+
+
+def plans(engine: Engine, tip: Snapshot, target: Snapshot) -> tuple[Plan | None, Plan | None]:
+    """From what is here now: as records tell it, and as trees do."""
+    ends = bytes.fromhex(tip.id), bytes.fromhex(target.tree)
+    capturing = engine.history._capturing
+    with capturing.locked(Request()), capturing.hold(Request()) as held:
+        tree = bytes.fromhex(held.finish().tree)
+        git = held.context.repository.git.with_objects(held.staging.path)
+        with closing(capturing_contents(engine, git)) as contents:
+            pairs = list(read_pairs(contents, *ends))
+            assert held.taken.base == tip.id
+            told = since_tip(pairs, held.taken.merged, lambda some: read_these(contents, *ends, some))
+            return _plan(told), _plan(read_pairs(contents, tree, ends[1]))
+
+
+def capturing_contents(engine: Engine, git: object):  # type: ignore[no-untyped-def]
+    contents = engine.contents()
+    contents._git = git
+    return contents
+
+
+def _plan(pairs: Iterable[Pair] | None) -> Plan | None:
+    # How many paths were compared besides depends on which directories were.
+    return None if pairs is None else replace(make_plan(pairs), unchanged=0)
+
+
+def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
+    engine = Engine(repo.path)
+    for name in ("a", "b", "sub/c", "sub/d", "other/e"):
+        repo.write(name, b"1")
+    (repo.path / "sub" / "link").symlink_to("c")
+    target = engine.capture()
+    repo.write("a", b"2")
+    repo.write("sub/c", b"2")
+    return engine, target, engine.capture()
+
+
+def is_told(repo: Repo, change: Callable[[], object]) -> bool:
+    engine, target, tip = two_moments(repo)
+    change()
+    told, wanted = plans(engine, tip, target)
+    assert told in (None, wanted)
+    return told is not None
+
+
+def test_what_was_written_since_is_told_by_records(repo: Repo) -> None:
+    def write() -> None:
+        repo.write("sub/c", b"3")
+        repo.write("b", b"3")
+        repo.write("other/e", b"3")
+        os.chmod(repo.path / "sub" / "d", 0o700)
+        os.utime(repo.path / "a", ns=(1, 1))
+
+    assert is_told(repo, write)
+
+
+def test_what_is_back_already_is_told_by_records(repo: Repo) -> None:
+    assert is_told(repo, lambda: repo.write("sub/c", b"1"))
+
+
+def test_nothing_at_all_is_told_by_records(repo: Repo) -> None:
+    assert is_told(repo, lambda: None)
+
+
+def test_what_comes_or_goes_is_told_by_trees(repo: Repo) -> None:
+    assert not is_told(repo, lambda: repo.write("sub/new", b"3"))
+
+
+def test_what_went_is_told_by_trees(repo: Repo) -> None:
+    assert not is_told(repo, lambda: shutil.rmtree(repo.path / "sub"))
+
+
+def test_what_is_more_than_a_file_is_told_by_trees(repo: Repo) -> None:
+    assert not is_told(repo, lambda: os.link(repo.path / "b", repo.path / "sub" / "second"))
+
+
+@given(CHANGES)
+@settings(max_examples=12)
+def test_records_never_tell_otherwise(tmp_path_factory, change: tuple[Tree, tuple[Edit, ...]]) -> None:  # type: ignore[no-untyped-def]
+    top = tmp_path_factory.mktemp("since") / "repo"
+    make_repo(top, commit=False)
+    tree, edits = change
+    build(tree, top)
+    engine = Engine(top)
+    target = engine.capture()
+    apply(edits[::2], top)
+    tip = engine.capture()
+    apply(edits[1::2], top)
+    told, wanted = plans(engine, tip, target)
+    assert told in (None, wanted)
