@@ -11,6 +11,8 @@ from git_envhist.model import RestorePart, Snapshot, SnapshotId, Trigger
 from git_envhist.restoring.outside import differing
 from git_envhist.trace import step
 
+NOT_RECORDED = "the restore is done, but could not be recorded"
+
 
 @step("the moment after is recorded")
 def publish_now(

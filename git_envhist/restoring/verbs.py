@@ -7,16 +7,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
-from git_envhist.capturing.tidying import tidy
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, RestoreLeft
-from git_envhist.history.cursor import Walk, read_walk
 from git_envhist.history.doings import effects_since
 from git_envhist.history.hints import NOTHING_CAPTURED
 from git_envhist.model import TOP, Effect, Ended, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
-from git_envhist.restoring.attachments import read_attachments, write_attachments
-from git_envhist.restoring.carrying import Carried
-from git_envhist.restoring.restore import UNKNOWN, Choose, Restoring
+from git_envhist.restoring.here import UNKNOWN, Choose, Here
+from git_envhist.restoring.restore import Restoring
 from git_envhist.restoring.wish import NO_WISH, Wish
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.objects import CatFile
@@ -24,6 +21,8 @@ from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
+    from git_envhist.history.cursor import Walk
+    from git_envhist.restoring.carrying import Carried
     from git_envhist.services.bringing import Bringing
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
@@ -61,7 +60,8 @@ class Going:
     def __init__(self, history: History, capturing: Capturing) -> None:
         self._history = history
         self._capturing = capturing
-        self._restoring = Restoring(capturing, history.judge, history.open_sealed, history.resolve)
+        here = Here(capturing, history.judge, history.open_sealed, history.resolve)
+        self._restoring = Restoring(here)
 
     def to(self, snapshot: Snapshot, wish: Wish = NO_WISH) -> Restored:
         """To a moment."""
@@ -125,6 +125,11 @@ class Going:
 
     def give_back_attachments(self, snapshot: Snapshot, directory: str) -> list[str]:
         """Write what was attached to a moment into a directory."""
+        from git_envhist.restoring.attachments import (  # loaded late: it alone
+            read_attachments,
+            write_attachments,
+        )
+
         self._history.bring(snapshot, TOP)
         with CatFile(self._history.repository.git) as reader:
             return write_attachments(directory, read_attachments(reader, snapshot, self._open_attachment))
@@ -145,6 +150,8 @@ class Going:
                 how = self._bringing if wish.services else self._restoring
                 restored = how.restore(wish, part, chosen)
             if restored.moment is not None:
+                from git_envhist.capturing.tidying import tidy  # loaded late: when all is done
+
                 tidy(self._capturing.repository)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:
@@ -177,6 +184,8 @@ class Going:
         return unseal(self._history.keys.get, name, b"attachment", sealed)
 
     def _walk(self) -> Walk:
+        from git_envhist.history.cursor import read_walk  # loaded late: undo and redo alone
+
         return read_walk(reversed(self._history.log()))
 
     def _back(self, steps: int, content: str) -> Snapshot:

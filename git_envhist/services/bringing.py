@@ -16,7 +16,8 @@ from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.request import Request
 from git_envhist.errors import EnvhistError, Refused, RestoreLeft
 from git_envhist.model import EnvPath, LeftAlone, Restored, RestorePart, Snapshot
-from git_envhist.restoring.restore import Choose, Restoring
+from git_envhist.restoring.here import Choose
+from git_envhist.restoring.restore import Restoring
 from git_envhist.restoring.wish import Wish
 from git_envhist.services.commands import Way, run
 from git_envhist.services.keeping import FindKey, kept_services, read_state
@@ -172,7 +173,7 @@ class Bringing:
         return found
 
     def _is_ours(self, snapshot: Snapshot) -> bool:
-        return self.restoring.judge(snapshot).trusted is not False
+        return self.restoring.here.judge(snapshot).trusted is not False
 
     def _states(self, snapshot: Snapshot) -> dict[str, bytes]:
         with CatFile(self.capturing.repository.git) as reader:

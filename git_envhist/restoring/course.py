@@ -1,0 +1,204 @@
+"""One restore, decided and done, when what is here is captured.
+
+Only when every byte that will be replaced has been read back from the moment to come back to is anything touched; what
+comes is staged meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import NamedTuple
+
+from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.holding import Held
+from git_envhist.capturing.request import Request
+from git_envhist.errors import EnvhistError, Refused
+from git_envhist.model import EnvPath, Pair, Restored, RestorePart, Snapshot, Trigger
+from git_envhist.restoring.carrying import Carried, Last, carry_out
+from git_envhist.restoring.damage import told_of_what_comes
+from git_envhist.restoring.doubts import doubtful
+from git_envhist.restoring.ending import TARGET, Way
+from git_envhist.restoring.foreign import Findings
+from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
+from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
+from git_envhist.restoring.here import UNKNOWN, Choose, Here
+from git_envhist.restoring.inspection import inspect, room_at
+from git_envhist.restoring.names import refuse_names
+from git_envhist.restoring.outside import outside_of
+from git_envhist.restoring.planning import Guess, Planner, closed_paths
+from git_envhist.restoring.processes import Touched, still_running
+from git_envhist.restoring.recording import NOT_RECORDED, publish_now
+from git_envhist.restoring.rest import Rest, plan_rest
+from git_envhist.restoring.room import refuse_without_room
+from git_envhist.restoring.saved import Saved, prove_saved
+from git_envhist.restoring.seen import landed
+from git_envhist.restoring.trust import told, write_blobs
+from git_envhist.restoring.wish import STOPPED, Wish
+from git_envhist.values import dataclass, field, replace
+
+PART = "part"
+
+
+class Beside(NamedTuple):
+    """What belongs to a restore that another one began: the way it goes, and what is to be done at its very end."""
+
+    way: Way
+    last: Last
+
+
+class Decided(NamedTuple):
+    """What is going to happen."""
+
+    planned: Restored
+    saved: Saved | None = None
+    """What was here; None where nothing is to be done."""
+    rest: Rest = Rest()
+
+
+@dataclass(slots=True)
+class Course:
+    """One restore."""
+
+    here: Here
+    capturing: Capturing
+    wish: Wish
+    part: RestorePart
+    choose: Choose
+    beside: Beside | None = None
+    guess: Guess = field(default_factory=Guess)
+
+    def foresee(self, tip: str | None) -> None:
+        """Find out what differs between the newest snapshot and the moment that is probably meant."""
+        if self.part is not RestorePart.TO:
+            return
+        likely = self.here.judge(self.choose(UNKNOWN))
+        if likely.trusted is not False:
+            self.guess.make(self.here.contents(self.capturing.repository.git), tip, likely.tree)
+
+    def decide(self, held: Held) -> Decided:
+        """What is to be done, and what is here saved; nothing to be done after a dry run, and where nothing differs."""
+        wish = self.wish
+        planned = self._plan_from(held)
+        refuse_names(planned.plan, held.taken.survey.bases)
+        planned = replace(planned, outside=outside_of(held, planned.target, wish))
+        if wish.planned is not None:
+            wish.planned(planned)
+        if is_idle(planned, wish, self.capturing.repository):
+            return Decided(planned)
+        guard = partial(self._guard, held, planned)
+        if wish.dry_run:
+            return Decided(foreseen(planned, wish, held, guard))
+        rest = guard()
+        safety = self._save(held, planned.target)
+        if wish.saved is not None:
+            wish.saved(safety)
+        saved = Saved.of(held, safety, self.here.place(held.taken.survey), planned.plan)
+        return Decided(planned, saved, rest if self.beside is None else self.beside.way.rest)
+
+    def carry_out(
+        self, planned: Restored, saved: Saved, rest: Rest, changed: Callable[[Snapshot], None]
+    ) -> Restored:
+        """Do what was decided, and record it; `changed` is told what holds what was here, once that is not here."""
+        running: list[str] = []
+
+        def meanwhile() -> None:
+            prove_saved(planned.plan, saved.place.open_contents)
+            running.extend(map(str, still_running(Touched.by(planned.plan, saved.place.bases))))
+
+        relocated: list[EnvPath] = []
+        last = self.beside.last if self.beside is not None else None
+        last = last or (lambda _: relocated.extend(rest.do(self.capturing, planned.plan.steps)))
+        with told_of_what_comes(planned.plan, saved.place.open_contents):
+            notes = self._notes(planned, saved, rest)
+            carried = carry_out(
+                saved.place, planned.plan, notes, known=saved.known, last=last, meanwhile=meanwhile
+            )
+        changed(saved.safety)
+        planned = replace(planned, safety=saved.safety, head=rest.words, relocated=tuple(relocated))
+        return replace(self._record(planned, carried, saved), running=tuple(running))
+
+    def _notes(self, planned: Restored, saved: Saved, rest: Rest) -> tuple[tuple[str, str], ...]:
+        """What a journal says of it."""
+        wish = self.wish
+        links = wish.foreign and wish.force and wish.links
+        way = Way(TARGET, planned.target.id, saved.safety.id, links, *rest)
+        notes = (self.beside.way if self.beside is not None else way).notes
+        stopped = ((STOPPED, " ".join(wish.stopped)),) if wish.stopped else ()
+        return (*notes, *stopped, (PART, self.part.value))
+
+    def _plan_from(self, held: Held) -> Restored:
+        target = self.here.judge(self.choose(held.content))
+        planned = self._plan(held, target)
+        if self.part is RestorePart.UNDO and not changes_files(planned) and target.content != held.content:
+            # What differs is nothing that a restore would touch: one is in that state, and means the one before.
+            planned = self._plan(held, self.here.judge(self.choose(target.content)))
+        return planned
+
+    def _plan(self, held: Held, target: Snapshot) -> Restored:
+        wish = self.wish
+        if target.trusted is False and not wish.foreign:
+            raise Refused(
+                f"no key that is here signed '{target.id[:7]}': what it holds is somebody else's word",
+                hint="write it elsewhere: --to <directory>; --foreign, if you trust who made it; "
+                "where it is your own: git envlog key import",
+            )
+        finished = held.finish()
+        git = held.context.repository.git.with_objects(held.staging.path)
+        planner = Planner(git, self.here.contents(git), held.taken, self.guess)
+        warnings = tuple(held.warnings)
+        if target.trusted is not False:
+            plan = planner.plan(finished.tree, target.tree, wish)
+            warnings += doubtful(git, target.tree, plan)
+            return Restored(target, plan, held.taken.files, losses=closed_paths(plan), warnings=warnings)
+        pairs, findings = self._inspect(target)
+        plan = planner.plan(finished.tree, target.tree, wish, findings)
+        if not wish.dry_run:
+            write_blobs(held.context.repository.git, findings.blobs)
+        warnings += doubtful(git, target.tree, plan)
+        return told(Restored(target, plan, files=held.taken.files, warnings=warnings), findings, pairs)
+
+    def _inspect(self, target: Snapshot) -> tuple[list[Pair], Findings]:
+        repository, wish = self.capturing.repository, self.wish
+        with closing(self.here.contents(repository.git)) as contents:
+            room = room_at(repository.root)
+            return inspect(
+                repository.git, contents, target.tree, room=room, force=wish.force, links=wish.links
+            )
+
+    def _guard(self, held: Held, planned: Restored) -> Rest:
+        bases = held.taken.survey.bases
+        refuse_unsaved(planned.plan, held.taken.gathered.missing)
+        refuse_locked_repositories(planned.plan, bases)
+        git = held.context.repository.git
+        with closing(self.here.contents(git)) as contents:
+            refuse_without_room(planned.plan, bases, git, contents)
+        if not self.wish.force:
+            refuse_open_databases(planned.plan, bases)
+        return plan_rest(self.here.capturing, planned.target, held.view, self.wish)
+
+    def _save(self, held: Held, target: Snapshot) -> Snapshot:
+        # Without the words of the target: who looks for these does not mean this moment.
+        words = f"before the restore of {target.id[:7]}"
+        request = Request(os.fsencode(words), trigger=Trigger.RESTORE, restore=RestorePart.BEFORE)
+        safety = held.publish(request).snapshot
+        assert safety is not None
+        return safety
+
+    def _record(self, planned: Restored, carried: Carried, saved: Saved) -> Restored:
+        done = replace(planned, verified=carried.verified, kept=carried.kept)
+        done = replace(done, losses=(*planned.losses, *carried.losses))
+        since = landed(saved.since, planned.plan, carried)
+        try:
+            moment, differing = publish_now(
+                self.capturing, planned.target.id, self.part, since, planned.target
+            )
+        except (EnvhistError, OSError) as error:
+            warning = f"{NOT_RECORDED}: {error}"
+            return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
+        if differing is None:
+            return replace(done, moment=moment)
+        before = len(differing & saved.differed) if saved.differed is not None else None
+        return replace(done, moment=moment, tracked_differing=len(differing), tracked_differed=before)

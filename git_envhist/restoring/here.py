@@ -1,0 +1,64 @@
+"""A working tree that is to be restored, and what that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from git_envhist.capturing.capture import Capturing, restore_directory
+from git_envhist.capturing.survey import Survey
+from git_envhist.model import EnvPath, Snapshot
+from git_envhist.store.contents import Contents
+from git_envhist.store.git import Git
+from git_envhist.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from git_envhist.restoring.carrying import Place
+
+UNLIMITED = 1 << 62
+UNKNOWN = ""
+"""What is here while nobody has looked yet."""
+Choose = Callable[[str], Snapshot]
+"""The content of what is here now -> the moment to go to; where one was named it is that, whatever is here."""
+Judge = Callable[[Snapshot], Snapshot]
+Find = Callable[[str], Snapshot]
+Unseal = Callable[[EnvPath, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Whose environment it is, who judges a moment, finds one by its id, and opens what is sealed."""
+
+    capturing: Capturing
+    judge: Judge
+    unseal: Unseal
+    find: Find
+
+    @property
+    def how(self) -> str:
+        return "fork" if self.capturing.how == "fork" else "here"
+
+    def unbounded(self) -> Capturing:
+        """What captures here; what a restore saves is saved whole, whatever a capture may add."""
+        mine = self.capturing
+        settings = replace(mine.settings, budget=UNLIMITED)
+        return Capturing(mine.repository, settings, mine.keys, mine.how, mine.environ)
+
+    def place(self, extent: Survey) -> Place:
+        """Where the environment stands, and where a restore of it works."""
+        from git_envhist.restoring.carrying import Place  # loaded late: while the workers look
+        from git_envhist.restoring.planning import forbidden_places  # loaded late: likewise
+
+        repository = self.capturing.repository
+        return Place(
+            restore_directory(repository.state),
+            extent.bases,
+            forbidden_places(extent),
+            lambda: self.contents(repository.git),
+            self.how,
+        )
+
+    def contents(self, git: Git, made: Mapping[bytes, bytes] | None = None) -> Contents:
+        """The objects of snapshots; `made`: blobs that stand in none."""
+        repository = self.capturing.repository
+        return Contents(git, repository.pack_dir, repository.object_format, self.unseal, made=made)
