@@ -86,7 +86,8 @@ def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:
     return EnvPath(whole[len(top) :].lstrip(b"/"))
 
 
-LISTED = re.compile(rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0", re.DOTALL | re.MULTILINE)
+LISTED = rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0"
+"""Compiled where it is used: hardly anybody asks for what was let go."""
 
 
 class Dropped:
@@ -104,9 +105,7 @@ class Dropped:
             return None
         told = self._git.try_run("rev-list", "--stdin", "--format=%H%x00%B%x00", stdin=b"\n".join(refs))
         found = set()
-        for commit, message in re.findall(
-            rb"^commit [0-9a-f]+\n([0-9a-f]+)\0(.*?)\0", told.out, re.DOTALL | re.MULTILINE
-        ):
+        for commit, message in re.findall(LISTED, told.out, re.DOTALL | re.MULTILINE):
             with suppress(Damaged):
                 found.add(read_message(message).draft.was or commit.decode("ascii"))
         matching = {one for one in found if one.startswith(prefix.lower())}

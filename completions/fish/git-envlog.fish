@@ -34,6 +34,7 @@ complete -c git-envlog -n '__envhist_in list' -l stat -d 'with what each changed
 complete -c git-envlog -n '__envhist_in list' -l name-status -d 'with the paths each changed, and how'
 complete -c git-envlog -n '__envhist_in list' -l name-only -d 'with the paths each changed'
 complete -c git-envlog -n '__envhist_in list' -s p -s u -l patch -d 'with what each changed, as a patch'
+complete -c git-envlog -n '__envhist_in list' -l html -r -F -d 'as a page in one file, for a browser: charts, stories, search'
 complete -c git-envlog -n '__envhist_in list' -s z -d 'end records with NUL, quote no path'
 complete -c git-envlog -n '__envhist_in list' -l json -d 'the answer as JSON, one object a line with =lines'
 complete -c git-envlog -n '__envhist_in list' -l color -d 'colour: always, never or auto (--no-color: never)'

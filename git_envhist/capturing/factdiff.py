@@ -101,7 +101,7 @@ def changed_facts(
     if before is None:
         return ()
     with CatFile(git) as reader:
-        changes = (*compare_facts(reader, before, after), *compare_declared(reader, before, after))
+        changes = facts_between(reader, before, after)
     if not pathspecs or not changes:
         return changes
     from git_envhist.store.pathspecs import matching  # loaded late: few ask for paths
@@ -110,6 +110,13 @@ def changed_facts(
     places = sorted({*directories, *map(_about, changes)} - {b""})
     meant = matching(git, places, directories, pathspecs) if places else frozenset()
     return tuple(change for change in changes if _about(change) in meant)
+
+
+def facts_between(reader: CatFile, before: str | None, after: str) -> tuple[FactChange, ...]:
+    """What the facts of two trees differ in; nothing for the first moment."""
+    if before is None:
+        return ()
+    return (*compare_facts(reader, before, after), *compare_declared(reader, before, after))
 
 
 def _about(change: FactChange) -> bytes:

@@ -23,17 +23,23 @@ LABEL = 11
 
 def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     """What is missing, what git saw, and every path that differs from the snapshot before."""
-    from git_envhist.cli.jsonform import Details  # loaded late: a diff needs none of it
+    with CatFile(history.repository.git) as reader:
+        return details_of(reader, snapshot, changes_of(history, snapshot))
+
+
+def details_of(reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]) -> Details:
+    """The same, where it is known what differs."""
+    from git_envhist.capturing.factdiff import facts_between  # loaded late: a diff needs none of it
+    from git_envhist.cli.jsonform import Details  # loaded late: likewise
     from git_envhist.history.facts import without_secrets  # loaded late: likewise
     from git_envhist.services.keeping import kept_services  # loaded late: likewise
     from git_envhist.store.listings import read_git_changes  # loaded late: likewise
 
-    with CatFile(history.repository.git) as reader:
-        missing = _missing(reader, snapshot)
-        git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
-        services = tuple(kept_services(reader, snapshot.tree))
-    facts = without_secrets(facts_of(history, snapshot))
-    return Details(missing, git_changed, changes_of(history, snapshot), facts, services)
+    missing = _missing(reader, snapshot)
+    git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
+    services = tuple(kept_services(reader, snapshot.tree))
+    facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit))
+    return Details(missing, git_changed, changes, facts, services)
 
 
 def services_of(history: EnvHistory, snapshot: Snapshot) -> tuple[str, ...]:

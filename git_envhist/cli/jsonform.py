@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from git_envhist.cli.terminal import escape_invalid
+from git_envhist.history.areas import Extent
 from git_envhist.history.doings import effects_of, tasks_of
 from git_envhist.model import (
     Actor,
@@ -82,6 +83,26 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         ],
         "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
         "restored_from": snapshot.restored_from,
+    }
+
+
+def extent_json(extent: Extent) -> Json:
+    """How large the environment was, and where what changed lies."""
+    return {
+        "files": extent.files,
+        "bytes": extent.bytes,
+        "packages": extent.packages,
+        "areas": [
+            {
+                **path_fields(area.path),
+                "added": area.added,
+                "modified": area.modified,
+                "removed": area.removed,
+                "bytes_before": area.bytes_before,
+                "bytes_after": area.bytes_after,
+            }
+            for area in extent.areas
+        ],
     }
 
 

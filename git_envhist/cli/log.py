@@ -18,6 +18,8 @@ from git_envhist.model import Snapshot, Trigger, VerdictStatus
 from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
+    from git_envhist.cli.jsonform import Json
     from git_envhist.history.graph import Row
 
 Write = Callable[[Snapshot, Look], str]
@@ -37,11 +39,13 @@ class Listing:
     ended_by_nul: bool
     timelines: bool
     graph: bool = False
+    page: str | None = None
+    """The file that a page for a browser goes to."""
 
     @property
     def folds(self) -> bool:
         """Whether a line is all that is shown of a snapshot, so that one may stand for several."""
-        return not self.full and self.diff is None and not self.graph
+        return not (self.full or self.diff or self.graph or self.page)
 
     @property
     def end(self) -> str:
@@ -84,6 +88,9 @@ class Listing:
 @option("--name-status", is_flag=True, help="with the paths each changed, and how")
 @option("--name-only", is_flag=True, help="with the paths each changed")
 @option("-p", "-u", "--patch", is_flag=True, help="with what each changed, as a patch")
+@option(
+    "--html", "page", metavar="<file>", help="as a page in one file, for a browser: charts, stories, search"
+)
 @option("-z", "ended_by_nul", is_flag=True, help="end records with NUL, quote no path")
 def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     """Lists the snapshots of this working tree's timeline, newest first. A pathspec keeps those that changed it."""
@@ -104,8 +111,13 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     look = Look(history.now, session.date_style(options["date"]), id_length([one.id for one in shown]))
     for warning in (*history.trouble, *history.warnings):
         warn(warning)
+    if listing.page:
+        from git_envhist.cli.htmlpage import write_page  # loaded late: keeps envlog fast
+
+        write_page(session, listing.page, shown)
+        return
     if session.json:
-        _print_json(session, shown)
+        _print_json(session, shown, measured=listing.diff == "stat")
         return
     if not shown and not history.log(limit=1):
         from git_envhist.cli import advice  # loaded late: nearly every history holds something
@@ -147,6 +159,8 @@ def _listing(options: dict[str, Any]) -> Listing:
     for other in ("reverse", *diffs) if options["graph"] else ():
         if options[other]:
             raise UsageError(f"--graph and --{other.replace('_', '-')} exclude each other")
+    if options["page"] == "":
+        raise UsageError("no file is named for the page", hint="git envlog --html history.html")
     return Listing(
         options["one_line"],
         options["full"],
@@ -154,6 +168,7 @@ def _listing(options: dict[str, Any]) -> Listing:
         options["ended_by_nul"],
         options["every"],
         options["graph"],
+        options["page"],
     )
 
 
@@ -209,16 +224,10 @@ def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listin
             session.output.write(piece)
 
 
-def _print_json(session: Session, shown: list[Snapshot]) -> None:
-    from git_envhist.cli.details import read_details, with_outputs  # loaded late: keeps envlog fast
-    from git_envhist.cli.jsonform import PATHS_IN_LISTS, snapshot_json  # loaded late: only --json needs it
-    from git_envhist.cli.jsontext import dump  # loaded late: likewise
+def _print_json(session: Session, shown: list[Snapshot], *, measured: bool) -> None:
+    from git_envhist.cli.jsontext import dump  # loaded late: only --json needs it
 
-    whole = (with_outputs(session.history, snapshot) for snapshot in shown)
-    values = (
-        dump(snapshot_json(snapshot, read_details(session.history, snapshot), most_paths=PATHS_IN_LISTS))
-        for snapshot in whole
-    )
+    values = map(dump, _json_values(session.history, shown, measured=measured))
     if session.json == "lines":
         for value in values:
             session.line(value)
@@ -227,3 +236,17 @@ def _print_json(session: Session, shown: list[Snapshot]) -> None:
     for number, value in enumerate(values):
         session.output.write(("," if number else "") + "\n" + value)
     session.line("\n]" if shown else "]")
+
+
+def _json_values(history: EnvHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
+    from git_envhist.cli.details import read_details, with_outputs  # loaded late: keeps envlog fast
+    from git_envhist.cli.jsonform import PATHS_IN_LISTS, snapshot_json  # loaded late: only --json needs it
+
+    if measured:
+        from git_envhist.cli.measured import measured_values  # loaded late: only --stat needs it
+
+        return measured_values(history, shown, most_paths=PATHS_IN_LISTS)
+    return (
+        snapshot_json(with_outputs(history, one), read_details(history, one), most_paths=PATHS_IN_LISTS)
+        for one in shown
+    )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from git_envhist.doing.values import Value
 
 CONVERSATION, TOOL_OUTPUTS = "conversation.json", "tool-outputs.json"
-NUMBERED = re.compile(r"[0-9]+-(?=.)")
-"""What is attached by a capture has its number in front."""
+NUMBERED = r"[0-9]+-(?=.)"
+"""What is attached by a capture has its number in front; compiled where it is used."""
 
 
 class Keeping(Core):
@@ -65,7 +65,7 @@ class Keeping(Core):
         words = revision if isinstance(revision, str) else revision.id or "@"
         snapshot = self.resolve(words)
         there = self.attachments(snapshot)
-        last = {NUMBERED.sub("", name): data for name, data in there}
+        last = {re.sub(NUMBERED, "", name): data for name, data in there}
         lists = [decode(last[name]) if name in last else None for name in (CONVERSATION, TOOL_OUTPUTS)]
         return Kept(snapshot, lists[0], lists[1], there)
 

@@ -67,6 +67,16 @@ class Sizes:
         return line
 
 
+def known_sizes(git: Git, oids: Iterable[bytes]) -> dict[bytes, int]:
+    """How large those objects are that are here; of a fetched moment some may be elsewhere still."""
+    asked = sorted(set(oids))
+    if not asked:
+        return {}
+    lines = git.run("cat-file", FORMAT, stdin=b"".join(oid.hex().encode("ascii") + b"\n" for oid in asked))
+    told = (line.split() for line in lines.splitlines())
+    return {bytes.fromhex(words[0].decode("ascii")): int(words[2]) for words in told if len(words) == 3}
+
+
 def _read_line(oid: bytes, line: bytes) -> Size:
     words = line.split()
     if len(words) != 3 or not words[2].isdigit():

@@ -585,9 +585,20 @@ LIST = (
         ),
     ),
     Line(
+        "envlog --html",
+        "one self-contained page",
+        (
+            "page/test_written.py::test_a_page_is_written_and_written_anew",
+            "page/test_browser.py::test_a_moment_is_chosen_and_told",
+        ),
+    ),
+    Line(
         "envlog --stat",
         "what each changed, below it",
-        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+        (
+            "end_to_end/test_reading.py::test_what_each_changed_stands_below_it",
+            "page/test_measured.py::test_sizes_are_those_that_du_finds",
+        ),
     ),
     Line(
         "envlog --name-status",

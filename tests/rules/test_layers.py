@@ -28,6 +28,9 @@ WIRING |= {"recently"}
 # Pushes, fetches, and what came with them.
 WIRING |= {"sharing"}
 
+# How large moments are.
+WIRING |= {"measuring"}
+
 # What keeps a history in order.
 WIRING |= {"upkeep"}
 
@@ -53,7 +56,9 @@ MAY_KNOW = {
     "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
     # What serves the protocol runs our programs, and knows nothing else of them.
     "mcp": VOCABULARY,
-    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp"},
+    # Values as `--json` has them in, a text out.
+    "page": VOCABULARY,
+    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "page"},
 }
 
 # A package that others made has one home.

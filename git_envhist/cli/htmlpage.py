@@ -1,0 +1,97 @@
+"""`git envlog --html <file>`: the moments as one file that a browser opens from disk."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.jsonform import PATHS_IN_LISTS, moment
+from git_envhist.cli.measured import measured_values
+from git_envhist.cli.progress import shown_steps
+from git_envhist.cli.terminal import escape
+from git_envhist.cli.words import count, size
+from git_envhist.errors import EnvhistError, Refused
+from git_envhist.model import Snapshot
+from git_envhist.page import BEGINNING, document
+from git_envhist.store.durable import cannot_write, write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from git_envhist.cli.command import Session
+
+TO_OUTPUT = "-"
+
+
+class NothingToShow(EnvhistError):
+    """No moment is left to draw."""
+
+    code = "nothing-to-show"
+    exit_code = 4
+
+
+def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
+    """Write the page that shows these moments, newest first; `-` is standard output."""
+    if not shown:
+        raise NothingToShow(
+            f"no moment to show in '{file}'", hint="'git envlog' with the same words lists what there is"
+        )
+    history = session.history
+    refuse_what_is_no_page(file)
+    with shown_steps() as tell:
+        tell(f"measuring {count(len(shown), 'moment')}")
+        values = measured_values(history, shown, most_paths=PATHS_IN_LISTS)
+    title = os.path.basename(history.repository.root) or history.repository.root
+    text = document(title, moment(history.now), values)
+    if file == TO_OUTPUT:
+        session.output.write(text)
+        return
+    raw = text.encode("utf-8", "backslashreplace")
+    _put(file, raw)
+    session.line(f"'{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
+
+
+def refuse_what_is_no_page(file: str) -> None:
+    """A file that is there and is no page of ours is somebody's: it is not written over."""
+    if file == TO_OUTPUT or not os.path.lexists(file):
+        return
+    try:
+        with open(file, "rb") as found:
+            if not os.path.isfile(file) or found.read(len(BEGINNING)) in (b"", BEGINNING):
+                return
+    except OSError as error:
+        raise cannot_write(error, file) from error
+    raise Refused(
+        f"there is another file, which is no page: '{file}'", hint="name a new file, or take that one away"
+    )
+
+
+def _put(file: str, data: bytes) -> None:
+    """Written beside and renamed: whoever has the old page open sees it whole until then."""
+    whole = os.path.realpath(file)
+    # A device or a pipe is written to, and stays what it is.
+    plain = os.path.isfile(whole) or not os.path.lexists(whole)
+    beside = f"{whole}.{os.getpid()}.new" if plain else whole
+    try:
+        descriptor = os.open(
+            beside, os.O_WRONLY | (os.O_CREAT | os.O_TRUNC if plain else 0) | os.O_CLOEXEC, 0o666
+        )
+        try:
+            _write(descriptor, data, plain)
+        finally:
+            os.close(descriptor)
+        if plain:
+            os.replace(beside, whole)
+    except OSError as error:
+        if plain and os.path.lexists(beside):
+            os.unlink(beside)
+        raise cannot_write(error, file) from error
+
+
+def _write(descriptor: int, data: bytes, plain: bool) -> None:
+    if plain:
+        write_all(descriptor, data, 0)
+        return
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

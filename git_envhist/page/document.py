@@ -1,0 +1,135 @@
+"""The page as text: what is shown goes in as data, and the script shows it as text and nothing else.
+
+Whatever stands in a history may have been written by somebody else. So nothing of it becomes markup: it is JSON in a
+block that no browser runs, with every character spelled out that could end the block; and the page's own policy allows
+the one style and the one script that stand in it, by their hashes, and no address at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+BEGINNING = b'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta http-equiv='
+"""How every page of ours begins."""
+LONGEST_TEXT = 2000
+"""Of an intent more is not shown: `git envlog show` tells it all."""
+SCRIPTS = ("script/1-words.js", "script/2-charts.js", "script/3-card.js", "script/4-page.js")
+"""One script, in this order: what stands later uses what stands before."""
+ENOUGH = 300
+"""Up to so many moments each may be told at length."""
+AT_LENGTH = {"story": 80, "areas": 40, "paths": 60}
+IN_SHORT = {"story": 20, "areas": 14, "paths": 8}
+"""How many rows of a moment are shown: a thousand moments stay below 5 MB."""
+SHOWN = (
+    *("id", "timeline", "at", "intent", "names", "trigger", "actor", "trusted", "head", "branch", "notes"),
+    *("complete", "external_id", "tasks", "effects", "restored_from", "services"),
+)
+OF_VERDICT = (
+    *(
+        "status",
+        "command",
+        "exit_code",
+        "signal",
+        "timed_out",
+        "duration_ms",
+        "at",
+        "carried_from",
+        "claimed_by",
+    ),
+)
+"""What a check wrote is left out: a page is made to be passed on, and nobody knows what it may hold."""
+# What a browser would obey or hide: it is spelled out, as on a terminal. Joiners spell words.
+COMMANDING = {code: f"\\x{code:02x}" for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160))}
+COMMANDING |= {
+    code: f"\\u{code:04x}"
+    for code in (
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+        0x200E,
+        0x200F,
+        0x061C,
+        0xFEFF,
+        0x2028,
+        0x2029,
+    )
+}
+
+Value = Mapping[str, object]
+
+
+def document(title: str, made_at: str, newest_first: Sequence[Value]) -> str:
+    """The page that shows some moments, each as `git envlog --json --stat` has it."""
+    most = AT_LENGTH if len(newest_first) <= ENOUGH else IN_SHORT
+    data = {"title": title, "made_at": made_at, "moments": [_shown(one, most) for one in newest_first]}
+    style = _asset("page.css")
+    script = '(() => {\n"use strict";\n' + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
+    parts = {
+        "title": escape(_spelled(title)),
+        "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:",
+        "style": style,
+        "script": script,
+        "data": _as_data(data),
+    }
+    # In one go: what is put in is not looked through for further places.
+    before, *rest = _asset("page.html").split("{{")
+    pieces = [before]
+    for part in rest:
+        name, _, after = part.partition("}}")
+        pieces += [parts[name], after]
+    return "".join(pieces)
+
+
+def _shown(moment: Value, most: Mapping[str, int]) -> dict[str, object]:
+    shown: dict[str, object] = {key: moment[key] for key in SHOWN if moment.get(key) not in (None, [], {})}
+    verdict, changed, extent = moment["verify"], moment["env_changed"], moment["extent"]
+    story = moment["story"]
+    assert isinstance(changed, dict)
+    assert isinstance(extent, dict)
+    assert isinstance(story, list)
+    shown["verify"] = {key: verdict[key] for key in OF_VERDICT} if isinstance(verdict, dict) else None
+    shown["env_changed"] = {**changed, "paths": changed["paths"][: most["paths"]]}
+    shown["extent"] = {**extent, "areas": extent["areas"][: most["areas"]]}
+    shown["story"] = story[: most["story"]]
+    shown["more"] = {
+        "story": max(0, len(story) - most["story"]),
+        "areas": max(0, len(extent["areas"]) - most["areas"]),
+    }
+    return shown
+
+
+def _as_data(value: object) -> str:
+    text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _plain(value: object) -> object:
+    """The same with every text as it may be shown."""
+    if isinstance(value, str):
+        return _spelled(value)
+    if isinstance(value, Mapping):
+        return {_spelled(str(key)): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _spelled(text: str) -> str:
+    cut = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+    return cut.translate(COMMANDING).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("git_envhist.page").joinpath(name).read_text("utf-8")

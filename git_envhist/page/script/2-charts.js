@@ -1,0 +1,186 @@
+// The size of the environment, its packages and the verdicts, along the steps or along the time.
+
+const CHART = { left: 64, right: 14, top: 6, size: 92, gap: 20, packages: 62, ticks: 12, foot: 20 };
+const COLOURS = 6;
+
+/** How many packages of a kind; a kind may be called as anything that objects inherit. */
+const packagesOf = (moment, kind) => (Object.hasOwn(moment.extent.packages, kind) ? moment.extent.packages[kind] : 0);
+
+class Charts {
+  constructor(place, readout, moments, choose) {
+    this.place = place;
+    this.readout = readout;
+    this.moments = moments;
+    this.choose = choose;
+    this.along = "steps";
+    this.chosen = 0;
+    // What the machine has installed stands still beside what a project installs, and would hide it.
+    const kinds = new Set(moments.flatMap((one) => Object.keys(one.extent.packages)));
+    kinds.delete("system");
+    this.kinds = [...kinds].sort((a, b) => this.most(b) - this.most(a));
+    place.addEventListener("pointermove", (event) => this.hover(this.nearest(event)));
+    place.addEventListener("pointerleave", () => this.hover(null));
+    place.addEventListener("click", (event) => this.choose(this.nearest(event)));
+    new ResizeObserver(() => this.draw()).observe(place);
+  }
+
+  most(kind) { return Math.max(0, ...this.moments.map((one) => packagesOf(one, kind))); }
+
+  setAlong(along) { this.along = along; this.draw(); }
+
+  setChosen(index) {
+    this.chosen = index;
+    if (this.marks) this.mark(this.marks.at, index);
+    this.tell(index);
+  }
+
+  hover(index) {
+    this.mark(this.marks.over, index);
+    this.tell(index === null ? this.chosen : index);
+  }
+
+  mark(line, index) {
+    line.setAttribute("visibility", index === null ? "hidden" : "visible");
+    if (index === null) return;
+    line.setAttribute("x1", this.xs[index]);
+    line.setAttribute("x2", this.xs[index]);
+  }
+
+  nearest(event) {
+    const x = event.clientX - this.place.getBoundingClientRect().left;
+    let low = 0, high = this.xs.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.xs[middle] < x) low = middle; else high = middle;
+    }
+    return Math.abs(this.xs[low] - x) <= Math.abs(this.xs[high] - x) ? low : high;
+  }
+
+  tell(index) {
+    const moment = this.moments[index];
+    const packages = this.kinds.filter((kind) => packagesOf(moment, kind)).map((kind) => {
+      const dot = make("i");
+      dot.style.background = `var(--p${(this.kinds.indexOf(kind) % COLOURS) + 1})`;
+      return make("span", {}, dot, `${kind} ${numbers.format(packagesOf(moment, kind))}`);
+    });
+    this.readout.replaceChildren(
+      make("span", {}, make("b", {}, `${shortDay(moment.at)} ${clock(moment.at)}`)),
+      make("span", {}, `${bytes(moment.extent.bytes)} in ${count(moment.extent.files, "file")}`),
+      ...packages,
+      make("span", { class: "why" }, `${VERDICTS[verdictOf(moment)].mark} `, said(moment.intent || "(no intent)")),
+    );
+  }
+
+  draw() {
+    const width = Math.max(this.place.clientWidth, 240);
+    const stacked = this.kinds.length > 0;
+    const tall = CHART.top + CHART.size + (stacked ? CHART.gap + CHART.packages : 0) + 8 + CHART.ticks + CHART.foot;
+    this.xs = this.positions(CHART.left, width - CHART.right);
+    const drawing = make("svg:svg", {
+      viewBox: `0 0 ${width} ${tall}`, height: tall, role: "img",
+      "aria-label": this.summary(),
+    });
+    this.drawSize(drawing, width, CHART.top);
+    if (stacked) this.drawPackages(drawing, width, CHART.top + CHART.size + CHART.gap);
+    const ticks = tall - CHART.foot - CHART.ticks;
+    this.drawTicks(drawing, ticks);
+    this.drawDays(drawing, width, ticks + CHART.ticks + 14);
+    this.marks = { at: this.line(drawing, "at", ticks), over: this.line(drawing, "over", ticks) };
+    this.place.replaceChildren(drawing);
+    this.setChosen(this.chosen);
+    this.mark(this.marks.over, null);
+  }
+
+  line(drawing, name, bottom) {
+    const made = make("svg:line", { class: name, y1: CHART.top, y2: bottom + CHART.ticks });
+    drawing.append(made);
+    return made;
+  }
+
+  positions(left, right) {
+    const last = this.moments.length - 1;
+    if (!last) return [(left + right) / 2];
+    const times = this.moments.map((one) => Date.parse(one.at));
+    const span = Math.max(times[last] - times[0], 1);
+    const share = this.along === "time" ? (index) => (times[index] - times[0]) / span : (index) => index / last;
+    let reached = left;
+    // A clock that was set back draws no line backwards.
+    return this.moments.map((_, index) => (reached = Math.max(reached, left + share(index) * (right - left))));
+  }
+
+  frame(drawing, width, top, height, name, most, words) {
+    for (const share of [0, 0.5, 1]) {
+      const y = top + height * (1 - share);
+      drawing.append(make("svg:line", { class: "grid", x1: CHART.left, x2: width - CHART.right, y1: y, y2: y }));
+      if (share) drawing.append(make("svg:text", { x: CHART.left - 8, y: y + 4, "text-anchor": "end" }, words(most * share)));
+    }
+    drawing.append(make("svg:text", { class: "name", x: CHART.left - 8, y: top + height + 4, "text-anchor": "end" }, name));
+  }
+
+  drawSize(drawing, width, top) {
+    const most = Math.max(1, ...this.moments.map((one) => one.extent.bytes)) * 1.05;
+    const ys = this.moments.map((one) => top + CHART.size * (1 - one.extent.bytes / most));
+    this.frame(drawing, width, top, CHART.size, "size", most, bytes);
+    const path = this.steps(ys);
+    const end = this.xs[this.xs.length - 1];
+    drawing.append(make("svg:path", { class: "size", d: `${path}V${top + CHART.size}H${this.xs[0]}Z` }));
+    drawing.append(make("svg:path", { class: "size-line", d: this.moments.length > 1 ? path : `${path}H${end + 1}` }));
+  }
+
+  drawPackages(drawing, width, top) {
+    const totals = this.moments.map((one) => this.kinds.reduce((sum, kind) => sum + packagesOf(one, kind), 0));
+    const most = Math.max(1, ...totals) * 1.05;
+    this.frame(drawing, width, top, CHART.packages, "packages", most, (number) => numbers.format(Math.round(number)));
+    const below = this.moments.map(() => 0);
+    this.kinds.forEach((kind, place) => {
+      const low = below.map((number) => top + CHART.packages * (1 - number / most));
+      this.moments.forEach((one, index) => { below[index] += packagesOf(one, kind); });
+      const high = below.map((number) => top + CHART.packages * (1 - number / most));
+      const path = make("svg:path", { class: "packages", d: `${this.steps(high)}${this.steps(low, true)}Z` });
+      path.style.fill = `var(--p${(place % COLOURS) + 1})`;
+      drawing.append(path);
+    });
+  }
+
+  // A moment holds until the next one: the line goes level, then up.
+  steps(ys, backwards = false) {
+    if (!backwards) return ys.map((y, index) => (index ? `H${this.xs[index].toFixed(1)}V${y.toFixed(1)}` : `M${this.xs[0].toFixed(1)} ${y.toFixed(1)}`)).join("");
+    let path = `V${ys[ys.length - 1].toFixed(1)}`;
+    for (let index = ys.length - 1; index > 0; index -= 1) path += `V${ys[index].toFixed(1)}H${this.xs[index].toFixed(1)}V${ys[index - 1].toFixed(1)}`;
+    return `${path}H${this.xs[0].toFixed(1)}`;
+  }
+
+  drawTicks(drawing, y) {
+    const room = this.moments.length > 1 ? (this.xs[this.xs.length - 1] - this.xs[0]) / (this.moments.length - 1) : 8;
+    const wide = Math.min(7, Math.max(1.2, room - 1));
+    // What was judged is drawn over what was not, where there is no room for both.
+    const order = ["none", "error", "pass", "fail"];
+    for (const verdict of order) {
+      this.moments.forEach((one, index) => {
+        if (verdictOf(one) !== verdict) return;
+        const high = verdict === "none" ? 4 : CHART.ticks;
+        drawing.append(make("svg:rect", { class: `tick-${verdict}`, x: this.xs[index] - wide / 2, y: y + (CHART.ticks - high) / 2, width: wide, height: high, rx: 1 }));
+      });
+    }
+    drawing.append(make("svg:text", { class: "name", x: CHART.left - 8, y: y + 10, "text-anchor": "end" }, "checks"));
+  }
+
+  drawDays(drawing, width, y) {
+    let free = 0, last = "";
+    this.moments.forEach((one, index) => {
+      const day = dayKey(one.at);
+      if (day === last) return;
+      last = day;
+      const x = Math.min(this.xs[index], width - CHART.right - 34);
+      if (x < free) return;
+      free = x + 52;
+      drawing.append(make("svg:text", { x, y }, shortDay(one.at)));
+    });
+  }
+
+  summary() {
+    const [first, last] = [this.moments[0], this.moments[this.moments.length - 1]];
+    const judged = Object.keys(VERDICTS).map((key) => `${this.moments.filter((one) => verdictOf(one) === key).length} ${VERDICTS[key].word}`);
+    return `From ${shortDay(first.at)} to ${shortDay(last.at)} the environment went from ${bytes(first.extent.bytes)} to ${bytes(last.extent.bytes)}. ${count(this.moments.length, "moment")}: ${judged.join(", ")}.`;
+  }
+}

@@ -1,0 +1,242 @@
+// The list, what is chosen, the search, the keys.
+
+class Page {
+  constructor({ title, moments }) {
+    this.title = title;
+    this.newestFirst = moments;
+    this.oldestFirst = [...moments].reverse();
+    this.hay = moments.map(haystack);
+    this.shown = moments.map((_, index) => index);
+    this.verdicts = new Set();
+    this.chosen = 0;
+    this.head();
+    this.list();
+    this.chips();
+    this.charts = new Charts(byId("drawn"), byId("readout"), this.oldestFirst, (index) => this.choose(moments.length - 1 - index, { reveal: true }));
+    this.listen();
+    this.narrow();
+    this.choose(Math.max(0, moments.findIndex((one) => location.hash.length > 4 && one.id.startsWith(location.hash.slice(1)))), { quiet: true, reveal: location.hash.length > 4 });
+  }
+
+  head() {
+    const [newest, oldest] = [this.newestFirst[0], this.oldestFirst[0]];
+    byId("title").replaceChildren(said(this.title));
+    const span = dayKey(newest.at) === dayKey(oldest.at) ? dayWords(newest.at) : `${dayWords(oldest.at)} to ${dayWords(newest.at)}`;
+    const lines = new Set(this.newestFirst.map((one) => one.timeline));
+    byId("span").replaceChildren(`${count(this.newestFirst.length, "moment")} · ${span} · `, said(lines.size === 1 ? newest.timeline : count(lines.size, "timeline")));
+  }
+
+  list() {
+    const days = [];
+    this.rows = this.newestFirst.map((moment, index) => {
+      const day = dayKey(moment.at);
+      if (!days.length || days[days.length - 1].day !== day) {
+        const rows = make("ol");
+        days.push({ day, rows, section: make("section", { class: "day" }, make("h3", {}, dayWords(moment.at)), rows) });
+      }
+      const made = row(moment, () => this.choose(index));
+      days[days.length - 1].rows.append(made);
+      return made;
+    });
+    this.days = days;
+    byId("rows").replaceChildren(...days.map((one) => one.section));
+  }
+
+  chips() {
+    const found = Object.keys(VERDICTS).filter((key) => this.newestFirst.some((one) => verdictOf(one) === key));
+    byId("chips").replaceChildren(...found.map((key) => {
+      const number = this.newestFirst.filter((one) => verdictOf(one) === key).length;
+      const chip = make("button", { type: "button", "aria-pressed": "false" }, make("span", { class: `v-${key}`, "aria-hidden": "true" }, `${VERDICTS[key].mark} `), `${numbers.format(number)} ${VERDICTS[key].word}`);
+      chip.addEventListener("click", () => {
+        const pressed = chip.getAttribute("aria-pressed") !== "true";
+        chip.setAttribute("aria-pressed", String(pressed));
+        this.verdicts[pressed ? "add" : "delete"](key);
+        this.narrow();
+      });
+      return chip;
+    }));
+  }
+
+  narrow() {
+    const words = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
+    this.shown = [];
+    this.newestFirst.forEach((moment, index) => {
+      const fits = (!this.verdicts.size || this.verdicts.has(verdictOf(moment))) && words.every((word) => this.hay[index].includes(word));
+      this.rows[index].hidden = !fits;
+      if (fits) this.shown.push(index);
+    });
+    for (const one of this.days) one.section.hidden = [...one.rows.children].every((made) => made.hidden);
+    byId("nothing").hidden = this.shown.length > 0;
+    const all = this.newestFirst.length;
+    byId("found").textContent = this.shown.length === all ? count(all, "moment") : `${numbers.format(this.shown.length)} of ${count(all, "moment")}`;
+    if (this.shown.length && this.rows[this.chosen].hidden) this.choose(this.shown[0], { quiet: true });
+    else this.reachable();
+  }
+
+  choose(index, { focus = false, quiet = false, reveal = false } = {}) {
+    const button = (at) => this.rows[at].firstChild;
+    button(this.chosen).removeAttribute("aria-current");
+    this.chosen = index;
+    button(index).setAttribute("aria-current", "true");
+    this.reachable();
+    const moment = this.newestFirst[index];
+    const older = this.before(index);
+    byId("card").replaceChildren(...card(moment, older, null, {
+      copy: (text) => this.copy(text),
+      back: () => button(this.chosen).focus(),
+    }));
+    byId("card").scrollTop = 0;
+    this.charts.setChosen(this.newestFirst.length - 1 - index);
+    if (focus) button(index).focus({ preventScroll: true });
+    if (focus || reveal) this.rows[index].scrollIntoView({ block: "nearest" });
+    if (!quiet) {
+      history.replaceState(null, "", `#${moment.id.slice(0, 12)}`);
+      this.say(`${moment.intent || "no intent"}, ${VERDICTS[verdictOf(moment)].word}, ${changeWords(moment)}`);
+    }
+  }
+
+  // One row is in the way of Tab: the chosen one, or the first where that is hidden.
+  reachable() {
+    if (this.inTheWay) this.inTheWay.tabIndex = -1;
+    const at = this.rows[this.chosen].hidden ? this.shown[0] : this.chosen;
+    this.inTheWay = at === undefined ? null : this.rows[at].firstChild;
+    if (this.inTheWay) this.inTheWay.tabIndex = 0;
+  }
+
+  before(index) {
+    const line = this.newestFirst[index].timeline;
+    return this.newestFirst.slice(index + 1).find((one) => one.timeline === line) || null;
+  }
+
+  move(step) {
+    const at = this.shown.indexOf(this.chosen);
+    this.goTo(Math.min(this.shown.length - 1, Math.max(0, at + step)));
+  }
+
+  goTo(place) { if (this.shown.length) this.choose(this.shown[place], { focus: true }); }
+
+  seek(verdict) {
+    const found = this.shown.find((index) => index > this.chosen && verdictOf(this.newestFirst[index]) === verdict);
+    if (found === undefined) this.say(`no older moment that ${VERDICTS[verdict].word}`);
+    else this.choose(found, { focus: true });
+  }
+
+  listen() {
+    const query = byId("query");
+    query.addEventListener("input", () => this.narrow());
+    query.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === "ArrowDown") { event.preventDefault(); this.goTo(0); }
+    });
+    byId("clear").addEventListener("click", () => this.clear());
+    byId("keys").addEventListener("click", () => byId("help").showModal());
+    byId("theme").addEventListener("click", () => nextTheme());
+    for (const button of document.querySelectorAll("[data-along]")) {
+      button.addEventListener("click", () => {
+        document.querySelectorAll("[data-along]").forEach((other) => other.setAttribute("aria-pressed", String(other === button)));
+        this.charts.setAlong(button.dataset.along);
+      });
+    }
+    document.addEventListener("keydown", (event) => this.key(event));
+    window.addEventListener("hashchange", () => {
+      const found = this.newestFirst.findIndex((one) => one.id.startsWith(location.hash.slice(1)));
+      if (location.hash.length > 4 && found >= 0) this.choose(found, { quiet: true, reveal: true });
+    });
+    window.addEventListener("beforeprint", () => byId("print").replaceChildren(...printed(this.shown.map((index) => this.newestFirst[index]))));
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+    if (event.key === "Escape") { this.clear(); return; }
+    if (event.target.matches("input, textarea, select")) return;
+    const own = event.target.closest(".row") || event.target === document.body;
+    const act = {
+      j: () => this.move(1), k: () => this.move(-1), "/": () => byId("query").focus(), "?": () => byId("help").showModal(),
+      g: () => this.seek("pass"), b: () => this.seek("fail"), t: () => nextTheme(),
+      ...(own && { ArrowDown: () => this.move(1), ArrowUp: () => this.move(-1), Home: () => this.goTo(0), End: () => this.goTo(this.shown.length - 1) }),
+    }[event.key];
+    if (act) { event.preventDefault(); act(); }
+  }
+
+  clear() {
+    byId("query").value = "";
+    this.verdicts.clear();
+    byId("chips").querySelectorAll("button").forEach((chip) => chip.setAttribute("aria-pressed", "false"));
+    this.narrow();
+    this.rows[this.chosen].firstChild.focus({ preventScroll: true });
+    this.rows[this.chosen].scrollIntoView({ block: "nearest" });
+  }
+
+  copy(text) {
+    const done = () => this.say(`copied: ${text}`);
+    const by = () => {
+      const field = make("textarea", { class: "unseen", "aria-hidden": "true" });
+      field.value = text;
+      document.body.append(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+      done();
+    };
+    // A file opened from disk is no secure place to some browsers: there the old way serves.
+    if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, by); else by();
+  }
+
+  say(text) { byId("said").textContent = text; }
+}
+
+function row(moment, choose) {
+  const verdict = verdictOf(moment);
+  const { mark, word } = VERDICTS[verdict];
+  return make("li", { class: "row" }, make("button", { type: "button", tabindex: "-1", onclick: choose },
+    make("span", { class: `v v-${verdict}` }, make("span", { "aria-hidden": "true" }, mark), make("span", { class: "unseen" }, word)),
+    make("span", { class: "when" }, clock(moment.at)),
+    make("span", { class: "why" }, said(moment.intent || "(no intent)")),
+    make("span", {}, ...moment.names.slice(0, 2).map(badge)),
+    make("span", { class: "told" }, said(storyWords(moment)))));
+}
+
+function haystack(moment) {
+  return [
+    moment.id, moment.intent, ...moment.names, moment.trigger, moment.actor.agent || "", moment.actor.name,
+    verdictOf(moment), moment.verify ? moment.verify.command : "", moment.external_id || "", moment.branch || "",
+    ...moment.notes.map((note) => note.text), ...moment.effects.map((effect) => effect.text),
+    ...moment.story.map((fact) => `${fact.probe} ${fact.key} ${fact.before || ""} ${fact.after || ""}`),
+    ...moment.env_changed.paths.map((one) => one.path), ...moment.extent.areas.map((area) => area.path),
+  ].join("\n").toLowerCase();
+}
+
+function printed(moments) {
+  const parts = [];
+  let last = "";
+  for (const moment of moments) {
+    if (dayKey(moment.at) !== last) {
+      last = dayKey(moment.at);
+      parts.push(make("h2", {}, dayWords(moment.at)), make("ol"));
+    }
+    parts[parts.length - 1].append(make("li", {},
+      make("span", { class: `v-${verdictOf(moment)}` }, VERDICTS[verdictOf(moment)].mark), make("span", {}, clock(moment.at)), make("code", {}, moment.id.slice(0, 7)),
+      make("span", {}, make("b", {}, said(moment.intent || "(no intent)")), ...moment.names.map(badge)),
+      make("span", { class: "told" }, said(storyWords(moment)))));
+  }
+  return parts;
+}
+
+const THEMES = ["", "dark", "light"];
+function nextTheme() {
+  const root = document.documentElement;
+  const next = THEMES[(THEMES.indexOf(root.dataset.theme || "") + 1) % THEMES.length];
+  setTheme(next);
+  byId("said").textContent = next || "as the system has it";
+  // Where nothing can be kept, it lasts as long as the page.
+  try { localStorage.setItem("git-envhist-theme", next); } catch { /* a browser may refuse it to a file */ }
+}
+function setTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme;
+  byId("theme").textContent = theme ? `Theme: ${theme}` : "Theme";
+}
+
+try { setTheme(localStorage.getItem("git-envhist-theme") || ""); } catch { /* likewise */ }
+// What is empty is left out of the page.
+const EMPTY = { names: [], notes: [], effects: [], tasks: [], services: [], head: null, branch: null, external_id: null, trusted: null };
+const told = JSON.parse(byId("data").textContent);
+new Page({ ...told, moments: told.moments.map((one) => ({ ...EMPTY, ...one })) });

@@ -1,0 +1,158 @@
+"""`git envlog --html`: the file that comes of it, and what is never in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from git_envhist.page import document
+from tests.support.repository import Repo
+
+SECRET = "hunter2-and-then-some"
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "\x1b]52;c;aGk=\x07",
+    "\u202egnp.exe",
+    "{{data}}{{script}}",
+    '"; alert(1); "',
+    "\u2028\u2029",
+    "<!--<script>",
+)
+
+
+class Elements(HTMLParser):
+    """What a browser would make of it: the elements, their attributes, the data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.data = ""
+        self._in_data = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._in_data = tag == "script" and dict(attrs).get("id") == "data"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_data = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_data:
+            self.data += data
+
+
+def written(repo: Repo, *words: str) -> str:
+    return repo.run("envlog", "--html", "-", *words, check=True).stdout.decode("utf-8")
+
+
+@pytest.fixture
+def told(repo: Repo) -> Repo:
+    repo.write(".env", f"TOKEN={SECRET}\n")
+    repo.run("envlog", "capture", "one", "--verify", f"echo {SECRET}", check=True)
+    repo.write(".env", f"TOKEN={SECRET}2\nOTHER={SECRET}\n")
+    repo.run("envlog", "capture", "two", "--name", "second", check=True)
+    return repo
+
+
+def test_a_page_is_written_and_written_anew(told: Repo, tmp_path: Path) -> None:
+    file = tmp_path / "history.html"
+    first = told.run("envlog", "--html", str(file), check=True)
+    assert re.fullmatch(r"'.*history\.html': 2 moments, [\d.]+ KiB\n", first.out)
+    told.run("envlog", "capture", "three", check=True)
+    told.run("envlog", "--html", str(file), check=True)
+    data = json.loads(Elements(file.read_text("utf-8")).data)
+    assert [one["intent"] for one in data["moments"]] == ["three", "two", "one"]
+    assert [path.name for path in tmp_path.iterdir() if "history" in path.name] == ["history.html"]
+
+
+def test_a_range_and_choices_are_those_of_the_list(told: Repo) -> None:
+    data = json.loads(Elements(written(told, "@~1..@")).data)
+    assert [one["intent"] for one in data["moments"]] == ["two"]
+    assert data["moments"][0]["names"] == ["second"]
+
+
+def test_it_loads_nothing_and_runs_its_own_script_alone(told: Repo) -> None:
+    page = Elements(written(told))
+    for tag, attributes in page.found:
+        assert not {"src", "srcset", "data", "action", "formaction", "poster", "style"} & attributes.keys(), (
+            tag
+        )
+        assert not [name for name in attributes if name.startswith("on")]
+        assert (attributes.get("href") or "#").startswith("#")
+    policies = [
+        one.get("content") or ""
+        for tag, one in page.found
+        if one.get("http-equiv") == "Content-Security-Policy"
+    ]
+    (policy,) = policies
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert len([tag for tag, _ in page.found if tag == "script"]) == 2
+
+
+def test_no_value_of_a_secret_and_no_output_is_in_it(told: Repo) -> None:
+    # The command was typed by hand, and stands in the history as it stood there: with what it says in the clear.
+    text = written(told).replace(f'"echo {SECRET}"', "")
+    assert SECRET not in text
+    assert "TOKEN" in text
+    assert "OTHER" in text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_somebody_wrote_stays_text(repo: Repo, text: str) -> None:
+    repo.write("a" + text.replace("/", "_").replace("\0", ""), "1\n")
+    repo.run("envlog", "capture", "-m", text, check=True)
+    page = written(repo)
+    elements = Elements(page)
+    told = json.loads(elements.data)["moments"][0]["intent"]
+    assert len([tag for tag, _ in elements.found if tag == "script"]) == 2
+    assert "img" not in {tag for tag, _ in elements.found}
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
+    assert told == text or "\\" in told
+
+
+def test_another_file_is_not_written_over(told: Repo) -> None:
+    before = (told.path / "app.py").read_bytes()
+    refused = told.run("envlog", "--html", "app.py")
+    assert refused.status == 3
+    assert b"app.py" in refused.stderr
+    assert (told.path / "app.py").read_bytes() == before
+
+
+def test_where_nothing_is_chosen_there_is_no_page(told: Repo, tmp_path: Path) -> None:
+    refused = told.run("envlog", "--html", str(tmp_path / "none.html"), "--grep", "no such intent")
+    assert refused.status == 4
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_a_page_that_cannot_be_written_is_an_error(told: Repo, tmp_path: Path) -> None:
+    refused = told.run("envlog", "--html", str(tmp_path / "no" / "such" / "place.html"))
+    assert refused.status == 128
+    assert b"Traceback" not in refused.stderr
+    assert refused.stderr.startswith(b"error: ")
+
+
+def test_a_thousand_moments_stay_below_five_megabytes(told: Repo) -> None:
+    for number in range(3):
+        for name in range(60):
+            told.write(f"node_modules/package-{name}/dist/index-{number}.js", "x" * (name + 1))
+            told.write(
+                f"node_modules/package-{name}/package.json",
+                json.dumps({"name": f"package-{name}", "version": f"1.{number}.0"}),
+            )
+        told.run(
+            "envlog",
+            "capture",
+            f"a rather long intent that says why this was done, number {number}",
+            check=True,
+        )
+    values = json.loads(told.run("envlog", "--json", "--stat", check=True).stdout)
+    many = [{**values[number % len(values)], "id": f"{number:040x}"} for number in range(1000)]
+    assert len(document("app", values[0]["at"], many).encode("utf-8")) < 5_000_000
