@@ -20,7 +20,7 @@ from git_envhist.values import dataclass
 
 PLACES = ("refs/envhist/", "refs/notes/envhist/")
 ASIDE = "set-aside"
-WARNING = re.compile(r"ignoring (?:broken ref|ref with broken name) (\S+)")
+WARNING = r"ignoring (?:broken ref|ref with broken name) (\S+)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def read_refs(repository: Repository) -> Refs:
         raise GitFailed(f"the refs of the repository cannot be read: {done.complaint}")
     found = {ref: oid for oid, _, ref in (line.partition(" ") for line in os.fsdecode(done.out).splitlines())}
     bad = {ref: BadRef(ref, said, "it names nothing") for ref, said in _unreadable(repository)}
-    for ref in WARNING.findall(done.complaint if done.err else ""):
+    for ref in re.findall(WARNING, done.complaint if done.err else ""):
         bad.setdefault(ref, BadRef(ref, "", "it names nothing"))
     for ref, oid in found.items():
         if ref not in bad and (kind := _kind(repository, oid)) != "commit":
