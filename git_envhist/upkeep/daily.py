@@ -11,11 +11,11 @@ import sys
 import time
 from contextlib import suppress
 
-from git_envhist.store.collecting import DAY
 from git_envhist.store.git import clean_environment
 from git_envhist.store.repository import Repository
 
 STAMP = "upkeep"
+DAY = 24 * 3600.0
 AGAIN = 3600.0
 """Seconds after which it is tried again where others were in the way."""
 PROGRAM = "from git_envhist.cli.entry import envlog; envlog()"
