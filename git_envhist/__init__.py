@@ -1,7 +1,8 @@
 """git-envhist: the history of an environment, kept in git.
 
-`EnvHistory` has the verbs, the types of `model` are what it returns, the classes of `errors` what it raises. All of
-them are imported when they are first asked for: every program of ours passes through here.
+`EnvHistory` has the verbs (`AsyncEnvHistory` the same as coroutines), the types of `model` are what it returns, the
+classes of `errors` what it raises. All of them are imported when they are first asked for: every program of ours
+passes through here.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from git_envhist._version import __version__
 
 if TYPE_CHECKING:
     from git_envhist import errors, model
-    from git_envhist.api import EnvHistory
+    from git_envhist.library.asynchronous import AsyncEnvHistory
+    from git_envhist.library.history import EnvHistory
 
-__all__ = ["EnvHistory", "__version__", "errors", "model"]
+__all__ = ["AsyncEnvHistory", "EnvHistory", "__version__", "errors", "model"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,7 +25,9 @@ def __getattr__(name: str) -> object:
     )  # loaded late: a program that asks for a submodule needs nothing of this
 
     if name == "EnvHistory":
-        return import_module("git_envhist.api").EnvHistory
+        return import_module("git_envhist.library.history").EnvHistory
+    if name == "AsyncEnvHistory":
+        return import_module("git_envhist.library.asynchronous").AsyncEnvHistory
     if name.startswith("_"):
         raise AttributeError(f"module 'git_envhist' has no attribute '{name}'")
     for module in (import_module("git_envhist.model"), import_module("git_envhist.errors")):

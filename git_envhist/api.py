@@ -60,4 +60,5 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
         made, opened = fork(self._seeing, self.open_sealed, source, directory, wish or Forking())
         history = type(self)(opened, self._environ, workers=self._workers, directory=made.root)
         history.forked = made
+        self.happened("forked", history)
         return history

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.history.timeline import World
 from git_envhist.lookup import judge_verdicts, list_timelines, read_timeline, world_of
-from git_envhist.model import Captured, EnvPath, Moment, Record, Snapshot
+from git_envhist.model import Captured, EnvPath, Moment, Progress, Record, Snapshot
 from git_envhist.opening import Opened
 from git_envhist.settings import config_home, read_settings
 from git_envhist.store.fetched import is_fetched, seeing_fetched, without_fetched
-from git_envhist.values import replace
+from git_envhist.values import once, replace
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
@@ -53,7 +52,7 @@ class Core:
         """The name of this working tree's timeline; None before its first capture."""
         return current_timeline(self.repository, self.settings)
 
-    @cached_property
+    @once
     def keys(self) -> KeyRing:
         from git_envhist.store.keys import KeyRing  # loaded late: keeps envlog fast
 
@@ -81,12 +80,12 @@ class Core:
 
         return judged(snapshot, self.keys.get)
 
-    @cached_property
+    @once
     def world(self) -> World:
         """All that a revision can speak of."""
         return world_of(self.timeline or "", self.timelines, self.log, self.repository.git)
 
-    @cached_property
+    @once
     def now(self) -> datetime:
         """This moment, or the one that GIT_COMMITTER_DATE sets."""
         return moment(self.repository.git, self._environ)
@@ -97,14 +96,14 @@ class Core:
 
         return unseal(self.keys.get, path, b"file", blob)
 
-    @cached_property
+    @once
     def _capturing(self) -> Capturing:
         from git_envhist.capturing.capture import Capturing  # loaded late: keeps envlog fast
 
         own = without_fetched(self.repository)
         return Capturing(own, self.settings, self.keys, self._workers, self._environ)
 
-    @cached_property
+    @once
     def _seeing(self) -> Capturing:
         """What takes a moment, and reads those that were fetched, too."""
         return replace(self._capturing, repository=self.repository)
@@ -121,8 +120,17 @@ class Core:
         """To whoever keeps a history open, words mean what is there now."""
         self.__dict__.pop("world", None)
 
+    @property
+    def progress(self) -> Callable[[Progress], None] | None:
+        """Told how far a verb has come that was given nobody else to tell."""
+        return None
+
+    def happened(self, event: str, *about: object) -> None:
+        """Whoever wants to hear of it may be told; a program of ours says it itself."""
+
     def _tell(self, sentence: str) -> None:
-        self.warnings.append(sentence)
+        if sentence not in self.warnings:
+            self.warnings.append(sentence)
 
     def _snapshot(self, revision: Moment) -> Snapshot:
         if isinstance(revision, Captured):
@@ -140,3 +148,4 @@ class Core:
         line = signature(who_am_i(self.settings, self._environ), self.now)
         annotate_now(self.repository, self.settings, snapshot, records, line, files or {})
         self.forget_world()
+        self.happened("told", snapshot, *records)

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from git_envhist.errors import Damaged, GitFailed, UsageError
@@ -16,7 +15,7 @@ from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.fetched import Fetched, is_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.repository import HEADS, TRASH, Repository
-from git_envhist.values import replace
+from git_envhist.values import once, replace
 
 if TYPE_CHECKING:
     from git_envhist.store.keys import KeyRing
@@ -134,7 +133,7 @@ class Others(Mapping[str, Timeline]):
         self._read = read
         self._known: dict[str, Timeline] = {}
 
-    @cached_property
+    @once
     def _names(self) -> tuple[str, ...]:
         return tuple(self._list_names())
 

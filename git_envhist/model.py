@@ -232,6 +232,17 @@ class Actor:
     """The agent's tool that was about to run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The agent in whose name a history is opened."""
+
+    name: str
+    version: str | None = None
+    session: str | None = None
+    definition: str | None = None
+    """A fingerprint of what makes it what it is: its prompts, its tools (`git_envhist.library.definitions`)."""
+
+
 class VerdictStatus(Enum):
     PASS = "pass"
     FAIL = "fail"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from _thread import allocate_lock, get_ident
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 WITHOUT = "GIT_ENVHIST_WITHOUT"
@@ -130,3 +131,81 @@ def nameless_file() -> int:
     descriptor, name = tempfile.mkstemp()
     os.unlink(name)
     return descriptor
+
+
+class _Copies:
+    """What a host program's copy of itself must not go on holding.
+
+    A host program may fork while one of its threads is in here. The copy has our descriptors, too: it would keep locked
+    what we let go of, and keep open pipes whose end some child of ours waits for. So they are known by number and by
+    what they are, and a copy closes them before it does anything else. A program of ours is never copied by anybody
+    but us, and looks after none of this.
+    """
+
+    def __init__(self) -> None:
+        self.watched = False
+        self._ours: dict[int, tuple[int, int]] = {}
+        self._making = allocate_lock()
+        self._by_us: set[int] = set()
+
+    def watch(self) -> None:
+        """From now on; a host program is served."""
+        if not self.watched and hasattr(os, "register_at_fork"):
+            self.watched = True
+            os.register_at_fork(
+                before=self._making.acquire, after_in_parent=self._making.release, after_in_child=self._let_go
+            )
+
+    def make(self, make: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+        """Descriptors of ours, known as such before anybody can copy them."""
+        with self._making:
+            made = make()
+            for descriptor in made:
+                seen = os.fstat(descriptor)
+                self._ours[descriptor] = (seen.st_dev, seen.st_ino)
+        return made
+
+    def fork(self) -> int:
+        """A copy that we make goes on with all that is open."""
+        thread = get_ident()
+        self._by_us.add(thread)
+        try:
+            return os.fork()
+        finally:
+            self._by_us.discard(thread)
+
+    def _let_go(self) -> None:
+        self._making.release()
+        if get_ident() in self._by_us:
+            return
+        for descriptor, what in self._ours.items():
+            # The number may be another thing's by now.
+            with suppress(OSError):
+                seen = os.fstat(descriptor)
+                if (seen.st_dev, seen.st_ino) == what:
+                    os.close(descriptor)
+        self._ours.clear()
+
+
+COPIES = _Copies()
+
+
+def open_ours(path: str, flags: int, mode: int = 0o777) -> int:
+    """`os.open`, of what no copy of a host program shall hold."""
+    if not COPIES.watched:
+        return os.open(path, flags, mode)
+    return COPIES.make(lambda: (os.open(path, flags, mode),))[0]
+
+
+def know_as_ours(descriptor: int) -> None:
+    """The same of one that is open, and may have become another thing."""
+    if COPIES.watched:
+        COPIES.make(lambda: (descriptor,))
+
+
+def pipe_ours() -> tuple[int, int]:
+    """`os.pipe`, likewise."""
+    if not COPIES.watched:
+        return os.pipe()
+    reading, writing = COPIES.make(os.pipe)
+    return reading, writing

@@ -6,6 +6,9 @@
 library's own functions (`fields`, `replace`, `asdict`) look for is made when they ask. tests/test_values.py holds every
 class of the package to what the standard library makes of it.
 
+`once` is `functools.cached_property` without its lock (which the standard library itself gave up in 3.12): that is one
+for all instances, and a process that is copied while another thread holds it would wait for ever.
+
 A type checker sees the standard library's decorator. What is supported is what is used here: fields with a default or
 a factory, no base class, `slots=True`.
 """
@@ -18,12 +21,32 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, replace
+    from functools import cached_property as once
 
-__all__ = ["dataclass", "field", "replace"]
+__all__ = ["dataclass", "field", "once", "replace"]
 
 C = TypeVar("C", bound=type)
 
 MISSING: Any = object()
+
+
+class _Once:
+    """Computed when it is first asked for; two threads that ask at once may both compute it."""
+
+    def __init__(self, compute: Callable[[Any], Any]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        found = instance.__dict__.get(self._name, MISSING)
+        if found is MISSING:
+            found = instance.__dict__[self._name] = self._compute(instance)
+        return found
 
 
 class _Field:
@@ -214,4 +237,4 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 if not TYPE_CHECKING:
-    dataclass, field, replace = _dataclass, _field, _replace
+    dataclass, field, once, replace = _dataclass, _field, _Once, _replace

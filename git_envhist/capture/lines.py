@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator
 
 from git_envhist.capture.byname import remember_here
 from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shared, Worker, WorkerFailed
-from git_envhist.system import STOPPING, signals_held_back
+from git_envhist.system import COPIES, STOPPING, pipe_ours, signals_held_back
 
+FIRST, ABOVE = 3, 32
+"""Descriptors of a spawned worker begin there; all that it is given fit between the two."""
 LENGTH = struct.Struct("<I")
 
 BATCH = 1 << 16
@@ -96,9 +98,9 @@ def _died() -> WorkerFailed:
 
 def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
     """A worker in a forked child; `others` are the lines that the child must not hold open."""
-    asking, answering = os.pipe(), _wide_pipe()
+    asking, answering = pipe_ours(), _wide_pipe()
     with signals_held_back():
-        child = os.fork()
+        child = COPIES.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
                 os.close(asking[1])
@@ -115,15 +117,24 @@ def fork_line(make: Callable[[], Worker], others: list[Line]) -> ChildLine:
 
 def spawn_line(module: str, job: Job, shared: Shared, number: int) -> ChildLine:
     """A worker in a fresh interpreter, for callers that must not be forked; it is given its job as a first frame."""
-    asking, answering = os.pipe(), _wide_pipe()
-    kept = [asking[0], answering[1], *shared.descriptors]
-    for descriptor in kept:
-        os.set_inheritable(descriptor, True)
+    asking, answering = pipe_ours(), _wide_pipe()
+    # No descriptor of the host program becomes inheritable for it, since another thread may start something: each is
+    # given a number above all that the child is to find them under.
+    kept = [
+        fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, ABOVE)
+        for one in (asking[0], answering[1], *shared.descriptors)
+    ]
+    found = range(FIRST, FIRST + len(kept))
+    handed = [(os.POSIX_SPAWN_DUP2, one, there) for one, there in zip(kept, found, strict=True)]
     # -P: a `struct.py` in the directory that the host program stands in is none of ours to run.
-    words = [sys.executable, "-P", "-m", module, *map(str, kept), str(shared.workers), str(number)]
-    child = os.posix_spawn(sys.executable, words, _importable_here(), setsigmask=STOPPING)
-    for descriptor in kept:
-        os.set_inheritable(descriptor, False)
+    words = [sys.executable, "-P", "-m", module, *map(str, found), str(shared.workers), str(number)]
+    try:
+        child = os.posix_spawn(
+            sys.executable, words, _importable_here(), file_actions=handed, setsigmask=STOPPING
+        )
+    finally:
+        for descriptor in kept:
+            os.close(descriptor)
     os.close(asking[0])
     os.close(answering[1])
     line = ChildLine(child, asking[1], answering[0])
@@ -231,7 +242,7 @@ def _write(descriptor: int, data: bytes | bytearray) -> None:
 
 
 def _wide_pipe() -> tuple[int, int]:
-    ends = os.pipe()
+    ends = pipe_ours()
     with contextlib.suppress(AttributeError, OSError):  # not on every system, and not without limit
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, WIDE)
     return ends

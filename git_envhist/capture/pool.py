@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull
-from git_envhist.system import nameless_file
+from git_envhist.system import nameless_file, pipe_ours
 
 SLOTS = struct.Struct("<QQQ")
 DONE, FRAME, FAILED = 0, 1, 2
@@ -188,7 +188,7 @@ def _failure(kind: str, message: str, hint: str | None) -> EnvhistError:
 
 
 def _pipe_without_waiting() -> tuple[int, int]:
-    reading, writing = os.pipe()
+    reading, writing = pipe_ours()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
     return reading, writing

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache, cached_property
+from functools import cache
+
+from git_envhist.values import once
 
 Globs = tuple[str, ...]
 
@@ -119,7 +121,7 @@ class _NameTable:
         self._suffixes = frozenset(glob[1:].encode() for glob in suffixes)
         self._endings = tuple(glob[1:].encode() for glob in endings if glob not in suffixes)
 
-    @cached_property
+    @once
     def _others(self) -> re.Pattern[bytes]:
         return re.compile(_any_of(self._rest), re.DOTALL)
 

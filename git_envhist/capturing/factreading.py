@@ -7,7 +7,6 @@ nothing is known of last time, every directory counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 
 from git_envhist.capture.descent import shown_path
 from git_envhist.capture.known import Records
@@ -20,6 +19,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.facts import tree_leaf, tree_probes
 from git_envhist.facts.probe import TreeProbe
 from git_envhist.store.facts import without
+from git_envhist.values import once
 
 BATCH = 1 << 20
 """So many bytes of files are shown at once."""
@@ -60,12 +60,12 @@ class FactReader:
         self._asking.close()
         self._files.close()
 
-    @cached_property
+    @once
     def _changed(self) -> dict[str, dict[bytes, list[Woken]]]:
         """By probe, the directories that were looked into and hold files of its concern."""
         return self._woken((path, self._records.get(path)) for path in self._merged.changed)
 
-    @cached_property
+    @once
     def _changed_from(self) -> dict[str, dict[bytes, list[Woken]]]:
         """The same as it was before."""
         return self._woken(self._merged.before.items())
@@ -73,7 +73,7 @@ class FactReader:
     def _everything(self, name: str) -> dict[bytes, list[Woken]]:
         return self._all.get(name, {})
 
-    @cached_property
+    @once
     def _all(self) -> dict[str, dict[bytes, list[Woken]]]:
         return self._woken((path, self._records.get(path)) for path in self._records)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from git_envhist.capturing.zone import LocalZone
 from git_envhist.errors import EnvhistError
-from git_envhist.model import Actor
+from git_envhist.model import Actor, Agent
 from git_envhist.settings import Settings
 from git_envhist.store.commits import identity_line, moment_of
 from git_envhist.store.git import Git
@@ -18,6 +18,7 @@ from git_envhist.values import replace
 DATE = "GIT_COMMITTER_DATE"
 AGENT, AGENT_VERSION = "GIT_ENVHIST_AGENT", "GIT_ENVHIST_AGENT_VERSION"
 """The agent in whose name a program of ours is run."""
+AGENT_SESSION, AGENT_DEFINITION = "GIT_ENVHIST_AGENT_SESSION", "GIT_ENVHIST_AGENT_DEFINITION"
 
 
 def who_am_i(settings: Settings, environ: Mapping[str, str]) -> Actor:
@@ -27,7 +28,27 @@ def who_am_i(settings: Settings, environ: Mapping[str, str]) -> Actor:
     person = Actor(name or _login(environ), email or f"{_login(environ)}@{os.uname().nodename}")
     if not environ.get(AGENT):
         return person
-    return replace(person, agent=environ[AGENT], agent_version=environ.get(AGENT_VERSION))
+    version, session = environ.get(AGENT_VERSION) or None, environ.get(AGENT_SESSION) or None
+    return replace(person, agent=environ[AGENT], agent_version=version, session=session)
+
+
+def agent_of(environ: Mapping[str, str]) -> Agent | None:
+    """The agent in whose name we are run; None where a person does."""
+    if not environ.get(AGENT):
+        return None
+    told = [environ.get(name) or None for name in (AGENT_VERSION, AGENT_SESSION, AGENT_DEFINITION)]
+    return Agent(environ[AGENT], *told)
+
+
+def agent_variables(agent: Agent) -> dict[str, str]:
+    """The same, as variables."""
+    told = {
+        AGENT: agent.name,
+        AGENT_VERSION: agent.version,
+        AGENT_SESSION: agent.session,
+        AGENT_DEFINITION: agent.definition,
+    }
+    return {name: value or "" for name, value in told.items()}
 
 
 def _login(environ: Mapping[str, str]) -> str:

@@ -31,13 +31,16 @@ class Taking(Asking):
 
             told = told_things(asked.get("conversation"), asked.get("tool_outputs"))
             asked["attached"] = (*asked.get("attached", ()), *told)
+        asked.setdefault("progress", self.progress)
         request = make_request(intent, asked)
         with told_by_the_system(self.repository.git_dir):
             captured = self._capturing.capture(request)
         self.forget_world()
         request.captured(captured)
         wanted = asked.get("verify") or self.settings.verify
-        return self.checks.after_capture(captured, request, asked) if wanted else captured
+        done = self.checks.after_capture(captured, request, asked) if wanted else captured
+        self.happened("captured", done)
+        return done
 
     def diff(
         self, before: Moment | None = "@", after: Moment = "now", pathspecs: Sequence[str | bytes] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.capture import captured_lines, tell_that_we_wait, warn_of_missing
@@ -16,7 +17,7 @@ from git_envhist.cli.progress import shown_progress
 from git_envhist.errors import UsageError
 from git_envhist.model import Captured
 from git_envhist.triggers.between import Ran, run_between
-from git_envhist.triggers.passing import ERR, OUT
+from git_envhist.triggers.passing import ERR, OUT, pass_through
 
 if TYPE_CHECKING:
     from git_envhist.capturing.request import Asked
@@ -38,8 +39,8 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
     if not words or not words[0]:
         raise UsageError("no command stands behind '--'", hint="git envlog run -- npm install")
     intent = "\n\n".join(messages) if messages else None
-    out = ERR if session.json else OUT
-    ran = run_between(lambda why, asked: _capture(session, why, asked), words, intent, verify, out)
+    through = partial(pass_through, out=ERR if session.json else OUT)
+    ran = run_between(lambda why, asked: _capture(session, why, asked), words, intent, verify, through)
     for warning in ran.warnings:
         warn(warning)
     if session.json:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from git_envhist.core import Core
+from git_envhist.values import once
 
 if TYPE_CHECKING:
     from git_envhist.history.retention import Policy
@@ -38,14 +38,14 @@ class Retaining(Core):
 
         Pruning(self, gentle=True).by_itself()
 
-    @cached_property
+    @once
     def pruning(self) -> Pruning:
         """What thins the timelines."""
         from git_envhist.keeping.pruning import Pruning  # loaded late: likewise
 
         return Pruning(self)
 
-    @cached_property
+    @once
     def dropping(self) -> Dropping:
         """The trash, and the way into it."""
         from git_envhist.keeping.dropping import Dropping  # loaded late: keeps envlog fast

@@ -13,10 +13,10 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 from git_envhist.system import DIRECTORY, NOFOLLOW, SYSTEM
+from git_envhist.values import once
 
 NOREPLACE, EXCHANGE = 1, 2
 OPENAT2 = 437
@@ -186,7 +186,7 @@ class Hands:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
 
-    @cached_property
+    @once
     def _libc(self) -> Any:
         return ctypes.CDLL(None, use_errno=True)
 

@@ -17,7 +17,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from git_envhist.errors import EnvhistError
-from git_envhist.system import STOPPING, core_count, how_workers_run, nameless_file, signals_held_back
+from git_envhist.system import (
+    COPIES,
+    STOPPING,
+    core_count,
+    how_workers_run,
+    nameless_file,
+    signals_held_back,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -187,7 +194,7 @@ def _among(count: int, be: Callable[[int], Any], lead: Callable[[], None]) -> li
         gc.freeze()
         for output in outputs:
             with signals_held_back():
-                child = os.fork()
+                child = COPIES.fork()
                 if child == 0:
                     _be_a_worker(output, lambda: be(parent))
                 children.append(child)

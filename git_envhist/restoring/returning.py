@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
 from git_envhist.core import Core
 from git_envhist.model import Moment
+from git_envhist.values import once
 
 if TYPE_CHECKING:
     import os
@@ -49,37 +49,27 @@ class Returning(Core):
         **wished: Unpack[Wished],
     ) -> Restored | Plan:
         """Go back to a moment; what is here is saved first, `undo` brings it back. A dry run gives the plan alone."""
-        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
-
-        going_to = self.going.to(self._snapshot(revision), make_wish(wish, wished, dry_run))
-        return going_to.plan if dry_run else going_to
+        if dry_run:
+            return self.going.to(self._snapshot(revision), self._wish(wished, wish, dry_run=True)).plan
+        return self._came(self.going.to(self._snapshot(revision), self._wish(wished, wish)))
 
     def foresee(self, revision: Moment, **wished: Unpack[Wished]) -> Restored:
         """What a restore would come to: its plan, and all that goes with it or would not; nothing is changed."""
-        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
-
-        return self.going.to(self._snapshot(revision), make_wish(None, wished, True))
+        return self.going.to(self._snapshot(revision), self._wish(wished, dry_run=True))
 
     def write_to(
         self, revision: Moment, directory: str | os.PathLike[str], **wished: Unpack[Wished]
     ) -> Restored:
         """Write a moment into a directory of its own; nothing here is touched."""
-        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
-
-        wish = make_wish(None, wished, False)
-        return self.going.write_to(self._snapshot(revision), str(directory), wish)
+        return self.going.write_to(self._snapshot(revision), str(directory), self._wish(wished))
 
     def undo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
         """Go to the newest earlier state that differs from what is here now, so many steps back."""
-        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
-
-        return self.going.undo(steps, make_wish(None, wished, False))
+        return self._came(self.going.undo(steps, self._wish(wished)))
 
     def redo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
         """Go forth again, where nothing new has come since the last undo."""
-        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
-
-        return self.going.redo(steps, make_wish(None, wished, False))
+        return self._came(self.going.redo(steps, self._wish(wished)))
 
     def finish_restore(self) -> Ended:
         """Finish a restore that was broken off."""
@@ -89,9 +79,20 @@ class Returning(Core):
         """Take back a restore that was broken off: the environment is as it was before it."""
         return self.going.ended(self.going.take_back())
 
-    @cached_property
+    @once
     def going(self) -> Going:
         """Back, forth, and what goes with it."""
         from git_envhist.restoring.verbs import Going  # loaded late: keeps envlog fast
 
         return Going(self, self._seeing)
+
+    def _wish(self, wished: Wished, wish: Wish | None = None, *, dry_run: bool = False) -> Wish:
+        from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast
+
+        if self.progress is not None:
+            wished.setdefault("progress", self.progress)
+        return make_wish(wish, wished, dry_run)
+
+    def _came(self, restored: Restored) -> Restored:
+        self.happened("restored", restored)
+        return restored

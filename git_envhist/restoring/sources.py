@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import cached_property
 from typing import Any, overload
 
 from git_envhist.model import (
@@ -23,6 +22,7 @@ from git_envhist.restore.fresh import Coming, Holding
 from git_envhist.store.contents import Contents
 from git_envhist.store.halves import Objects
 from git_envhist.store.whole import Found, Whole
+from git_envhist.values import once
 
 
 class FromSnapshot:
@@ -93,7 +93,7 @@ class Below(Sequence[Entry]):
     def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
         return self._entries[index]
 
-    @cached_property
+    @once
     def _entries(self) -> tuple[Entry, ...]:
         contents: Contents
         with closing(self._open_contents()) as contents:

@@ -8,6 +8,7 @@ import signal
 from git_envhist import trace
 from git_envhist.errors import GitFailed
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
+from git_envhist.system import pipe_ours
 
 # What a pipe holds: more is never there at once.
 READ_SIZE = 1 << 16
@@ -24,10 +25,10 @@ class Child:
         if source is not None:
             self._input = -1
         elif talks:
-            source, self._input = os.pipe()
+            source, self._input = pipe_ours()
         else:
             source, self._input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1
-        self._output, sink = os.pipe()
+        self._output, sink = pipe_ours()
         self._process = 0
         try:
             self._process = _start(git, arguments, source, sink, self._complaints)

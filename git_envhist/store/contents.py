@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EnvPath
@@ -19,6 +18,7 @@ from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.pointers import read_pointer
 from git_envhist.store.trees import decode_tree, object_id
 from git_envhist.store.windows import Windows
+from git_envhist.values import once
 
 HINT = "'git fsck' says what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]
@@ -46,11 +46,11 @@ class Contents:
         self._format = object_format
         self._open_sealed = open_sealed
 
-    @cached_property
+    @once
     def _own(self) -> Windows:
         return Windows(OwnPacks.open(self._pack_dir, self._format), self._format)
 
-    @cached_property
+    @once
     def _child(self) -> CatFile:
         return CatFile(self._git)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from git_envhist import trace
 from git_envhist.errors import GitFailed
-from git_envhist.system import nameless_file
+from git_envhist.system import nameless_file, pipe_ours
 
 # `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
 # of them may reach a command of ours.
@@ -128,7 +128,7 @@ class Running:
     ) -> None:
         source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._complaints = memory_file(b"")
-        self._reading, writing = os.pipe()
+        self._reading, writing = pipe_ours()
         actions = [
             (os.POSIX_SPAWN_DUP2, source, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from git_envhist.errors import Damaged, GitFailed
@@ -27,6 +27,7 @@ from git_envhist.store.layout import (
 from git_envhist.store.manifest import read_shard, shard_path
 from git_envhist.store.quoting import quote, show
 from git_envhist.store.trees import DIRECTORY, decode_by_name
+from git_envhist.values import once
 
 GIT = b".git"
 HINT = "it is not as a capture writes it: restore another snapshot, and ask 'git fsck' about this one"
@@ -68,7 +69,7 @@ class Half:
         """All that pairs are made of."""
         return self.tree(b""), self.manifest, self.tree(NESTED), self.tree(ROOT)
 
-    @cached_property
+    @once
     def manifest(self) -> Tree:
         return self._reserved_tree(MANIFEST)
 
@@ -154,7 +155,7 @@ class Half:
             return self._reserved
         return self.tree(stored)
 
-    @cached_property
+    @once
     def _reserved(self) -> Tree:
         whole = self._decode(self._root) if self._root is not None else {}
         mode, oid = whole.get(RESERVED, (0, b""))
@@ -192,7 +193,7 @@ class Half:
             return path
         return self._nested_by_digest.get(realm)
 
-    @cached_property
+    @once
     def _nested_by_digest(self) -> dict[bytes, EnvPath]:
         # A path too long for one name stands there as its digest, which says nothing: all that hold a `.git` are tried.
         holders = [text for text in self._all_texts() if b"\n.git d " in text]

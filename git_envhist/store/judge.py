@@ -10,11 +10,11 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable
-from functools import cached_property
 
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry
 from git_envhist.system import NOFOLLOW
+from git_envhist.values import once
 
 GITLINK, SYMLINK, TREE = 0o160000, 0o120000, 0o040000
 CRLF_LIMIT = 16 << 20
@@ -26,7 +26,7 @@ class Conversions:
     def __init__(self, git: Git) -> None:
         self._git = git
 
-    @cached_property
+    @once
     def modes_count(self) -> bool:
         """Whether git looks at the executable bit."""
         return self._flag("core.filemode", "true") != "false"

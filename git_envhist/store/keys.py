@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from git_envhist.errors import SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
 from git_envhist.store.locks import lock_file
+from git_envhist.system import open_ours
 from git_envhist.values import dataclass, field
 
 SECRET_LENGTH = 64
@@ -291,6 +292,6 @@ class KeyRing:
     def _open_lock(self) -> int | None:
         try:
             os.makedirs(self.ours.directory, 0o700, exist_ok=True)
-            return os.open(self.ours.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return open_ours(self.ours.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return None  # a place that takes no lock takes no key either: storing will say so

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import cannot_write
-from git_envhist.system import NOFOLLOW, SYSTEM
+from git_envhist.system import NOFOLLOW, SYSTEM, know_as_ours, open_ours
 
 COMMON_LOCK = "lock.shared"
 """In the common state: captures share it; whoever takes packs away has it alone."""
@@ -60,6 +60,7 @@ def lock_file(descriptor: int, kind: int) -> bool:
         fcntl.flock(elsewhere, kind)
         # Under the descriptor's own number, so that closing it lets go, whoever does, and a child that has it holds it.
         os.dup2(elsewhere, descriptor, inheritable=os.get_inheritable(descriptor))
+        know_as_ours(descriptor)
     finally:
         os.close(elsewhere)
     return False
@@ -92,12 +93,12 @@ def locked(
     `reading`: whoever wants it changes nothing, and does without where there is none and none can be made.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if not reading:
             raise cannot_write(error, path) from error
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_ours(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             yield
             return
@@ -117,7 +118,7 @@ def locked(
 @contextmanager
 def locked_now(path: str) -> Iterator[bool]:
     """Hold a lock if that is possible without waiting; whether it was."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             lock_file(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

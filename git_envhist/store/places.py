@@ -16,7 +16,7 @@ from typing import NamedTuple
 from git_envhist.store.durable import forget, read_exactly, sync, write_all
 from git_envhist.store.locks import lock_file
 from git_envhist.store.ownpacks import KEEP_MARK, is_pack_name
-from git_envhist.system import NOFOLLOW
+from git_envhist.system import NOFOLLOW, open_ours
 
 BESIDE_STATE = "staging"
 BESIDE_PACKS = ".envhist-staging"
@@ -79,7 +79,7 @@ def _can_rename(source: str, target: str) -> bool:
 
 def take_turn(place: str) -> int:
     """Wait until nobody else makes or sweeps a staging here; closing the descriptor ends the turn."""
-    turn = os.open(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    turn = open_ours(os.path.join(place, TURN), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(turn).st_uid == os.geteuid():
             os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
@@ -116,7 +116,7 @@ def make_staging(place: str, pack_dir: str) -> tuple[str, int, int]:
 
 
 def _make_file(path: str, pack_dir: str) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.fchmod(descriptor, 0o600 | stat.S_IMODE(os.stat(pack_dir).st_mode) & 0o060)
     return descriptor
 
@@ -133,7 +133,7 @@ def stagings(place: str) -> list[str]:
 def lock_of_the_dead(path: str) -> int | None:
     """The lock, now ours, of a staging without an owner; None where the owner lives. To be asked in one's turn."""
     # A lock that is missing was never made, or its owner died while it removed the staging.
-    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = open_ours(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         known = lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # A lock of this machine alone says nothing of a capture on another: there only age does.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from git_envhist.store.layout import root_directory, stored_below
 from git_envhist.store.metadata import Both, Traits
 from git_envhist.store.names import stored_name, stored_path, true_name, true_path
 from git_envhist.store.rows import NESTED, ROOTS, Row
+from git_envhist.values import once
 
 IMPLIED = {
     0o100644: (EntryKind.FILE, 0o644),
@@ -165,7 +165,7 @@ class _Parents:
     def __init__(self, paths: Iterable[bytes]) -> None:
         self._paths = paths
 
-    @cached_property
+    @once
     def _found(self) -> set[bytes]:
         return set(map(_parent, self._paths))
 

@@ -12,13 +12,15 @@ from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import EnvhistError
 from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, Trigger
-from git_envhist.triggers.passing import Kept, pass_through
+from git_envhist.triggers.passing import Kept, Take
 
 if TYPE_CHECKING:
     from git_envhist.capturing.request import Asked
 
 Capture = Callable[[str, "Asked"], Captured]
 """Takes a snapshot with this intent."""
+Through = Callable[[Sequence[str], Take], int]
+"""Runs a command and gives what it writes to whoever keeps it; its status."""
 LONGEST = 1000
 """So much of a command line stands with the moment."""
 OUTPUT = "output"
@@ -33,12 +35,14 @@ class Ran(NamedTuple):
     before: Captured
     after: Captured | None
     warnings: tuple[str, ...] = ()
+    output: bytes = b""
+    """What it wrote, as far as that is kept."""
 
 
 def run_between(
-    capture: Capture, words: Sequence[str], intent: str | None, verify: str | None, out: int
+    capture: Capture, words: Sequence[str], intent: str | None, verify: str | None, through: Through
 ) -> Ran:
-    """Capture, run a command, capture again; `out` is where the command's standard output goes.
+    """Capture, run a command, capture again; `through` runs it and gives its status.
 
     Nothing is run where the moment before it cannot be had: it is what the command may destroy. Whatever becomes of the
     moment after it, the command's status is the answer.
@@ -47,15 +51,16 @@ def run_between(
     intent = intent or command
     before = capture(f"before: {subject(intent)}", {"trigger": Trigger.RUN, "if_changed": True})
     kept, started = Kept(), time.monotonic()
-    status = pass_through(words, kept.take, out)
+    status = through(words, kept.take)
     duration = round((time.monotonic() - started) * 1000)
+    text = kept.text
     asked: Asked = {
         "trigger": Trigger.RUN,
         "verify": verify,
         "meta": (("command", command), ("exit", str(status)), ("duration-ms", str(duration))),
-        "attached": ((OUTPUT, text),) if (text := kept.text) else (),
+        "attached": ((OUTPUT, text),) if text else (),
     }
     try:
-        return Ran(status, before, capture(intent, asked))
+        return Ran(status, before, capture(intent, asked), (), text)
     except (EnvhistError, OSError) as error:
-        return Ran(status, before, None, (f"{NOT_CAPTURED}: {error}",))
+        return Ran(status, before, None, (f"{NOT_CAPTURED}: {error}",), text)

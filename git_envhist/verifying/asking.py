@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from git_envhist.model import Bisected, Checked, Moment
 from git_envhist.restoring.returning import Returning
+from git_envhist.values import once
 
 if TYPE_CHECKING:
     from git_envhist.verifying.verbs import Checks
@@ -17,7 +17,11 @@ class Asking(Returning):
 
     def verify(self, revision: Moment = "now", command: str | None = None) -> Checked:
         """Run a check on what is here now, or on an older moment in a throw-away environment of it."""
-        return self.checks.run(revision if isinstance(revision, str) else self._snapshot(revision), command)
+        checked = self.checks.run(
+            revision if isinstance(revision, str) else self._snapshot(revision), command
+        )
+        self.happened("verified", checked)
+        return checked
 
     def bisect(
         self, good: Moment | None = None, bad: Moment | None = None, command: str | None = None
@@ -26,7 +30,7 @@ class Asking(Returning):
         ends = [one if one is None or isinstance(one, str) else self._snapshot(one) for one in (good, bad)]
         return self.checks.bisect(ends[0], ends[1], command)
 
-    @cached_property
+    @once
     def checks(self) -> Checks:
         """Checks, and what they came to."""
         from git_envhist.verifying.verbs import Checks  # loaded late: most captures check nothing

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.support.repository import Repo
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = ("api.md",)
+MODULES = tuple(f"git_envhist.library.{name}" for name in ("history", "rounds", "causing", "asynchronous"))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -21,3 +24,17 @@ def test_the_examples_of_a_page_are_true(page: str, repo: Repo, monkeypatch: pyt
     done = doctest.testfile(str(path), module_relative=False, optionflags=OPTIONS, encoding="utf-8")
     assert done.attempted > 5
     assert not done.failed
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_the_verbs_are_true(name: str, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    from git_envhist import EnvHistory
+
+    monkeypatch.chdir(repo.path)
+    module: ModuleType = importlib.import_module(name)
+    ran = 0
+    for example in doctest.DocTestFinder().find(module, extraglobs={"history": EnvHistory.open(".")}):
+        done = doctest.DocTestRunner(optionflags=OPTIONS).run(example)
+        assert not done.failed, example.name
+        ran += done.attempted
+    assert ran

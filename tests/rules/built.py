@@ -6,8 +6,7 @@ import ast
 import inspect
 import re
 
-from git_envhist import errors
-from git_envhist.api import EnvHistory
+from git_envhist import EnvHistory, errors
 from git_envhist.cli.command import Command
 from git_envhist.cli.options import Option
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load

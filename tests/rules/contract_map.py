@@ -681,6 +681,93 @@ LIST = (
         ("forking/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
     ),
     Line(
+        "python around",
+        "captures before and after, rolls back on an exception or a failing check",
+        (
+            "library/test_rounds.py::test_what_failed_is_kept_and_what_was_there_comes_back",
+            "library/test_rounds.py::test_without_a_roll_back_all_stays_and_is_told",
+            "library/test_rounds.py::test_a_check_that_fails_takes_back_as_well",
+            "library/test_rounds.py::test_where_the_way_back_is_barred_the_first_error_is_told_with_it",
+        ),
+    ),
+    Line(
+        "python tool",
+        "a decorator: a moment before and after each call of a tool",
+        (
+            "library/test_rounds.py::test_a_tool_has_a_moment_before_and_after_each_call",
+            "library/test_rounds.py::test_what_a_call_says_is_short",
+        ),
+    ),
+    Line(
+        "python as_tool",
+        "what a capture is asked that a tool is the cause of",
+        ("library/test_rounds.py::test_a_tool_has_a_moment_before_and_after_each_call",),
+    ),
+    Line(
+        "python on",
+        "handlers by event; what one raises breaks nothing",
+        ("library/test_rounds.py::test_who_wants_to_hear_is_told_and_breaks_nothing",),
+    ),
+    Line(
+        "python happened",
+        "tells them",
+        ("library/test_rounds.py::test_who_wants_to_hear_is_told_and_breaks_nothing",),
+    ),
+    Line(
+        "python run",
+        "a command between two moments, its output and status kept",
+        ("library/test_rounds.py::test_a_command_between_two_moments",),
+    ),
+    Line(
+        "python watch",
+        "yields each capture after a change",
+        ("library/test_rounds.py::test_a_watch_yields_each_capture_until_somebody_stops",),
+    ),
+    Line(
+        "python install",
+        "what git and agents call by themselves",
+        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+    ),
+    Line(
+        "python uninstall",
+        "takes it away",
+        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+    ),
+    Line(
+        "python status",
+        "what captures by itself here",
+        ("library/test_rounds.py::test_hooks_are_installed_and_taken_away",),
+    ),
+    Line(
+        "python, cheap and without a process",
+        "import git_envhist",
+        (
+            "library/test_import.py::test_the_package_alone_is_next_to_nothing",
+            "library/test_import.py::test_the_class_comes_without_any_library_or_process",
+        ),
+    ),
+    Line(
+        "python, threads and forks",
+        "one history in many threads, and in copies of the host",
+        ("library/test_hosts.py::test_a_host_program_has_threads_and_forks",),
+    ),
+    Line(
+        "python, awaited",
+        "the verbs as coroutines",
+        (
+            "library/test_rounds.py::test_the_same_for_whoever_awaits_it",
+            "library/test_rounds.py::test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended",
+        ),
+    ),
+    Line(
+        "python, examples",
+        "those of the documentation are run",
+        (
+            "library/test_examples.py::test_the_examples_of_a_page_are_true",
+            "library/test_examples.py::test_the_examples_of_the_verbs_are_true",
+        ),
+    ),
+    Line(
         "python attach",
         "a conversation, outputs of tools, files: kept with a moment that is there, sealed",
         (

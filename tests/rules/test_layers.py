@@ -37,7 +37,7 @@ WIRING |= {"upkeep"}
 # Each room and the rooms that it may know: any below its own. Siblings do not know each other: what one
 # needs from another it declares as a Protocol, and the wiring hands it in.
 MAY_KNOW = {
-    "": VOCABULARY | {"api"},
+    "": VOCABULARY | {"api", "library"},
     "_version": set(),
     "model": {"values"},
     "values": set(),
@@ -53,7 +53,9 @@ MAY_KNOW = {
     # What joins the rooms: the steps of a capture stand beside `api`.
     **dict.fromkeys(WIRING, VOCABULARY | WORKSHOPS | WIRING),
     "triggers": VOCABULARY | WORKSHOPS | WIRING,
-    "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
+    # What a program of others is given: the verbs, and what only a host needs.
+    "library": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
+    "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "library"},
     # What serves the protocol runs our programs, and knows nothing else of them.
     "mcp": VOCABULARY,
     # Values as `--json` has them in, a text out.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from git_envhist.errors import EnvhistError, NotARepository, Refused
@@ -40,6 +40,21 @@ class Told(NamedTuple):
 
 def watch(open_history: Callable[[], EnvHistory], told: Told, settle: float = SETTLE) -> None:
     """Capture whenever the environment has settled, until a signal."""
+    for _ in _steps(open_history, told, settle):
+        pass
+
+
+def captures(
+    open_history: Callable[[], EnvHistory], warn: Callable[[str], None], settle: float = SETTLE
+) -> Iterator[Captured]:
+    """The same, each capture that made a snapshot as it comes, until nobody wants more."""
+    taken: list[Captured] = []
+    for _ in _steps(open_history, Told(taken.append, warn), settle):
+        yield from (one for one in taken if one.snapshot is not None)
+        taken.clear()
+
+
+def _steps(open_history: Callable[[], EnvHistory], told: Told, settle: float) -> Iterator[None]:
     history = open_history()
     if not history.settings.enabled:
         raise Refused(
@@ -50,7 +65,7 @@ def watch(open_history: Callable[[], EnvHistory], told: Told, settle: float = SE
     with locked_now(lock) as mine:
         if not mine:
             raise Refused("another process watches this environment already", hint="git envlog status")
-        _Loop(open_history, told, settle).run(history)
+        yield from _Loop(open_history, told, settle).run(history)
 
 
 def _open_eyes(history: EnvHistory) -> Eyes:
@@ -74,7 +89,7 @@ class _Loop:
         self._failed = ""
         """Why the last capture failed: that is told once."""
 
-    def run(self, history: EnvHistory) -> None:
+    def run(self, history: EnvHistory) -> Iterator[None]:
         try:
             self._eyes = _open_eyes(history)
         except NoWatches:
@@ -83,6 +98,7 @@ class _Loop:
             # What changed while nobody watched.
             self._capture()
             while True:
+                yield
                 self._step()
         finally:
             self._eyes.close()

@@ -1,0 +1,113 @@
+"""The verbs that cause captures: a command between two moments, a watch, what git and agents call by themselves."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from git_envhist.api import EnvHistory
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Captured
+
+if TYPE_CHECKING:
+    from git_envhist.capturing.request import Asked
+    from git_envhist.triggers.between import Ran
+    from git_envhist.triggers.installing import Done
+    from git_envhist.triggers.integration import Place
+    from git_envhist.triggers.status import Status
+
+PROGRAM = "git-envhist"
+
+
+class Causing(EnvHistory):
+    """What captures, and when."""
+
+    def run(self, words: Sequence[str], intent: str | None = None, *, verify: str | None = None) -> Ran:
+        """Run a command between two snapshots, at the top; what it wrote and how it ended stand with the second.
+
+        >>> ran = history.run(["sh", "-c", "echo built > out; echo done"], "build it")
+        >>> ran.status, ran.output, ran.after.snapshot.intent
+        (0, b'done\\n', 'build it')
+        """
+        from git_envhist.triggers.between import run_between  # loaded late: few captures have a command
+
+        def capture(why: str, asked: Asked) -> Captured:
+            return self.capture(why, **asked)
+
+        return run_between(capture, words, intent, verify, self._run_quietly)
+
+    def _run_quietly(self, words: Sequence[str], keep: Callable[[bytes], None]) -> int:
+        import subprocess  # loaded late: likewise
+
+        from git_envhist.triggers.passing import follow, status_of  # loaded late: likewise
+
+        with subprocess.Popen(
+            words,
+            cwd=self.repository.root,
+            env=self._environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as child:
+            assert child.stdout is not None
+            follow(child.pid, [child.stdout.fileno()], lambda _source, data: keep(data))
+            return status_of(child.wait())
+
+    def watch(self, *, settle: float = 2.0) -> Iterator[Captured]:
+        """Capture whenever the environment has come to rest after a change; each is yielded, until somebody stops."""
+        from git_envhist.triggers.watch.watching import captures  # loaded late: only who watches needs it
+
+        cls, environ, workers = type(self), self._environ, self._workers
+        root = self.repository.root
+        yield from captures(lambda: cls.open(root, environ=environ, workers=workers), self._tell, settle)
+
+    def install(
+        self,
+        agents: Sequence[str] = (),
+        *,
+        everywhere: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> tuple[Done, ...]:
+        """Have git, or coding agents, capture by themselves; told is every byte that was, or would be, written."""
+        from git_envhist.triggers.installing import chosen, install  # loaded late: hardly ever asked for
+
+        return install(self._place(everywhere, force), chosen(agents), dry_run=dry_run)
+
+    def uninstall(
+        self, agents: Sequence[str] = (), *, everywhere: bool = False, dry_run: bool = False
+    ) -> tuple[Done, ...]:
+        """Take away what `install` put in place; what nobody has changed since is what it was before."""
+        from git_envhist.triggers.installing import chosen, every, uninstall  # loaded late: likewise
+
+        wanted = chosen(agents) if agents else every()
+        return uninstall(self._place(everywhere, force=False), wanted, dry_run=dry_run)
+
+    def status(self) -> Status:
+        """What captures by itself here, when it last did, and what went wrong."""
+        from git_envhist.triggers.status import read_status  # loaded late: likewise
+
+        return read_status(self._place(everywhere=False, force=False), self.settings)
+
+    def _place(self, everywhere: bool, force: bool) -> Place:
+        from git_envhist.triggers.integration import Place  # loaded late: likewise
+
+        if self.repository.plain and not everywhere:
+            raise EnvhistError(
+                f"'{self.repository.root}' is no git repository: no hook of git is called there",
+                hint="capture by hand, or by an agent: install(agents=[…], everywhere=True)",
+            )
+        return Place(self.repository, self._environ, own_program(self._environ), everywhere, force)
+
+
+def own_program(environ: dict[str, str]) -> str:
+    """`git-envhist` of this very installation, by its absolute path."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), PROGRAM)
+    import shutil  # loaded late: likewise
+
+    found = beside if os.access(beside, os.X_OK) else shutil.which(PROGRAM, path=environ.get("PATH"))
+    if found is None:
+        raise EnvhistError(f"'{PROGRAM}' is neither beside '{sys.executable}' nor on the PATH")
+    return os.path.abspath(found)

@@ -1,0 +1,64 @@
+"""Who wants to hear what happens: handlers by event. What a handler raises breaks no verb; it becomes a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from git_envhist.errors import UsageError
+
+Handler = Callable[..., object]
+"""Called with what the event is about."""
+Forget = Callable[[], None]
+"""Called, the handler is not called any more."""
+
+
+class Event(StrEnum):
+    """What can be heard of, and what its handler is given."""
+
+    CAPTURED = "captured"
+    """A `Captured`; also where nothing had changed and no snapshot was made."""
+    VERIFIED = "verified"
+    """A `Checked`."""
+    RESTORED = "restored"
+    """A `Restored`: by a restore, an undo or a redo."""
+    FORKED = "forked"
+    """The history of the fork."""
+    TOLD = "told"
+    """The `Snapshot` of which something was said, and what: names, remarks, tasks, effects, attachments as records."""
+    PROGRESS = "progress"
+    """A `Progress`, many times during one capture or restore."""
+
+
+class Handlers:
+    """Those of one history."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._by_event: dict[str, tuple[Handler, ...]] = {}
+
+    def add(self, event: str, handler: Handler) -> Forget:
+        """Call it from now on; given back is what ends that."""
+        if event not in list(Event):
+            known = ", ".join(map(str, Event))
+            raise UsageError(f"no such event: '{event}'", hint=f"there are: {known}")
+        # A tuple is replaced, never changed: another thread may be going through it.
+        self._by_event[event] = (*self._by_event.get(event, ()), handler)
+
+        def forget() -> None:
+            there = self._by_event[event]
+            self._by_event[event] = tuple(one for one in there if one is not handler)
+
+        return forget
+
+    def has(self, event: str) -> bool:
+        """Whether anybody wants to hear of it."""
+        return bool(self._by_event.get(event))
+
+    def tell(self, event: str, *about: object) -> None:
+        """Call those of an event, one after another."""
+        for handler in self._by_event.get(event, ()):
+            try:
+                handler(*about)
+            except Exception as error:
+                self._warn(f"a handler of '{event}' failed: {type(error).__name__}: {error}")

@@ -1,0 +1,214 @@
+"""A piece of work between two moments: what was there before it, what came of it, and the way back where it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
+
+from git_envhist.api import EnvHistory
+from git_envhist.capturing.identity import who_am_i
+from git_envhist.errors import EnvhistError
+from git_envhist.history.timeline import subject
+from git_envhist.model import Captured, Restored, Snapshot, Trigger, VerdictStatus
+from git_envhist.values import replace
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from git_envhist.capturing.request import Asked
+
+P = ParamSpec("P")
+R = TypeVar("R")
+LONGEST = 200
+"""So much of the words of a call stands with the moments around it."""
+
+
+class Round:
+    """One piece of work; `with history.around("refactor") as moment:` gives it."""
+
+    def __init__(self, history: EnvHistory, intent: str, rollback: bool, asked: Asked) -> None:
+        self._history = history
+        self.intent = intent
+        self._rollback = rollback
+        self._asked = asked
+        self._before: Snapshot | None = None
+        self.after: Captured | None = None
+        """What is there afterwards, failed or not; None while the work goes on."""
+        self.restored: Restored | None = None
+        """How it went back, where it did."""
+
+    @property
+    def before(self) -> Snapshot:
+        """What was there before; it has to be begun."""
+        if self._before is None:
+            raise EnvhistError(
+                "the work has not begun: nothing is captured", hint="with history.around(…) as moment:"
+            )
+        return self._before
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the check passed; None where there was none."""
+        verdict = self.after.verdict if self.after else None
+        return None if verdict is None else verdict.status is VerdictStatus.PASS
+
+    def __enter__(self) -> Round:
+        asked = self._less(AFTER)
+        taken = self._history.capture(f"before: {subject(self.intent)}", **asked)
+        self._before = taken.snapshot or self._history.resolve("@")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        if error is None:
+            self.after = self._history.capture(self.intent, **self._asked)
+            if self._rollback and self.passed is False:
+                self.restored = self._history.restore(self.before)
+            return False
+        try:
+            self._failed(error)
+        except EnvhistError as failed:
+            # What the work raised is what its caller waits for.
+            error.add_note(
+                f"git-envhist: {failed}; what was here before: git envrestore {self.before.id[:7]}"
+            )
+        return False
+
+    def _failed(self, error: BaseException) -> None:
+        asked = self._less(frozenset(("verify",)))
+        asked["meta"] = (*asked.get("meta", ()), ("failed", type(error).__name__))
+        # What it left is kept as well: the way back is no reason to lose it.
+        self.after = self._history.capture(f"{self.intent}\n\nfailed: {type(error).__name__}", **asked)
+        if self._rollback:
+            self.restored = self._history.restore(self.before)
+
+    def _less(self, keys: frozenset[str]) -> Asked:
+        kept = {key: value for key, value in self._asked.items() if key not in keys}
+        return cast("Asked", {**kept, "if_changed": True})
+
+
+AFTER = frozenset(("verify", "attach", "attached", "conversation", "tool_outputs", "name", "external_id"))
+"""What is said of a piece of work is said of the moment after it."""
+
+
+class Rounds(EnvHistory):
+    """Work between two moments."""
+
+    def as_tool(self, name: str) -> Asked:
+        """What a capture is asked that an agent's tool is the cause of."""
+        actor = replace(who_am_i(self.settings, self._environ), tool=name)
+        return {"trigger": Trigger.AGENT, "actor": actor}
+
+    def around(self, intent: str, *, rollback: bool = False, **asked: Unpack[Asked]) -> Round:
+        """Capture before and after a piece of work, also where it fails.
+
+        `rollback`: where it raises, or the check of `verify` does not pass, what was there before is restored; what it
+        left is kept as a moment all the same. Everything else that is asked is what `capture` takes.
+
+        >>> from pathlib import Path
+        >>> with history.around("refactor", verify="test -f app.py") as moment:
+        ...     _ = Path("app.py").write_text("refactored")
+        >>> moment.before.intent, moment.after.snapshot.intent, moment.passed
+        ('before: refactor', 'refactor', True)
+        >>> with history.around("go too far", rollback=True) as moment:
+        ...     _ = Path("app.py").write_text("broken")
+        ...     raise ValueError("that was wrong")
+        Traceback (most recent call last):
+            ...
+        ValueError: that was wrong
+        >>> Path("app.py").read_text(), moment.restored.exact
+        ('refactored', True)
+        """
+        return Round(self, intent, rollback, asked)
+
+    @overload
+    def tool(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def tool(
+        self,
+        function: None = None,
+        /,
+        *,
+        called: str | None = None,
+        rollback: bool = False,
+        **asked: Unpack[Asked],
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def tool(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        called: str | None = None,
+        rollback: bool = False,
+        **asked: Unpack[Asked],
+    ) -> Callable[..., Any]:
+        """A decorator: what an agent calls, a function or a coroutine, has a moment before and after each call.
+
+        Nothing is captured where nothing changed. The call stands in the intent, and with the actor the tool: `called`,
+        or the name of the function.
+
+        >>> from pathlib import Path
+        >>> @history.tool(rollback=True)
+        ... def write_file(path: str, text: str) -> int:
+        ...     return Path(path).write_text(text)
+        >>> write_file("app.py", text="by a tool")
+        9
+        >>> history.log(limit=1)[0].intent
+        "write_file('app.py', text='by a tool')"
+        """
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            tool = called or str(getattr(function, "__name__", "tool"))
+
+            def begin(args: tuple[object, ...], kwargs: dict[str, object]) -> Round:
+                whole = cast("Asked", {**self.as_tool(tool), "if_changed": True, **asked})
+                return self.around(call_words(tool, args, kwargs), rollback=rollback, **whole)
+
+            return _wrapped(function, begin)
+
+        return decorate if function is None else decorate(function)
+
+
+def _wrapped(
+    function: Callable[..., Any], begin: Callable[[tuple[object, ...], dict[str, object]], Round]
+) -> Callable[..., Any]:
+    import inspect  # loaded late: only a tool needs it
+
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            from git_envhist.library.asynchronous import around  # loaded late: its host has asyncio already
+
+            async with around(begin(args, kwargs)):
+                return await function(*args, **kwargs)
+
+        return awaited
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with begin(args, kwargs):
+            return function(*args, **kwargs)
+
+    return called
+
+
+def call_words(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+    """A call in the words of Python, cut where it is long; without the secret part of any token."""
+    from git_envhist.verifying.recording import mask  # loaded late: only a tool needs it
+
+    told = [*map(_short, args), *(f"{key}={_short(value)}" for key, value in kwargs.items())]
+    words = mask(f"{name}({', '.join(told)})")
+    return words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
+
+
+def _short(value: object) -> str:
+    # Longer than what is shown, so that no token is cut in two and not known as one any more.
+    if isinstance(value, str | bytes):
+        value = value[: 4 * LONGEST]
+    return repr(value)[: 8 * LONGEST]

@@ -1,0 +1,173 @@
+"""Programs of others, as they use the library: threads, forks at any time; run as `python -m tests.library.hosts`."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from git_envhist import EnvHistory
+from git_envhist.errors import EnvhistError
+from git_envhist.store.locks import locked, locked_now
+
+FORBIDDEN = ("os.chdir", "os.fork", "os.forkpty", "os.putenv", "os.unsetenv")
+"""What concerns a whole process is its owner's: nothing of ours does it in a host's."""
+THREADS, STEPS = 3, 2
+PATIENCE = 60
+"""A copy goes by itself after so many seconds, so that whoever waits for it fails instead of waiting for ever."""
+
+
+def threads() -> None:
+    """Every thread uses one history, and nothing gets lost or mixed up; the process itself is as it was."""
+    seen: list[str] = []
+    sys.addaudithook(lambda event, _: seen.append(event) if event in FORBIDDEN else None)
+    handlers = [signal.getsignal(number) for number in range(1, 30)]
+    mask = os.umask(0o022)
+    history = EnvHistory.open(".")
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(STEPS):
+                intent = f"thread {number} step {step}"
+                Path(f"file-{number}").write_text(intent)
+                moment = history.capture(intent)
+                assert history.read_file(moment, f"file-{number}").decode() == intent
+                history.note(f"of {intent}", moment)
+                history.name(f"name-{number}-{step}", moment)
+                history.attach(moment, conversation=[intent])
+                assert history.resolve(f"name-{number}-{step}").id == moment.id
+                assert history.get(moment).conversation == [intent]
+                assert history.diff(moment, moment).files == ()
+                history.log(limit=3)
+        except BaseException as error:
+            failures.append(error)
+
+    together(work, THREADS)
+    assert not failures, failures
+    log = history.log()
+    expected = {f"thread {number} step {step}" for number in range(THREADS) for step in range(STEPS)}
+    assert sorted(one.intent for one in log) == sorted(expected)
+    for one in log:
+        assert [remark.text for remark in one.remarks] == [f"of {one.intent}"]
+        assert one.names == ("name-{}-{}".format(*one.intent.split()[1::2]),)
+    # Going back and forth in one thread while another looks.
+    first = log[-1]
+    together(lambda number: history.restore(first) if number == 0 else history.diff(first, "now"), 2)
+    history.undo()
+    assert history.diff(log[0], "now").files == ()
+    assert not seen, seen
+    assert handlers == [signal.getsignal(number) for number in range(1, 30)]
+    assert os.umask(mask) == 0o022
+
+
+def forks() -> None:
+    """A host that forks while a thread captures: no copy keeps anything locked, or any child waiting."""
+    history = EnvHistory.open(".")
+    asleep, awake = os.pipe()
+    going = threading.Event()
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def captures() -> None:
+        try:
+            for number in range(6):
+                Path("file").write_text(str(number))
+                history.capture(f"capture {number}")
+                going.set()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            going.set()
+            done.set()
+
+    thread = threading.Thread(target=captures)
+    thread.start()
+    going.wait()
+    children = []
+    while not done.is_set():
+        children.append(sleeper(asleep, awake))
+    thread.join()
+    assert not failures, failures
+    assert children
+    moment = history.capture("while every copy sleeps", waiting=refuse)
+    reader = history.reader(moment.snapshot)  # type: ignore[arg-type]
+    assert b"".join(reader.read(b"file")) == b"5"  # type: ignore[arg-type]
+    children.append(sleeper(asleep, awake))
+    reader.close()  # git ends once nobody can ask it any more
+    place = os.path.join(history.repository.state, "a lock")
+    with locked(place):
+        children.append(sleeper(asleep, awake))
+    with locked_now(place) as mine:
+        assert mine, "a copy keeps the lock"
+    os.close(awake)
+    assert {os.waitpid(child, 0)[1] for child in children} == {0}, "somebody waited for a copy"
+
+
+def copies() -> None:
+    """Copies of a host go on with the history that it had open, beside each other and beside the host."""
+    history = EnvHistory.open(".")
+    history.capture("before the copies")
+    children = []
+    for number in range(3):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                Path(f"copy-{number}").write_text("mine")
+                moment = history.capture(f"copy {number}")
+                history.note("by a copy", moment)
+                status = 0 if history.read_file(moment, f"copy-{number}") == b"mine" else 2
+            finally:
+                os._exit(status)
+        children.append(child)
+    history.capture("the host")
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+    found = {one.intent: [remark.text for remark in one.remarks] for one in history.log()}
+    assert found == {
+        "before the copies": [],
+        "the host": [],
+        **{f"copy {number}": ["by a copy"] for number in range(3)},
+    }
+
+
+def sleeper(asleep: int, awake: int) -> int:
+    """A copy that is there, and does nothing until the host lets go of its end."""
+    there, begun = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(awake)
+        os.write(begun, b".")
+        os._exit(0 if select.select([asleep], [], [], PATIENCE)[0] else 1)
+    os.read(there, 1)
+    os.close(there)
+    os.close(begun)
+    return child
+
+
+def refuse() -> None:
+    """Nobody else is at work: whoever has to wait, waits for a copy."""
+    raise EnvhistError("a copy of the host keeps the lock")
+
+
+def together(work: Callable[[int], object], count: int) -> None:
+    """In so many threads, begun at one moment."""
+    start = threading.Barrier(count)
+
+    def begin(number: int) -> None:
+        start.wait()
+        work(number)
+
+    running = [threading.Thread(target=begin, args=(number,)) for number in range(count)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+
+
+if __name__ == "__main__":
+    {"threads": threads, "forks": forks, "copies": copies}[sys.argv[1]]()

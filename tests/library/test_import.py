@@ -1,0 +1,49 @@
+"""Whoever imports the package pays for what it uses: few modules, no process, none of the libraries below."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = {
+    *("asyncio", "click", "rich", "dulwich", "cryptography", "pathspec", "zstandard", "isal", "pyfastcdc"),
+    *("subprocess", "multiprocessing", "threading", "json", "dataclasses", "inspect", "logging", "tempfile"),
+    *("argparse", "sqlite3", "socket", "ssl", "urllib", "email", "pathlib", "shutil", "random"),
+}
+STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
+PACKAGE_ALONE, WITH_THE_CLASS = 3, 40
+"""So many modules of ours at most."""
+SCRIPT = """
+import sys
+started = []
+sys.addaudithook(lambda event, _: started.append(event) if event in STARTS else None)
+before = set(sys.modules)
+WHAT
+print([started, sorted(set(sys.modules) - before)])
+"""
+
+
+def imported(what: str) -> tuple[list[str], list[str]]:
+    script = SCRIPT.replace("STARTS", repr(STARTS)).replace("WHAT", what)
+    # -S: what an editable installation imports at every start is none of the package's.
+    words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{script}"]
+    started, modules = json.loads(
+        subprocess.run(words, capture_output=True, check=True).stdout.replace(b"'", b'"')
+    )
+    return started, modules
+
+
+def test_the_package_alone_is_next_to_nothing() -> None:
+    started, modules = imported("import git_envhist")
+    assert not started
+    assert len([name for name in modules if name.startswith("git_envhist")]) <= PACKAGE_ALONE
+    assert not HEAVY.intersection(modules)
+
+
+def test_the_class_comes_without_any_library_or_process() -> None:
+    started, modules = imported("from git_envhist import EnvHistory")
+    assert not started
+    assert not HEAVY.intersection(modules)
+    ours = [name for name in modules if name.startswith("git_envhist")]
+    assert len(ours) <= WITH_THE_CLASS, ours

@@ -1,0 +1,248 @@
+"""Work between two moments: kept, failed, taken back; tools of agents; who hears of it."""
+
+# ruff: noqa: PT012 - what is done before it fails is the point
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from git_envhist import AsyncEnvHistory, EnvHistory
+from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.model import Agent, Progress, Snapshot, Trigger
+from tests.support.repository import Repo
+
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(repo.path)
+
+
+def intents(history: EnvHistory) -> list[str]:
+    return [one.intent for one in reversed(history.log())]
+
+
+def test_what_failed_is_kept_and_what_was_there_comes_back(history: EnvHistory, repo: Repo) -> None:
+    repo.write(".env.local", b"A=1")
+    with pytest.raises(ZeroDivisionError), history.around("upgrade", rollback=True) as moment:
+        repo.write(".env.local", b"A=2")
+        repo.write("new", b"new")
+        raise ZeroDivisionError
+    assert repo.read(".env.local") == b"A=1"
+    assert not (repo.path / "new").exists()
+    assert moment.after is not None
+    assert moment.after.snapshot is not None
+    assert dict(moment.after.snapshot.meta) == {"failed": "ZeroDivisionError"}
+    assert history.read_file(moment.after, ".env.local") == b"A=2"
+    history.undo()
+    assert repo.read(".env.local") == b"A=2"
+
+
+def test_without_a_roll_back_all_stays_and_is_told(history: EnvHistory, repo: Repo) -> None:
+    with pytest.raises(KeyboardInterrupt), history.around("upgrade") as moment:
+        repo.write("new", b"new")
+        raise KeyboardInterrupt
+    assert (repo.read("new"), moment.restored) == (b"new", None)
+    assert intents(history) == ["before: upgrade", "upgrade\n\nfailed: KeyboardInterrupt"]
+
+
+def test_a_check_that_fails_takes_back_as_well(history: EnvHistory, repo: Repo) -> None:
+    with history.around("break it", rollback=True, verify="grep -q hello app.py") as moment:
+        repo.write("app.py", b"broken")
+    assert moment.passed is False
+    assert moment.restored is not None
+    assert repo.read("app.py") == b"print('hello')\n"
+
+
+def test_where_the_way_back_is_barred_the_first_error_is_told_with_it(
+    history: EnvHistory, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise EnvhistError("no way back")
+
+    monkeypatch.setattr(history, "restore", refuse)
+    with pytest.raises(ValueError) as raised, history.around("upgrade", rollback=True) as moment:
+        repo.write("new", b"new")
+        raise ValueError
+    assert raised.value.__notes__ == [
+        f"git-envhist: no way back; what was here before: git envrestore {moment.before.id[:7]}"
+    ]
+
+
+def test_a_round_that_was_not_begun_has_nothing(history: EnvHistory) -> None:
+    with pytest.raises(EnvhistError, match="has not begun"):
+        _ = history.around("later").before
+
+
+def test_a_tool_has_a_moment_before_and_after_each_call(history: EnvHistory, repo: Repo) -> None:
+    @history.tool
+    def write(path: str, text: str, *, token: str = "") -> None:
+        """Write a file."""
+        repo.write(path, text)
+
+    @history.tool(called="shell", rollback=True)
+    def run(command: str) -> None:
+        repo.write("made", command)
+        raise OSError(command)
+
+    @history.tool
+    def look() -> int:
+        return 5
+
+    assert (write.__name__, write.__doc__, look()) == ("write", "Write a file.", 5)
+    write("a", "1", token=TOKEN)
+    with pytest.raises(OSError, match="rm everything"):
+        run("rm everything")
+    assert not (repo.path / "made").exists()
+    assert TOKEN not in "".join(intents(history))
+    told = [one for one in history.log() if one.trigger is Trigger.AGENT]
+    assert [(one.actor.tool, one.intent.split("\n")[0].split("(")[0]) for one in reversed(told)] == [
+        ("look", "before: look"),
+        ("write", "write"),
+        ("shell", "shell"),
+    ]
+
+
+def test_what_a_call_says_is_short(history: EnvHistory, repo: Repo) -> None:
+    @history.tool
+    def write(path: str, text: str) -> None:
+        repo.write(path, text)
+
+    write("a", "x" * 100_000)
+    assert len(history.resolve("@").intent) == 200
+
+
+def test_who_wants_to_hear_is_told_and_breaks_nothing(
+    history: EnvHistory, repo: Repo, tmp_path: Path
+) -> None:
+    heard: list[tuple[str, object]] = []
+    for event in ("captured", "verified", "restored", "forked", "told", "progress"):
+        history.on(event, lambda *about, event=event: heard.append((event, about[0])))
+
+    def fail(_: object) -> None:
+        raise RuntimeError("mine")
+
+    forget = history.on("captured", fail)
+    for number in range(50):
+        repo.write(f"many/{number}", bytes(number))
+    moment = history.capture("first")
+    assert history.warnings == ["a handler of 'captured' failed: RuntimeError: mine"]
+    forget()
+    history.note("heard", moment)
+    history.verify("now", "true")
+    repo.write("app.py", b"more")
+    history.restore(moment)
+    history.restore(moment, dry_run=True)
+    history.undo()
+    history.fork(moment, str(tmp_path / "fork"))
+    said = [event for event, _ in heard if event != "progress"]
+    assert said == ["captured", "told", "verified", "restored", "restored", "forked"]
+    assert {type(about) for event, about in heard if event == "progress"} == {Progress}
+    with pytest.raises(UsageError, match="no such event: 'saved'"):
+        history.on("saved", fail)
+
+
+def test_an_agent_stands_with_what_it_captures(repo: Repo) -> None:
+    agent = Agent("refactorer", "2.1", session="s-1")
+    history = EnvHistory.open(repo.path, agent=agent)
+    moment = history.capture("mine")
+    restored = history.restore(moment)
+    for one in (moment.snapshot, restored.moment or moment.snapshot):
+        assert isinstance(one, Snapshot)
+        actor = one.actor
+        assert (actor.agent, actor.agent_version, actor.session) == ("refactorer", "2.1", "s-1")
+
+
+def test_the_same_for_whoever_awaits_it(repo: Repo) -> None:
+    async def work() -> None:
+        history = await AsyncEnvHistory.open(repo.path)
+        heard: list[int] = []
+        told = asyncio.Event()
+
+        async def hear(captured: object) -> None:
+            heard.append(1)
+            told.set()
+
+        history.on("captured", hear)
+        moment = await history.capture("first")
+        await told.wait()
+        with pytest.raises(ValueError):
+            async with history.around("upgrade", rollback=True):
+                repo.write("app.py", b"broken")
+                raise ValueError
+        assert repo.read("app.py") == b"print('hello')\n"
+
+        @history.tool(rollback=True)
+        async def write(text: str) -> str:
+            await asyncio.sleep(0)
+            repo.write("app.py", text)
+            return text
+
+        assert await write("by a tool") == "by a tool"
+        assert (await history.diff(moment, "now")).files[0].path == b"app.py"
+        plan = await history.restore(moment, dry_run=True)
+        assert len(plan.steps) == 1
+        assert (await history.restore(moment)).exact
+        both = await asyncio.gather(history.capture("one"), history.capture("two"))
+        assert len({one.id for one in both}) == 2
+        assert (await history.get(moment)).snapshot.intent == "first"
+
+    asyncio.run(work())
+
+
+def test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended(repo: Repo) -> None:
+    async def work() -> None:
+        history = await AsyncEnvHistory.open(repo.path)
+        ended: list[str] = []
+        history.history.on("captured", lambda _: (time.sleep(0.2), ended.append("captured")))
+        capturing = asyncio.ensure_future(history.capture("to its end"))
+        await asyncio.sleep(0.05)
+        capturing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await capturing
+        assert ended == ["captured"]
+        assert [one.intent for one in await history.log()] == ["to its end"]
+
+    asyncio.run(work())
+
+
+def test_a_command_between_two_moments(history: EnvHistory, repo: Repo) -> None:
+    ran = history.run(
+        ["sh", "-c", "echo made >made; echo said; echo also >&2; exit 3"], verify="test -f made"
+    )
+    assert (ran.status, ran.output) == (3, b"said\nalso\n")
+    assert ran.after is not None
+    assert ran.after.verdict is not None
+    assert dict(history.get(ran.after).attachments)["1-output"] == b"said\nalso\n"
+    with pytest.raises(OSError, match="nothing of this name"):
+        history.run(["nothing of this name"])
+
+
+def test_a_watch_yields_each_capture_until_somebody_stops(history: EnvHistory, repo: Repo) -> None:
+    watch = history.watch(settle=0.05)
+    assert next(watch).snapshot is not None
+    repo.write("file", b"changed")
+    captured = next(watch)
+    assert captured.snapshot is not None
+    assert captured.snapshot.trigger is Trigger.WATCH
+    assert history.read_file(captured, "file") == b"changed"
+    watch.close()  # type: ignore[attr-defined]
+    again = history.watch(settle=0.05)  # nobody else watches any more
+    repo.write("file", b"changed again")
+    assert next(again).snapshot is not None
+    again.close()  # type: ignore[attr-defined]
+
+
+def test_hooks_are_installed_and_taken_away(history: EnvHistory, repo: Repo) -> None:
+    would = history.install(dry_run=True)
+    assert any(one.edits for one in would)
+    assert not history.status().here
+    history.install()
+    assert history.status().here
+    history.uninstall()
+    assert not history.status().here
