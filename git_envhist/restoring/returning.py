@@ -51,7 +51,7 @@ class Returning(Core):
         """Go back to a moment; what is here is saved first, `undo` brings it back. A dry run gives the plan alone."""
         if dry_run:
             return self.going.to(self._snapshot(revision), self._wish(wished, wish, dry_run=True)).plan
-        return self._came(self.going.to(self._snapshot(revision), self._wish(wished, wish)))
+        return self._told_of(self.going.to(self._snapshot(revision), self._wish(wished, wish)))
 
     def foresee(self, revision: Moment, **wished: Unpack[Wished]) -> Restored:
         """What a restore would come to: its plan, and all that goes with it or would not; nothing is changed."""
@@ -65,11 +65,11 @@ class Returning(Core):
 
     def undo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
         """Go to the newest earlier state that differs from what is here now, so many steps back."""
-        return self._came(self.going.undo(steps, self._wish(wished)))
+        return self._told_of(self.going.undo(steps, self._wish(wished)))
 
     def redo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
         """Go forth again, where nothing new has come since the last undo."""
-        return self._came(self.going.redo(steps, self._wish(wished)))
+        return self._told_of(self.going.redo(steps, self._wish(wished)))
 
     def finish_restore(self) -> Ended:
         """Finish a restore that was broken off."""
@@ -93,6 +93,6 @@ class Returning(Core):
             wished.setdefault("progress", self.progress)
         return make_wish(wish, wished, dry_run)
 
-    def _came(self, restored: Restored) -> Restored:
+    def _told_of(self, restored: Restored) -> Restored:
         self.happened("restored", restored)
         return restored
