@@ -169,11 +169,11 @@ class Hands:
         opened = self._openat2(OPENAT2, base, path, self._way_beneath, ctypes.sizeof(Way))
         return opened if opened >= 0 else None
 
-    @cached_property
+    @once
     def _openat2(self) -> Any:
         return getattr(self._libc, "syscall", None) if SYSTEM.openat2 else None
 
-    @cached_property
+    @once
     def _way_beneath(self) -> Any:
         return ctypes.byref(Way(DIRECTORY | NOFOLLOW, 0, NO_LINKS_BENEATH))
 
