@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
 from tests.support.repository import Repo
+from tests.triggers.agents.test_called import Working
 
 LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 ROUNDS = 3
@@ -55,9 +60,20 @@ ROOT = {"etc/app.cfg": "token = hf_{}\n", "etc/.env": "A={}\n"}
 STAGED = {"staged.py": "t = 'npm_{}'\n", ".env.staged": "A={}\n"}
 WORDS = ("intent", "meta", "external-id", "note")
 ATTACHED = "attached"
+COMMANDS = ("verify command", "run command", "run intent", "listener", "service command")
+"""What a check, a run and a server are called with."""
+SAID = ("verify output", "run output", "service dump", "transcript")
+"""What they write, and what an agent keeps of a conversation: it has no form that would give it away."""
+PROMPT = "prompt"
 
 FILES = {**BY_NAME, **BY_CONTENT, **NESTED}
-EVERYWHERE = (*FILES, *ROOT, *STAGED, *WORDS, ATTACHED)
+EVERYWHERE = (*FILES, *ROOT, *STAGED, *WORDS, ATTACHED, *COMMANDS, *SAID, PROMPT)
+LISTENS = """
+import socket, time
+door = socket.create_server(("127.0.0.1", 0))
+print("up", flush=True)
+time.sleep(1000)
+"""
 
 
 @cache
@@ -67,8 +83,8 @@ def canary(place: str, number: int) -> str:
     return "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:40])
 
 
-def every_canary() -> list[str]:
-    return [canary(place, number) for place in EVERYWHERE for number in range(ROUNDS)]
+def every_canary(*but: str) -> list[str]:
+    return [canary(place, number) for place in EVERYWHERE if place not in but for number in range(ROUNDS)]
 
 
 def content(template: str, place: str, number: int) -> bytes:
@@ -97,12 +113,49 @@ def take_canaries(repo: Repo) -> Captured:
     for nested in ("vendored", "node_modules/fork"):
         (repo.path / nested).mkdir(parents=True)
         repo.git("init", "-q", "--template=", nested)
+    agent = Working(repo, repo.path.parent / "transcript.jsonl", "claude-code")
     snapshots, staged = [], []
     for number in range(ROUNDS):
+        work(repo, agent, number)
         write_round(repo, number)
         staged += stage(repo, number)
         snapshots.append(capture_round(repo, number))
     return Captured(repo, tuple(snapshots), frozenset(staged))
+
+
+def work(repo: Repo, agent: Working, number: int) -> None:
+    """A command is run, an agent is told something, and a service is configured."""
+    sung = {word: canary(word, number) for word in (*COMMANDS, *SAID, PROMPT)}
+    said = {word: repo.write(f"../{word.replace(' ', '-')}{number}", sung[word]) for word in SAID}
+    dump = f"cat {said['service dump']}; : postgres://me:{sung['service command']}@db/app"
+    repo.git("config", "envhist.service.db.dump", dump)
+    command = f"cat {said['run output']}; : --token={sung['run command']}"
+    intent = f"with PASSWORD={sung['run intent']}"
+    repo.run("envlog", "run", "-m", intent, "--", "sh", "-c", command, check=True)
+    agent.transcript.write_text(f'{{"type":"user","version":"2.1.326","text":"{sung["transcript"]}"}}\n')
+    before = len(repo.run("envlog", "--json=lines", "--no-fold", check=True).out.splitlines())
+    repo.write("worked-on", str(number))
+    agent.call(
+        "claude-code",
+        "prompt",
+        session_id=f"c-{number}",
+        prompt=f"use ghp_{sung['prompt']} and PASSWORD={sung['prompt']}",
+    )
+    agent.call("claude-code", "before", session_id=f"c-{number}")
+    agent.snapshots(before + 1)
+
+
+@contextmanager
+def listening(repo: Repo, password: str) -> Iterator[None]:
+    """A server of the environment, started with its password in the open."""
+    words = [sys.executable, "-c", LISTENS, f"--password={password}"]
+    with subprocess.Popen(words, cwd=repo.path, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"up\n"
+        try:
+            yield
+        finally:
+            server.kill()
 
 
 def write_round(repo: Repo, number: int) -> None:
@@ -126,10 +179,12 @@ def stage(repo: Repo, number: int) -> list[str]:
 def capture_round(repo: Repo, number: int) -> str:
     sung = {word: canary(word, number) for word in WORDS}
     attached = repo.write(f"../talk{number}.txt", canary(ATTACHED, number))
-    done = repo.run(
-        "envlog", "capture", "--porcelain", f"use ghp_{sung['intent']} and PASSWORD={sung['intent']}",
-        "--meta", f"k=glpat-{sung['meta']}", "--external-id", f"https://me:{sung['external-id']}@host/1",
-        "--attach", str(attached), check=True,
-    )  # fmt: skip
+    check = f"cat ../verify-output{number}; : --token={canary('verify command', number)}"
+    with listening(repo, canary("listener", number)):
+        done = repo.run(
+            "envlog", "capture", "--porcelain", f"use ghp_{sung['intent']} and PASSWORD={sung['intent']}",
+            "--meta", f"k=glpat-{sung['meta']}", "--external-id", f"https://me:{sung['external-id']}@host/1",
+            "--attach", str(attached), "--verify", check, check=True,
+        )  # fmt: skip
     repo.run("envlog", "note", "-m", f"tried --token={sung['note']} and hf_{sung['note']}", check=True)
     return done.out.strip()
