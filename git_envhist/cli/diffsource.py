@@ -31,6 +31,8 @@ class Source:
     renames: int | None = None
     facts: tuple[FactChange, ...] = ()
     """What differs beside the files."""
+    machines: bool = False
+    """Whether the two are of different machines, and what differs by nature is told in few words."""
 
 
 @dataclass(frozen=True, slots=True)

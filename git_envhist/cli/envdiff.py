@@ -18,6 +18,7 @@ from git_envhist.history.resolve import End, resolve_end
 from git_envhist.history.revisions import Live
 from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.store.compare import compare
+from git_envhist.store.fetched import is_fetched, split_name
 from git_envhist.store.rows import empty_tree
 from git_envhist.values import dataclass, replace
 
@@ -46,6 +47,8 @@ class Wanted:
     status: bool
     """End with 1 where something differs."""
     silent: bool
+    whole: bool
+    """Also what differs by nature between two machines."""
 
 
 @command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]")
@@ -66,6 +69,12 @@ class Wanted:
     metavar="<class>,…",
     multiple=True,
     help="only these: packages, services, databases, env, tools, files",
+)
+@option(
+    "--no-fold",
+    "whole",
+    is_flag=True,
+    help="also what differs by nature between two machines, each by itself",
 )
 @option("--reveal", is_flag=True, help="show the values in sealed files, if their key is here")
 def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
@@ -107,6 +116,13 @@ def read_similarity(text: str) -> int:
     return int(digits.ljust(2, "0")[:2])
 
 
+def are_of_two_machines(own: str | None, *moments: Moment) -> bool:
+    """Whether one of them was fetched, and the other is of another working tree."""
+    names = {own if isinstance(moment, str) else moment.timeline for moment in moments}
+    bare = {split_name(name)[1] if name is not None and is_fetched(name) else name for name in names}
+    return len(bare) > 1 and any(name is not None and is_fetched(name) for name in names)
+
+
 def _moment(end: End) -> Moment:
     return NOW if isinstance(end, Live) else end.snapshot
 
@@ -125,6 +141,7 @@ def _read_options(options: dict[str, Any]) -> Wanted:
         options["reveal"],
         options["exit_code"] or options["quiet"],
         options["quiet"],
+        options["whole"],
     )
 
 
@@ -150,7 +167,8 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
         if session.json or wanted.form == "story":
             facts = (*_facts(git, old, new, paths, wanted), *_programs(changes, wanted))
         before_tree = old or empty_tree(git, new)
-        yield Source(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts)
+        machines = not wanted.whole and are_of_two_machines(history.timeline, before, after)
+        yield Source(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts, machines)
 
 
 def _facts(

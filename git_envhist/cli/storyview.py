@@ -12,10 +12,12 @@ from git_envhist.cli.rows import place_row, row_of_cells
 from git_envhist.cli.terminal import escape
 from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
+from git_envhist.history.facts import mark_of, name_of
 from git_envhist.history.story import MARKS, Row, describe_marks, fold_by_directory
 from git_envhist.history.variables import VariableChange, compare_variables
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
 from git_envhist.store.objects import CatFile
+from git_envhist.values import replace
 
 MOST_ROWS = 12
 MASKED = "***"
@@ -24,15 +26,28 @@ ARROW = " → "
 
 def story_texts(source: Source, manner: Manner) -> Iterator[bytes]:
     """The rows, one a class of things that differ; nothing where nothing does."""
+    if source.machines:
+        from git_envhist.cli.machinesview import (
+            machines_texts,  # loaded late: most moments are of one machine
+        )
+
+        yield from machines_texts(source, manner)
+        return
     in_env, in_files = split_by_class(source.changes)
     yield from fact_texts(source.facts, manner)
-    with CatFile(source.git) as reader:
-        contents = Contents(source, reader)
-        for change in in_env:
-            place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
-            yield from place_row("env", place, _variable_cells(change, contents, manner), manner)
+    yield from variable_texts(source, in_env, manner)
     yield from config_texts(source, manner)
     yield from file_texts(in_files, manner)
+
+
+def variable_texts(source: Source, changes: Sequence[Change], manner: Manner) -> Iterator[bytes]:
+    """The rows of files of variables, by their keys."""
+    with CatFile(source.git) as reader:
+        contents = Contents(source, reader)
+        for change in changes:
+            place = shown_path(change.path, manner).decode("utf-8", "surrogateescape")
+            cells = _variable_cells(change, contents, source.facts, manner)
+            yield from place_row("env", place, cells, manner)
 
 
 def file_texts(changes: Sequence[Change], manner: Manner) -> Iterator[bytes]:
@@ -61,6 +76,7 @@ def variable_facts(source: Source, *, reveal: bool) -> tuple[FactChange, ...]:
             try:
                 variables = compare_variables(*contents.both(change))
             except SealingError:
+                facts += [_masked(fact) for fact in _known_by_name(change, source.facts)]
                 continue
             for variable in variables:
                 key = change.path.decode("utf-8", "surrogateescape") + "/" + variable.key
@@ -75,12 +91,27 @@ def _value(value: bytes | None, reveal: bool) -> str | None:
     return value.decode("utf-8", "surrogateescape") if reveal else MASKED
 
 
-def _variable_cells(change: Change, contents: Contents, manner: Manner) -> list[str]:
+def _known_by_name(change: Change, facts: Sequence[FactChange]) -> list[FactChange]:
+    """Of a file that no key here opens: the variables that only one side sets, by what is noted of it."""
+    place = change.path.decode("utf-8", "surrogateescape") + "/"
+    found = [fact for fact in facts if fact.probe == "env" and fact.key.startswith(place)]
+    # By different keys the same value looks different: of what both sides set nothing is known.
+    return [fact for fact in found if fact.before is None or fact.after is None]
+
+
+def _masked(fact: FactChange) -> FactChange:
+    return replace(fact, before=fact.before and MASKED, after=fact.after and MASKED)
+
+
+def _variable_cells(
+    change: Change, contents: Contents, facts: Sequence[FactChange], manner: Manner
+) -> list[str]:
     mark = MARKS[change.kind]
     try:
         variables = compare_variables(*contents.both(change))
     except SealingError as failure:
-        return [f"{mark} {escape(failure.message)}"]
+        known = [f"{mark_of(fact)} {escape(name_of(fact))}" for fact in _known_by_name(change, facts)]
+        return [*known, f"{mark} {escape(failure.message)}"]
     return [_variable_cell(variable, manner) for variable in variables] or [f"{mark} no variable differs"]
 
 

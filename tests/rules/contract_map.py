@@ -427,6 +427,15 @@ ENVDIFF = (
         ),
     ),
     Line(
+        "envdiff --no-fold",
+        "between two machines: also what differs by nature, which is counted otherwise",
+        (
+            "sharing/test_works_here.py::test_a_failure_there_is_read_here",
+            "sharing/test_works_here.py::test_one_machine_is_told_whole",
+            "history/test_nature.py::test_each_is_told_or_set_apart",
+        ),
+    ),
+    Line(
         "envdiff --reveal",
         "values of sealed files, masked otherwise",
         (

@@ -1,0 +1,64 @@
+"""What two machines never have in common is set apart, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from git_envhist.history import nature
+from git_envhist.history.nature import set_apart
+from git_envhist.model import Change, EntryKind, EnvPath, ObjectId, Side
+
+
+def side(path: bytes, content: int, mode: int = 0o644, kind: EntryKind = EntryKind.FILE) -> Side:
+    return Side(EnvPath(path), kind, mode, ObjectId(bytes([content]) * 20))
+
+
+def changed(
+    path: bytes, *, mode: int = 0o644, same: bool = False, attributes: tuple[str, ...] = ()
+) -> Change:
+    return Change(side(path, 1), side(path, 1 if same else 2, mode), attributes=attributes)
+
+
+def sort_of(change: Change, *explained: bytes) -> str | None:
+    apart = set_apart([change], lambda place: place in explained)
+    assert len(apart.told) + len(apart.by_nature) == 1
+    return apart.by_nature[0][0] if apart.by_nature else None
+
+
+@pytest.mark.parametrize(
+    ("change", "sort"),
+    [
+        (changed(b"app.py", same=True, attributes=("owner",)), nature.OWNER),
+        (changed(b"app.py", same=True, mode=0o664, attributes=("mode", "owner")), nature.OWNER),
+        (changed(b"run.sh", same=True, mode=0o755, attributes=("mode",)), None),
+        (changed(b"app.py", same=True, attributes=("owner", "xattr")), None),
+        (changed(b"app.py", attributes=("owner",)), None),
+        (changed(b"config/app.toml"), None),
+        (changed(b"app.db"), None),
+        (Change(None, side(b"__pycache__/a.cpython-311.pyc", 1)), nature.CACHES),
+        (changed(b".pytest_cache/v/x"), nature.CACHES),
+        (changed(b"logs/server.log"), nature.LOGS),
+        (changed(b".venv/pyvenv.cfg"), nature.PLACES),
+        (changed(b".venv/bin/pip"), nature.PLACES),
+        (changed(b"node_modules/.package-lock.json"), nature.PLACES),
+        (changed(b".venv/lib/python3.11/site-packages/click/core.py"), None),
+        (Change(side(b"gone.txt", 1), None), None),
+    ],
+    ids=lambda value: value.path.decode() if isinstance(value, Change) else None,
+)
+def test_each_is_told_or_set_apart(change: Change, sort: str | None) -> None:
+    assert sort_of(change) == sort
+
+
+def test_what_packages_explain_goes_by_their_directory() -> None:
+    file = changed(b"web/node_modules/left-pad/index.js")
+    assert sort_of(file, b"web/node_modules") == "web/node_modules/"
+    assert sort_of(file, b"node_modules") is None, (
+        "no package of this place says so: somebody changed it by hand"
+    )
+
+
+def test_they_stand_in_one_order_whatever_came_first() -> None:
+    changes = [changed(b"a.log"), changed(b".mypy_cache/x"), changed(b"b", same=True, attributes=("owner",))]
+    sorts = [why for why, _ in set_apart(changes, lambda place: False).by_nature]
+    assert sorts == [nature.OWNER, nature.CACHES, nature.LOGS]
