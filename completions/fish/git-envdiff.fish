@@ -15,6 +15,7 @@ complete -c git-envdiff -n __envhist_in -s M -l find-renames -d 'tell a moved fi
 complete -c git-envdiff -n __envhist_in -l exit-code -d 'end with 1 if anything differs'
 complete -c git-envdiff -n __envhist_in -s q -l quiet -d 'print nothing; implies --exit-code'
 complete -c git-envdiff -n __envhist_in -l only -x -a 'packages services databases env tools files' -d 'only these: packages, services, databases, env, tools, files'
+complete -c git-envdiff -n __envhist_in -l no-fold -d 'also what differs by nature between two machines, each by itself'
 complete -c git-envdiff -n __envhist_in -l reveal -d 'show the values in sealed files, if their key is here'
 complete -c git-envdiff -n __envhist_in -l json -d 'the answer as JSON'
 complete -c git-envdiff -n __envhist_in -l color -d 'colour: always, never or auto (--no-color: never)'

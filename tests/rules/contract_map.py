@@ -427,15 +427,6 @@ ENVDIFF = (
         ),
     ),
     Line(
-        "envdiff --no-fold",
-        "between two machines: also what differs by nature, which is counted otherwise",
-        (
-            "sharing/test_works_here.py::test_a_failure_there_is_read_here",
-            "sharing/test_works_here.py::test_one_machine_is_told_whole",
-            "history/test_nature.py::test_each_is_told_or_set_apart",
-        ),
-    ),
-    Line(
         "envdiff --reveal",
         "values of sealed files, masked otherwise",
         (
@@ -1180,6 +1171,15 @@ DIFF = (
             "facts/test_configuration.py::test_keys_of_tracked_and_ignored_configuration_are_told",
             "facts/test_services.py::test_a_server_that_starts_moves_and_stops_is_told",
             "facts/test_tools.py::test_versions_that_are_asked_for_are_told_where_they_change",
+        ),
+    ),
+    Line(
+        "envdiff --no-fold",
+        "between two machines: also what differs by nature, which is counted otherwise",
+        (
+            "sharing/test_works_here.py::test_a_failure_there_is_read_here",
+            "sharing/test_works_here.py::test_one_machine_is_told_whole",
+            "history/test_nature.py::test_each_is_told_or_set_apart",
         ),
     ),
     Line(
