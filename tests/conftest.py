@@ -67,7 +67,7 @@ FOREIGN_NAMES = (
     "VISUAL",
 )
 
-DEAR = ("tests/real/", "tests/page/")
+DEAR = ("tests/real/", "tests/page/", "tests/compat/upstream/")
 """What stands here shares what takes long to make: with several workers one of them does all of a place."""
 
 

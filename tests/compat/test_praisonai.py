@@ -152,20 +152,21 @@ def test_every_event_is_told_and_a_handler_that_fails_stops_nothing(
         service.on(event, fail)
         service.on(event, lambda data, event=event: told.append((event.value, data)))
     run(service.initialize())
-    for word in ("one", "two"):
+    for word in ("one", "two", "three"):
         (workspace / "a.txt").write_text(word)
         saved = run(service.save(word)).checkpoint
     restored = run(service.rewind()).checkpoint
     assert [name for name, _ in told] == [
         "initialized",
         "checkpoint_created",
+        "checkpoint_created",
         "checkpoints_pruned",
         "checkpoint_created",
         "checkpoint_restored",
     ]
     assert told[0][1] == {"workspace": str(workspace)}
-    assert told[2][1] == {"action": "pruned", "removed_count": 1}
-    assert (told[3][1], told[4][1]) == (saved, restored)
+    assert told[3][1] == {"action": "pruned", "removed_count": 1}
+    assert (told[4][1], told[5][1]) == (saved, restored)
 
 
 def test_a_handler_may_be_a_coroutine(run: Run, begin: Begin, workspace: Path) -> None:

@@ -134,8 +134,12 @@ class Keeper:
 
     def _prune(self, every: Sequence[Snapshot], keep: str) -> int:
         limit = self._config.max_checkpoints
-        too_many = [one for one in every[limit:] if one.id != keep] if limit > 0 else []
-        self._book.prune(too_many)
+        begun = [one for one in every if dict(one.meta).get(KIND) == INITIAL]
+        saved = [one for one in every if one not in begun]
+        too_many = [one for one in saved[limit:] if one.id != keep] if limit > 0 else []
+        if too_many:
+            # What it began with goes along, and does not count, as with them.
+            self._book.prune([*too_many, *(one for one in begun if one.id != keep)])
         return len(too_many)
 
     def _told(self, wanted: Sequence[Snapshot], every: Sequence[Snapshot]) -> list[Checkpoint]:

@@ -1,0 +1,78 @@
+"""The two libraries themselves, from the index, beside our own package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rules.source import CHECKOUT
+
+PROGRAMS = Path(__file__).parent / "programs"
+# Named one by one, so that nothing comes along which their checkpoints, agents and loops do without.
+PACKAGES = (
+    *("praisonaiagents==1.7.17", "chimera-run==0.9.2.3"),
+    *("openai", "httpx", "httpcore", "httpx2", "httpcore2", "anyio", "jiter", "distro", "sniffio", "h11"),
+    *("certifi", "idna", "truststore", "rich", "markdown-it-py", "mdurl", "pygments", "pyyaml"),
+    *(
+        "pydantic==2.14.3",
+        "pydantic-core==2.50.4",
+        "annotated-types",
+        "typing-extensions",
+        "typing-inspection",
+    ),
+)
+
+Told = dict[str, Any]
+RunProgram = Callable[..., Told]
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with both; the tests skip where they cannot be had."""
+    place = tmp_path_factory.mktemp("libraries")
+    words = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+        str(place),
+    ]
+    done = subprocess.run([*words, *PACKAGES], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"the libraries cannot be had: {done.stderr.splitlines()[-1:]}")
+    return place
+
+
+@pytest.fixture
+def run_program(libraries: Path, tmp_path: Path) -> RunProgram:
+    """Runs one of the programs beside the libraries; gives what it tells as JSON in its last line."""
+
+    def run(name: str, *words: str) -> Told:
+        workspace = tmp_path / "-".join((name, *words)) / "workspace"
+        workspace.mkdir(parents=True)
+        # Ours do not say a word about the libraries: they alone are in front of what is installed.
+        paths = os.pathsep.join((str(libraries), str(CHECKOUT)))
+        settled = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OPENAI_API_KEY": "none"}
+        done = subprocess.run(
+            [sys.executable, str(PROGRAMS / f"{name}.py"), str(workspace), *words],
+            env={**os.environ, **settled, "PRAISONAI_TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "true"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        told: Told = json.loads(done.stdout.splitlines()[-1])
+        return told
+
+    return run
