@@ -1,0 +1,246 @@
+"""A year of a living environment: `python -m tests.upkeep.year [--days N] [--a-day N]` prints a table.
+
+Two repositories live the same days: sources are edited and committed, packages installed and removed, builds run, a
+database grows, logs too. In one of them a capture follows every step. Once a day the history is thinned by the usual
+policy, as it is by itself; once a week it is packed (`gc --prune=now`: the two weeks for which git keeps what nothing
+needs cannot be lived through here). The clock of the captures is set, that of the files is not.
+
+Then the commands of either take turns; where that is allowed (root), before everybody else on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from git_envhist.api import EnvHistory
+from git_envhist.store.collecting import NOTHING_STAYS, collect
+from tests.benchmarks.many_snapshots import git, sealed
+
+BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+PACKED_EVERY = 7
+POINTS = (5, 25, 50, 100, 150, 200, 250)
+TURNS = 15
+FIRST = ["chrt", "-f", "10"] if os.geteuid() == 0 and shutil.which("chrt") else []
+HEADINGS = (
+    *("day", "captures", "kept", "packs", "refs", "size", "environment", "capture", "log", "diff", "restore"),
+    *("status", "git log", "commit", "fetch", "gc a moment"),
+)
+
+
+class Life:
+    """What happens in an environment; the same seed lives the same life."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self._rng = random.Random("a year")
+        self._step = 0
+        top.mkdir(parents=True)
+        git(top, "init", "-q", "--template=")
+        self._write(".gitignore", ".venv/\nnode_modules/\ndist/\n*.db\n*.log\n.env*\n")
+        for number in range(80):
+            self._write(f"src/part{number % 8}/module{number}.py", self._code(number, 60))
+        for number in range(25):
+            self._install(f".venv/lib/site-packages/package{number}", 24)
+        for number in range(40):
+            self._install(f"node_modules/module{number}", 20)
+        self._build()
+        self._write(".env.local", "API_URL=http://localhost:3000\n")
+        with closing(sqlite3.connect(top / "app.db")) as database, database:
+            database.execute("create table events (id integer primary key, at text, what text)")
+        git(top, "add", "-A")
+        git(top, "commit", "-q", "-m", "begin")
+
+    def step(self, a_day: int) -> None:
+        """One step of work; so many make a day."""
+        self._step += 1
+        number = self._step % a_day
+        for _ in range(self._rng.randrange(1, 4)):
+            module = self._rng.randrange(80)
+            self._write(f"src/part{module % 8}/module{module}.py", self._code(self._step * 100 + module, 60))
+        with open(self.top / "app.log", "a", encoding="utf-8") as log:
+            log.write("".join(f"{self._step} request {self._rng.random()}\n" for _ in range(20)))
+        with closing(sqlite3.connect(self.top / "app.db")) as database, database:
+            rows = [(str(self._step), f"event {self._rng.random()}" * 4) for _ in range(25)]
+            database.executemany("insert into events (at, what) values (?, ?)", rows)
+        if number == a_day // 3:
+            self._install(f".venv/lib/site-packages/package{self._rng.randrange(25)}", 24)
+        if number == a_day // 2:
+            self._install(f"node_modules/module{self._rng.randrange(40)}", 20)
+        if number % max(1, a_day // 4) == 1:
+            self._build()
+        if number % max(1, a_day // 6) == 2:
+            git(self.top, "add", "-A")
+            git(self.top, "commit", "-q", "-m", f"step {self._step}")
+        if number == 0:
+            self._write(".env.local", f"API_URL=http://localhost:{3000 + self._step % 100}\n")
+
+    def _write(self, path: str, text: str) -> None:
+        place = self.top / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        fresh = place.with_name(place.name + ".new")
+        fresh.write_text(text, encoding="utf-8")
+        os.rename(fresh, place)
+
+    def _code(self, seed: int, lines: int) -> str:
+        rng = random.Random(seed)
+        return "".join(f"def function_{number}(): return {rng.randrange(10**6)}\n" for number in range(lines))
+
+    def _install(self, place: str, files: int) -> None:
+        version = self._rng.randrange(10**6)
+        shutil.rmtree(self.top / place, ignore_errors=True)
+        for number in range(files):
+            rng = random.Random(f"{place} {version} {number}")
+            lines = "".join(f"value_{line} = {rng.random()}\n" for line in range(rng.randrange(5, 120)))
+            self._write(f"{place}/file{number}.py", f"# {version}\n{lines}")
+
+    def _build(self) -> None:
+        for number in range(20):
+            self._write(
+                f"dist/chunk{number}.js",
+                f"// build {self._step}\n" + self._code(number + self._step // 10, 150),
+            )
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--days", type=int, default=250)
+    words.add_argument("--a-day", type=int, default=50)
+    asked = words.parse_args()
+    with tempfile.TemporaryDirectory(prefix="year-") as base, sealed(Path(base) / "home"):
+        print("| " + " | ".join(HEADINGS) + " |")
+        print("| " + " | ".join("---:" for _ in HEADINGS) + " |", flush=True)
+        for row in live(Path(base), asked.days, asked.a_day):
+            print("| " + " | ".join(row) + " |", flush=True)
+    return 0
+
+
+def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
+    """The rows of the table."""
+    with_history, without = Life(base / "with"), Life(base / "without")
+    for life in (with_history, without):
+        git(base, "clone", "-q", "--bare", str(life.top), str(life.top) + ".git")
+        git(life.top, "remote", "add", "origin", str(life.top) + ".git")
+        git(life.top, "fetch", "-q")
+    taken = 0
+    for day in range(1, days + 1):
+        times = []
+        for number in range(a_day):
+            with_history.step(a_day)
+            without.step(a_day)
+            history = _open(with_history.top, BEGIN + timedelta(days=day, minutes=number * 480 / a_day))
+            begun = time.monotonic()
+            history.capture(f"day {day}, step {number}")
+            times.append(time.monotonic() - begun)
+            taken += 1
+        history.thin()
+        if day % PACKED_EVERY == 0:
+            collect(history.repository, keep_since=NOTHING_STAYS, threads=2)
+        if day in POINTS or day == days:
+            yield (str(day), f"{taken:,}", *_measure(base, history, times))
+
+
+def _open(top: Path, at: datetime) -> EnvHistory:
+    environ = {**os.environ, "GIT_COMMITTER_DATE": at.isoformat()}
+    return EnvHistory.open(str(top), environ=environ, workers="here")
+
+
+def _measure(base: Path, history: EnvHistory, times: list[float]) -> tuple[str, ...]:
+    top = base / "with"
+    packs = [
+        path for path in (top / ".git/objects/pack").glob("*.pack") if path.with_suffix(".keep").exists()
+    ]
+    kept = len(git(top, "rev-list", "--first-parent", f"refs/envhist/heads/{history.timeline}").split())
+    in_trash = git(top, "for-each-ref", "--format=%(refname)", "refs/envhist/trash").split()
+    refs = len(git(top, "for-each-ref", "refs/envhist", "refs/notes/envhist").splitlines())
+    moments = kept + (int(git(top, "rev-list", "--count", *in_trash)) if in_trash else 0)
+    here = sum(path.stat().st_size for path in top.rglob("*") if path.is_file() and ".git" not in path.parts)
+    program = [
+        sys.executable,
+        "-c",
+        "import sys; from git_envhist.cli import entry; sys.argv[0] = 'x'; entry.",
+    ]
+    return (
+        f"{kept:,} + {moments - kept:,}",
+        str(len(packs)),
+        str(refs),
+        f"{sum(path.stat().st_size for path in packs) / 1e6:.1f} MB",
+        f"{here / 1e6:.1f} MB",
+        f"{statistics.median(times) * 1000:.0f} ms",
+        _ours(top, program, "envlog()", "-n20"),
+        _ours(top, program, "envdiff()", "@~1..@"),
+        _ours(top, program, "envrestore()", "--to", str(base / "restored"), "@~5"),
+        *(_beside(base, *words) for words in _users_commands()),
+        f"{_gc(base) / moments * 1000:.2f} ms",
+    )
+
+
+def _users_commands() -> Iterator[tuple[str, ...]]:
+    yield "status", "--porcelain"
+    yield "log", "-50", "--format=%s"
+    yield "commit", "-q", "--allow-empty", "-m", "measured"
+    yield "fetch", "-q"
+
+
+def _ours(top: Path, program: list[str], verb: str, *words: str) -> str:
+    taken = []
+    for _ in range(5):
+        shutil.rmtree(top.parent / "restored", ignore_errors=True)
+        begun = time.monotonic()
+        subprocess.run(
+            [*FIRST, *program[:2], program[2] + verb, *words], cwd=top, check=True, capture_output=True
+        )
+        taken.append(time.monotonic() - begun)
+    return f"{statistics.median(taken) * 1000:.0f} ms"
+
+
+def _beside(base: Path, *words: str) -> str:
+    """How much longer a command of git's takes beside a history: the ratio of medians, taken in turns."""
+    times: dict[str, list[float]] = {"with": [], "without": []}
+    for _ in range(TURNS):
+        for name, taken in times.items():
+            begun = time.monotonic()
+            subprocess.run([*FIRST, "git", *words], cwd=base / name, check=True, capture_output=True)
+            taken.append(time.monotonic() - begun)
+    for name in times:
+        git(
+            base / name,
+            "reset",
+            "-q",
+            "--soft",
+            git(base / name, "rev-list", "-1", "--grep=measured", "--invert-grep", "HEAD"),
+        )
+    return f"{statistics.median(times['with']) / statistics.median(times['without']):.2f}"
+
+
+def _gc(base: Path) -> float:
+    """How many seconds longer `git gc` takes, on copies that were cleaned once."""
+    taken: dict[str, float] = {}
+    for name in ("without", "with"):
+        place = base / "copy"
+        shutil.copytree(base / name / ".git", place / ".git")
+        git(place, "gc", "-q")
+        seconds = []
+        for _ in range(3):
+            begun = time.monotonic()
+            subprocess.run([*FIRST, "git", "gc", "-q"], cwd=place, check=True, capture_output=True)
+            seconds.append(time.monotonic() - begun)
+        taken[name] = statistics.median(seconds)
+        shutil.rmtree(place)
+    return taken["with"] - taken["without"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
