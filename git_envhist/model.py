@@ -762,3 +762,35 @@ class Health:
     @property
     def is_whole(self) -> bool:
         return not self.faults and not self.broken
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A moment, a directory or a class, and the space that it holds."""
+
+    name: str
+    """An id, a path, a class."""
+    holds: int
+    """Bytes as they stand in the packs, also those that others hold too."""
+    frees: int
+    """Those that nothing else holds: what goes with it."""
+    timeline: str = ""
+    snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What holds the space of a history."""
+
+    bytes: int
+    packs: int
+    moments: int
+    in_trash: int
+    trash_frees: int
+    by_moment: tuple[Holder, ...]
+    """What frees most first."""
+    by_directory: tuple[Holder, ...]
+    """What holds most first."""
+    by_class: tuple[Holder, ...]
+    together: int | None = None
+    """What was asked for, gone together, would free."""

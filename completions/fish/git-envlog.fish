@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune fsck install uninstall status key mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck install uninstall status key mcp help
             set found $word
             break
         end
@@ -69,6 +69,7 @@ complete -c git-envlog -n '__envhist_in list' -f -a gc -d 'pack the history, and
 complete -c git-envlog -n '__envhist_in list' -f -a drop -d 'forget moments; for 30 days they can come back'
 complete -c git-envlog -n '__envhist_in list' -f -a undrop -d 'bring dropped moments back'
 complete -c git-envlog -n '__envhist_in list' -f -a prune -d 'thin the timeline by a policy'
+complete -c git-envlog -n '__envhist_in list' -f -a du -d 'what holds the space, and what would free it'
 complete -c git-envlog -n '__envhist_in list' -f -a fsck -d 'is every moment whole?'
 complete -c git-envlog -n '__envhist_in list' -f -a install -d 'have git, or a coding agent, capture by itself'
 complete -c git-envlog -n '__envhist_in list' -f -a uninstall -d 'take away what install put in place'
@@ -335,6 +336,16 @@ complete -c git-envlog -n '__envhist_in prune' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in prune' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in prune' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in prune' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in du' -s n -l max-count -x -d 'so many rows of each kind (10)'
+complete -c git-envlog -n '__envhist_in du' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in du' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in du' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in du' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in du' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in du' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in du' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in du' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in du' -f -k -a '(git envhist complete revisions 2>/dev/null)'
 complete -c git-envlog -n '__envhist_in fsck' -l quick -d 'only whether all is there, not every byte of it'
 complete -c git-envlog -n '__envhist_in fsck' -l repair -d 'bring back what can be had, set aside what cannot; nothing is deleted'
 complete -c git-envlog -n '__envhist_in fsck' -l json -d 'the answer as JSON'
@@ -410,4 +421,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune fsck install uninstall status key mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck install uninstall status key mcp help'

@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     "drop": Subcommand("git_envhist.cli.drop:drop", "forget moments; for 30 days they can come back"),
     "undrop": Subcommand("git_envhist.cli.drop:undrop", "bring dropped moments back"),
     "prune": Subcommand("git_envhist.cli.prune:prune", "thin the timeline by a policy"),
+    "du": Subcommand("git_envhist.cli.du:du", "what holds the space, and what would free it"),
     "fsck": Subcommand("git_envhist.cli.fsck:fsck", "is every moment whole?"),
     "install": Subcommand(
         "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
@@ -58,7 +59,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("purge", "du"),
+    *("purge",),
     "browse",
 }
 # Words of other tools, and the command that does here what they do there.

@@ -61,6 +61,11 @@ class PackFile:
         self._file = -1
         self._size = 0
 
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return os.stat(self.path).st_size
+
     def read(self, oid: bytes) -> tuple[bytes, bytes] | None:
         """The kind and the bytes of an object, checked against its id; None where the pack has no such object."""
         number = self.index.find(oid)

@@ -50,16 +50,22 @@ def tips_of(git: Git) -> Tips:
 
 
 def reached(
-    git: Git, is_wanted: Callable[[bytes], bool], *, more: Iterable[str] = (), since: Tips | None = None
+    git: Git,
+    is_wanted: Callable[[bytes], bool],
+    *,
+    roots: Iterable[str] = ROOTS,
+    more: Iterable[str] = (),
+    since: Tips | None = None,
 ) -> dict[bytes, bytes]:
     """The wanted objects that anything reaches, each with a path; `GitFailed` where that cannot be known.
 
-    `more`: further ids to begin at, as far as they are there. `since`: what came after these, at least.
+    `roots`: where to begin, in the words of `git rev-list`; `more`: further ids, as far as they are there. `since`:
+    what came after these, at least.
     """
     old = since.ids if since is not None else ()
     lines = [*_present(git, more), *(f"^{tip}" for tip in _present(git, old))]
     found: dict[bytes, bytes] = {}
-    for line in _lines(_paranoid(git), ("rev-list", "--objects", *ROOTS, PROMISED, "--stdin"), lines):
+    for line in _lines(_paranoid(git), ("rev-list", "--objects", *roots, PROMISED, "--stdin"), lines):
         name, _, path = line.partition(b" ")
         oid = bytes.fromhex(name.decode("ascii"))
         if is_wanted(oid):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from git_envhist.core import Core
+from git_envhist.store.fetched import is_fetched
+from git_envhist.store.repository import TRASH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from git_envhist.api import EnvHistory
-    from git_envhist.model import Collected, Health
+    from git_envhist.model import Collected, Health, Moment, Space
 
 
 class Upkeep(Core):
@@ -48,6 +50,26 @@ class Upkeep(Core):
             forget_trouble(self.repository.common_state)
         self.forget_world()
         return health
+
+    def du(  # type: ignore[misc]
+        self: EnvHistory,
+        *revisions: Moment,
+        paths: Sequence[bytes] = (),
+        tell: Callable[[str], None] | None = None,
+    ) -> Space:
+        """What holds the space: moments, directories, classes, and what each of them alone would free.
+
+        `revisions`: what dropping these would free together; `paths`: what the history would lose without them.
+        """
+        from git_envhist.upkeep.space import Moments, measure  # loaded late: keeps envlog fast
+
+        lines = {name: self.log(timeline=name) for name in self.timelines() if not is_fetched(name)}
+        repository = self._capturing.repository
+        trash = list(repository.list_refs(TRASH).values())
+        told = repository.git.run("rev-list", *trash).split() if trash else []
+        chosen = self._snapshots(revisions)
+        moments = Moments(lines, [one.decode("ascii") for one in told])
+        return measure(repository, moments, chosen, paths, tell or _say_nothing)
 
     @property
     def trouble(self) -> list[str]:

@@ -958,6 +958,22 @@ LIST = (
         ("upkeep/test_gc.py::test_once_a_day_it_comes_by_itself_and_nobody_waits",),
     ),
     Line(
+        "envlog du",
+        "what holds the space, by moment, directory and class; what dropping or leaving out frees, truly",
+        (
+            "upkeep/test_du.py::test_what_a_moment_frees_is_what_comes_back_when_it_goes",
+            "upkeep/test_du.py::test_what_a_directory_frees_is_what_its_objects_take",
+            "upkeep/test_du.py::test_what_moments_free_together_is_more_than_each_alone",
+            "upkeep/test_du.py::test_the_words_and_the_json",
+        ),
+    ),
+    Line("envlog du --max-count", "so many rows", ("upkeep/test_du.py::test_the_words_and_the_json",)),
+    Line(
+        "python du",
+        "the same",
+        ("upkeep/test_du.py::test_what_moments_free_together_is_more_than_each_alone",),
+    ),
+    Line(
         "envlog fsck",
         "every byte; damaged paths and moments are named; status 1; a share every day, told by envlog",
         (

@@ -1,0 +1,176 @@
+"""What holds the space of a history: its moments, directories and classes, and what each of them alone would free."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+
+from git_envhist.errors import Damaged
+from git_envhist.history.classes import FILES, class_of, generated_in
+from git_envhist.model import Holder, Snapshot, Space
+from git_envhist.store.ledger import ABOUT, Held, Ledger, Sizes, Step
+from git_envhist.store.names import true_path
+from git_envhist.store.ownpacks import OwnPacks
+from git_envhist.store.reaching import reached
+from git_envhist.store.repository import HEADS, TRASH, Repository
+from git_envhist.store.staging import open_published
+from git_envhist.values import dataclass
+
+DEPTH = 2
+"""Directories are told down to here."""
+TOP = b"."
+IN, OUT = b"\0in", b"\0out"
+CHOSEN = b"\0chosen"
+GENERATED = (b"packages", b"built", b"cache")
+OTHERS = ("--exclude=refs/envhist/*", "--exclude=refs/notes/envhist/*")
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The moments there are."""
+
+    lines: Mapping[str, Sequence[Snapshot]]
+    """By timeline."""
+    in_trash: Sequence[str]
+    """Commits."""
+
+
+def measure(
+    repository: Repository,
+    moments: Moments,
+    chosen: Sequence[Snapshot],
+    paths: Sequence[bytes],
+    tell: Callable[[str], None],
+) -> Space:
+    """What holds the space; `chosen`, `paths`: what these moments, these paths would free together."""
+    with closing(
+        open_published(repository.common_state, repository.pack_dir, repository.object_format)
+    ) as own:
+        sizes = Sizes.read(own.packs, repository.hash_length)
+        tell("looking at what is yours")
+        ours = reached(
+            repository.git, sizes.of.__contains__, roots=(*OTHERS, "--all", "--reflog", "--indexed-objects")
+        )
+        count = _Count(repository, own, sizes, moments, frozenset(ours))
+        tell("counting by moment")
+        by_moment = count.by_moment()
+        tell("counting by directory")
+        by_directory, by_class = count.by(_directory), count.by(_class)
+        together = count.together(chosen, paths) if chosen or paths else None
+        files = [
+            f"{path.removesuffix('.pack')}{suffix}" for path in own.paths for suffix in (".pack", ".idx")
+        ]
+        on_disk = sum(os.stat(path).st_size for path in files)
+        return Space(
+            on_disk,
+            len(own.paths),
+            sum(len(line) for line in moments.lines.values()),
+            len(moments.in_trash),
+            by_moment.pop(TRASH.encode(), Held()).frees,
+            _moments(by_moment, moments),
+            _rows(by_directory),
+            _rows(by_class),
+            together,
+        )
+
+
+class _Count:
+    def __init__(
+        self, repository: Repository, own: OwnPacks, sizes: Sizes, moments: Moments, kept: frozenset[bytes]
+    ) -> None:
+        self._own = own
+        self._sizes = sizes
+        self._length = repository.hash_length
+        self._moments = moments
+        self._kept = kept
+
+    def by_moment(self) -> dict[bytes, Held]:
+        ledger = Ledger(self._own, self._sizes, self._length)
+        for snapshot in self._all():
+            ledger.add(snapshot.commit, snapshot.commit.encode("ascii"))
+        return self._finish(ledger, TRASH.encode())
+
+    def by(self, step: Step) -> dict[bytes, Held]:
+        ledger = Ledger(self._own, self._sizes, self._length, step)
+        for commit in (*(one.commit for one in self._all()), *self._moments.in_trash):
+            ledger.add(commit, b"")
+        ledger.keep(self._kept)
+        return ledger.held()
+
+    def together(self, chosen: Sequence[Snapshot], paths: Sequence[bytes]) -> int:
+        """What moments would free, gone together; or paths, gone from these moments (from all, without any)."""
+        if not paths:
+            commits = {one.commit for one in chosen}
+            ledger = Ledger(self._own, self._sizes, self._length)
+            for one in self._all():
+                ledger.add(one.commit, CHOSEN if one.commit in commits else OUT)
+            return self._finish(ledger, OUT).get(CHOSEN, Held()).frees
+        ledger = Ledger(self._own, self._sizes, self._length, _inside(frozenset(paths)))
+        for commit in (*(one.commit for one in self._all()), *self._moments.in_trash):
+            ledger.add(commit, b"")
+        ledger.keep(self._kept)
+        return ledger.held().get(IN, Held()).frees
+
+    def _all(self) -> Iterable[Snapshot]:
+        return (one for line in self._moments.lines.values() for one in line)
+
+    def _finish(self, ledger: Ledger, trash: bytes) -> dict[bytes, Held]:
+        for commit in self._moments.in_trash:
+            ledger.add(commit, trash)
+        ledger.keep(self._kept)
+        return ledger.held()
+
+
+def _directory(label: bytes, name: bytes, is_directory: bool) -> bytes:
+    """Directories down to some depth; what stands at the top is told together."""
+    if not is_directory or label.count(b"/") >= DEPTH - 1:
+        return label or (TOP if not is_directory else name)
+    return name if label in (b"", TOP) else label + b"/" + name
+
+
+def _class(label: bytes, name: bytes, is_directory: bool) -> bytes:
+    if label in GENERATED:
+        return label
+    if is_directory:
+        sort, _ = generated_in(name)
+        found = class_of(name)
+        return sort.encode() or found.encode()
+    return class_of(name).encode()
+
+
+def _inside(paths: frozenset[bytes]) -> Step:
+    """Whether something stands at one of some paths, or below: until that is known its path is its label."""
+
+    def step(label: bytes, name: bytes, _is_directory: bool) -> bytes:
+        if label in (IN, OUT):
+            return label
+        path = label + b"/" + name if label else name
+        if path in paths:
+            return IN
+        return path if any(one.startswith(path + b"/") for one in paths) else OUT
+
+    return step
+
+
+def _moments(found: dict[bytes, Held], moments: Moments) -> tuple[Holder, ...]:
+    rows = []
+    for timeline, line in moments.lines.items():
+        for one in line:
+            held = found.get(one.commit.encode("ascii"), Held())
+            rows.append(Holder(one.id, held.holds, held.frees, timeline.removeprefix(HEADS), one))
+    return tuple(sorted(rows, key=lambda row: -row.frees))
+
+
+def _rows(found: dict[bytes, Held]) -> tuple[Holder, ...]:
+    rows = [Holder(_shown(label), held.holds, held.frees) for label, held in found.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.holds, row.name)))
+
+
+def _shown(label: bytes) -> str:
+    if label == ABOUT:
+        return "what is said of moments"
+    try:
+        return os.fsdecode(true_path(label)) if label not in (b"", TOP) else os.fsdecode(label) or FILES
+    except Damaged:
+        return os.fsdecode(label)
