@@ -16,7 +16,7 @@ from git_envhist.history.revisions import (
     readings,
     shorten,
 )
-from git_envhist.history.timeline import SHORTEST_ID, World, by_verdict, is_id, own_verdict
+from git_envhist.history.timeline import SHORTEST_ID, World, by_intent, by_verdict, is_id, own_verdict
 from git_envhist.history.times import SPELLINGS, parse_moment, printed_time
 from git_envhist.model import VerdictStatus
 
@@ -82,6 +82,8 @@ def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
     revision, colon, path = word.partition(":")
     if colon and revision and path:
         return f"a file of a snapshot: git envlog show {_quoted(revision)} -- {_quoted(path)}"
+    if by_intent(world.own, word):
+        return f"by the words of its intent: {_quoted(':/' + word)}"
     return _similar_name(word, world)
 
 

@@ -79,6 +79,7 @@ def differs(shown: tuple[str, ...], printed: str) -> str | None:
 VARIABLE = re.compile(
     r"(?P<id>\b[0-9a-f]{7,40}\b)|(?P<date>\d{4}-\d\d-\d\d)|(?P<time>\b\d\d:\d\d(?::\d\d)?\b)"
     r"|(?P<name>[a-z0-9.-]+/[\w.-]+-[0-9a-f]{6}\b)|(?P<seconds>\b\d+\.\d+ s\b)"
+    r"|(?P<ms>\b[\d,]+ ms\b)"
     r"|(?P<size>\b\d+(?:\.\d+)? [KM]?i?B\b)|(?P<any>…)"
 )
 ANY_OF = {
@@ -87,6 +88,7 @@ ANY_OF = {
     "time": r"\d\d:\d\d(:\d\d)?",
     "name": r"[\w.-]+/[\w.-]+-[0-9a-f]{6}",
     "seconds": r"\d+(\.\d+)? s",
+    "ms": r"[\d,]+ ms",
     "size": r"\d+(\.\d+)? [KM]?i?B",
     "any": r".*",
 }
