@@ -74,9 +74,12 @@ class Keeping:
                 make_repository(inner)
         return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True)
 
-    def open(self, root: str, rules: Rules) -> EnvHistory:
-        """The verbs of a directory's history, under rules of its own."""
+    def open(self, root: str, rules: Rules, looking_at: str | None = None) -> EnvHistory:
+        """The verbs of a directory's history, under rules of its own; `looking_at`: captures are of that one."""
         repository = self.repository(root)
+        if looking_at is not None:
+            looked_at = os.path.realpath(looking_at)
+            repository = replace(repository, root=looked_at, git=Git(repository.git_dir, looked_at))
         inside = os.path.relpath(os.path.realpath(self.base), repository.root)
         if not inside.startswith(os.pardir):
             rules = replace(rules, exclude=(*rules.exclude, f"/{literal_pattern(inside)}/"))

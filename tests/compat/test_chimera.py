@@ -14,6 +14,7 @@ import pytest
 
 from git_envhist.compat import chimera
 from git_envhist.compat.chimera import CheckpointInfo, CheckpointManager, GitEnvironment, LocalEnvironment
+from git_envhist.compat.chimera.env.local import LargeCheckpointWarning
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 
@@ -139,6 +140,36 @@ def test_the_numbers_of_checkpoints_go_on_above_copies(workspace: Path) -> None:
         env.restore("41")
 
 
+def test_a_copy_that_chimera_itself_made_can_be_gone_back_to(workspace: Path) -> None:
+    env = LocalEnvironment(str(workspace))
+    copied = workspace / ".chimera/checkpoints/3"
+    (copied / "sub").mkdir(parents=True)
+    (copied / "sub/old.py").write_text("old")
+    (copied / "run").write_text("#!/bin/sh\n")
+    (copied / "run").chmod(0o755)
+    env.write_file("new.py", "new")
+    env.write_file(".venv/dep", "stays")
+    assert env.checkpoint() == "4"
+    env.restore("3")
+    assert env.list_files() == [".venv/dep", "run", "sub/old.py"]
+    assert os.access(workspace / "run", os.X_OK)
+    env.restore("4")
+    assert env.list_files() == [".venv/dep", "new.py"]
+    env.restore("3")
+    assert env.read_file("sub/old.py") == "old"
+    assert (copied / "run").exists()
+
+
+def test_a_large_checkpoint_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("git_envhist.compat.chimera.env.local.CHECKPOINT_SIZE_WARN_BYTES", 1024)
+    env = LocalEnvironment(str(workspace))
+    env.write_file(".venv/large", "x" * 4096)
+    env.checkpoint()
+    env.write_file("large", "x" * 4096)
+    with pytest.warns(LargeCheckpointWarning, match="retain"):
+        env.checkpoint()
+
+
 def test_everything_is_exact_but_what_is_left_out_stays(workspace: Path) -> None:
     (workspace / "empty").write_bytes(b"")
     (workspace / "crlf.txt").write_bytes(b"a\r\nb\r\n")
@@ -184,7 +215,9 @@ def test_a_home_directory_is_not_brought_back(hermetic: Path) -> None:
 
 
 def test_no_more_are_kept_than_wanted(workspace: Path) -> None:
-    env = LocalEnvironment(str(workspace), retain=2)
+    env = LocalEnvironment(str(workspace))
+    (workspace / ".chimera").mkdir()
+    (workspace / ".chimera/config.toml").write_text("[storage.checkpoints]\nretain = 2\n")
     for number in range(3):
         env.write_file("a", str(number))
         env.checkpoint()

@@ -272,19 +272,34 @@ def test_an_agent_or_a_store_of_sessions_holds_the_conversation(
         def get_chat_history(self, session_id: str) -> list[str]:
             return self.messages
 
+        def set_chat_history(self, session_id: str, messages: list[str]) -> bool:
+            self.messages[:] = messages
+            return True
+
+    class Reverting(Store):
         def revert_to_message(self, session_id: str, message_index: int) -> bool:
             del self.messages[message_index + 1 :]
             return True
 
-    agent, store = Agent(), Store()
-    for held, session, messages in ((agent, None, agent.chat_history), (store, "s1", store.messages)):
+    agent, store, reverting = Agent(), Store(), Reverting()
+    with pytest.raises(TypeError, match="a list of messages"):
+        begin().bind(store)
+    cases = (
+        (agent, None, agent.chat_history),
+        (store, "s1", store.messages),
+        (reverting, "s2", reverting.messages),
+    )
+    for held, session, messages in cases:
         service = begin()
         service.bind(held, session)
         saved = run(service.save("One", allow_empty=True))
         messages.append("two")
         (workspace / "a").write_text(str(session))
+        later = run(service.save("Two"))
         run(service.restore(saved))
         assert messages == ["one"]
+        run(service.restore(later))
+        assert messages == ["one", "two"]
 
 
 @pytest.mark.parametrize("name", ["-rf", "a b", "a|b", "ä\n", "*", "[x]"])

@@ -12,7 +12,7 @@ from git_envhist.compat.chimera.info import CheckpointInfo
 from git_envhist.compat.chimera.keeping import ENVIRONMENT, USER_EMAIL, USER_NAME, keeping, of_meta
 from git_envhist.compat.keeping import Rules
 from git_envhist.compat.letting import let_go_soon, stays
-from git_envhist.model import Record, Snapshot
+from git_envhist.model import Captured, Record, Snapshot
 from git_envhist.store.locks import locked
 
 NUMBER, NUMBERS = "checkpoint", "numbers.lock"
@@ -27,14 +27,20 @@ class EnvironmentMoments:
         self._rules = Rules(tuple(exclude), USER_NAME, USER_EMAIL)
         self._lock = RLock()
 
-    def take(self, least: int = 0) -> Snapshot:
-        """A moment of now, with the next number; no number below `least` is given."""
+    def take(self, least: int = 0) -> tuple[Snapshot, int]:
+        """A moment of now, with the next number, and how many bytes are new; no number below `least` is given."""
         with self._lock, self._numbering() as history:
             number = max((_number(one) + 1 for one in history.log()), default=0)
-            meta = [(NUMBER, str(max(number, least)))]
-            snapshot = history.capture(f"checkpoint {meta[0][1]}", meta=meta).snapshot
-            assert snapshot is not None
-            return snapshot
+            captured = _capture(history, str(max(number, least)))
+            assert captured.snapshot is not None
+            return captured.snapshot, captured.new_bytes
+
+    def take_up(self, copied: str, number: str) -> Snapshot:
+        """The moment that a copy of the directory is, which somebody else made under a number."""
+        with self._lock:
+            taken = _capture(keeping(ENVIRONMENT).open(self.root, self._rules, looking_at=copied), number)
+            assert taken.snapshot is not None
+            return taken.snapshot
 
     def find(self, checkpoint_id: str) -> Snapshot | None:
         """The moment of a number, or of an id."""
@@ -88,13 +94,8 @@ class EnvironmentMoments:
         return keeping(ENVIRONMENT).open(self.root, self._rules)
 
 
-def above(directory: str) -> int:
-    """The lowest number that no directory of numbered copies has given away."""
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return 0
-    return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
+def _capture(history: EnvHistory, number: str) -> Captured:
+    return history.capture(f"checkpoint {number}", meta=[(NUMBER, number)])
 
 
 def _number(snapshot: Snapshot) -> int:

@@ -1,31 +1,28 @@
-"""The conversation that belongs to a workspace: noted with each checkpoint, cut back to the same point by a restore."""
+"""The conversation that belongs to a workspace: noted with each checkpoint, brought back to it by a restore."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import MutableSequence, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, MutableSequence, Sequence
+from typing import Any
 
 ATTACHED = "conversation.json"
 COUNT = "message_count"
 
 
-@runtime_checkable
-class SessionStore(Protocol):
-    """A store of sessions, as the library has several: it can go back to a message."""
-
-    def revert_to_message(self, session_id: str, message_index: int) -> bool: ...
-
-    def get_chat_history(self, session_id: str) -> Sequence[Any]: ...
-
-
 class Conversation:
     """The messages of one conversation, wherever they are."""
 
-    def __init__(self, held: object, session_id: str | None = None) -> None:
+    def __init__(self, held: Any, session_id: str | None = None) -> None:
         """A list of messages, an agent with a `chat_history`, or a store and the id of a session in it."""
         self._held = held
         self._session_id = session_id
+        reads = callable(getattr(held, "get_chat_history", None)) and session_id is not None
+        if not reads and not isinstance(self._list(), MutableSequence):
+            raise TypeError(
+                "a list of messages, an agent with a chat_history, or a store of sessions and an id is wanted"
+            )
+        self._is_store = reads
 
     def metadata(self) -> dict[str, int]:
         """What a checkpoint notes of it."""
@@ -38,21 +35,31 @@ class Conversation:
 
     def go_back(self, count: int, kept: Sequence[Any] | None) -> None:
         """Cut it back to so many messages; where it is shorter, `kept` has those that were there then."""
-        store, session = self._held, self._session_id
-        if session is not None and isinstance(store, SessionStore):
-            # The index is of the last message that stays.
-            store.revert_to_message(session, count - 1)
-            return
         messages = self._messages()
-        if not isinstance(messages, MutableSequence):
-            return
-        if len(messages) >= count:
-            del messages[count:]
-        elif kept is not None:
-            messages[:] = kept
+        if len(messages) > count:
+            self._cut(count)
+        elif len(messages) < count and kept is not None:
+            self._put(list(kept))
+
+    def _cut(self, count: int) -> None:
+        revert: Callable[[str | None, int], object] | None = getattr(self._held, "revert_to_message", None)
+        if self._is_store and revert is not None and count > 0:
+            # The index is of the last message that stays.
+            revert(self._session_id, count - 1)
+        else:
+            self._put(list(self._messages())[:count])
+
+    def _put(self, messages: list[Any]) -> None:
+        if not self._is_store:
+            self._list()[:] = messages
+        elif hasattr(self._held, "set_chat_history"):
+            self._held.set_chat_history(self._session_id, messages)
 
     def _messages(self) -> Sequence[Any]:
-        if self._session_id is not None and isinstance(self._held, SessionStore):
-            return self._held.get_chat_history(self._session_id)
-        held = getattr(self._held, "chat_history", self._held)
-        return held if isinstance(held, Sequence) else ()
+        held: Sequence[Any] = (
+            self._held.get_chat_history(self._session_id) if self._is_store else self._list()
+        )
+        return held
+
+    def _list(self) -> Any:
+        return getattr(self._held, "chat_history", self._held)

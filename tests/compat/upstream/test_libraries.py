@@ -28,10 +28,12 @@ def test_their_agent_and_their_pipeline_run_on_our_service(run_program: RunProgr
     assert ours["was"] == theirs["was"] == {"app.py": "as it was\n"}
     # With theirs the conversation goes on as though the files were still edited.
     assert (ours["left"], theirs["left"]) == (0, 4)
+    assert ours["stores"] == [[1, 3], [1, 3]]
 
 
 def test_their_agent_and_their_loop_run_on_our_managers_and_environment(run_program: RunProgram) -> None:
     ours, theirs = run_program("loops", "ours"), run_program("loops", "theirs")
+    assert ours.pop("every second") == 2
     assert ours == theirs
     assert [name for name, _ in ours["checkpoints"]] == ["first", *(f"checkpoint-{n}" for n in (2, 3, 4))]
     assert ours["back"] == ["before the agent", {"app.py": "as it was\n"}]

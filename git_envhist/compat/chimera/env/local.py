@@ -6,19 +6,27 @@ import os
 import shutil
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import ClassVar, Self
 
+from git_envhist.compat.chimera.env.copies import (
+    LEGACY_CHECKPOINT_DIRNAME,
+    STATE_DIRNAME,
+    above_copies,
+    find_copy,
+    places_of_copies,
+    retained,
+)
 from git_envhist.compat.chimera.env.shells import Shells
 from git_envhist.compat.chimera.info import CheckpointInfo
 from git_envhist.compat.chimera.keeping import PathEscapes, as_os_error
-from git_envhist.compat.chimera.moments import NUMBER, EnvironmentMoments, above
+from git_envhist.compat.chimera.moments import NUMBER, EnvironmentMoments
 from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 
-STATE, LEGACY = ".chimera", ".chimera_checkpoints"
-WORKSPACE_STATE_DIRS = frozenset({STATE, LEGACY})
+WORKSPACE_STATE_DIRS = frozenset({STATE_DIRNAME, LEGACY_CHECKPOINT_DIRNAME})
 NOT_SOURCE_DIRS = frozenset(
     (
         *(".git", ".hg", ".svn", ".venv", "venv", ".virtualenv", "site-packages", ".eggs", "node_modules"),
@@ -28,8 +36,13 @@ NOT_SOURCE_DIRS = frozenset(
     )
 )
 CHECKPOINT_EXCLUDED_DIRS = NOT_SOURCE_DIRS | WORKSPACE_STATE_DIRS
+CHECKPOINT_SIZE_WARN_BYTES = 256 * 1024 * 1024
 OWN = "/.git"
 """The repository that the directory is the top of; one further down is a part of what stands there."""
+
+
+class LargeCheckpointWarning(UserWarning):
+    """A checkpoint brought more than `CHECKPOINT_SIZE_WARN_BYTES` along."""
 
 
 class LocalEnvironment(Shells):
@@ -95,7 +108,7 @@ class LocalEnvironment(Shells):
     def list_files(self, pattern: str = "**/*") -> list[str]:
         """The files that a pattern means, by their paths below the directory."""
         found = (path.relative_to(self.workdir) for path in self.workdir.glob(pattern) if path.is_file())
-        copies = (os.path.join(STATE, "checkpoints"), LEGACY)
+        copies = places_of_copies("")
         return sorted(str(path) for path in found if not str(path).startswith(copies))
 
     def run_command(self, cmd: str, timeout: int | None = None, shell_name: str = "main") -> CommandResult:
@@ -117,24 +130,32 @@ class LocalEnvironment(Shells):
 
     def checkpoint(self) -> str:
         """Keep the directory as it is; gives the number to come back by."""
-        least = max(above(str(self.workdir / place)) for place in (LEGACY, f"{STATE}/checkpoints"))
         try:
-            taken = self._moments.take(least)
-            if self.retain is not None:
-                self._moments.keep_newest(max(1, self.retain))
+            taken, new = self._moments.take(above_copies(str(self.workdir)))
+            keep = self.retain if self.retain is not None else retained(str(self.workdir))
+            if keep is not None:
+                self._moments.keep_newest(max(1, keep))
         except EnvhistError as error:
             raise as_os_error(error) from error
+        if new > CHECKPOINT_SIZE_WARN_BYTES:
+            told = f"a checkpoint brought {new / 1_048_576:.0f} MB along; `retain` bounds how many are kept"
+            warnings.warn(told, LargeCheckpointWarning, stacklevel=2)
         return self._id_of(taken)
 
     def restore(self, checkpoint_id: str) -> None:
         """Bring the directory back; `ValueError` where there is no such checkpoint."""
-        found = self._moments.find(str(checkpoint_id))
-        if found is None:
+        wanted = str(checkpoint_id)
+        copied = find_copy(str(self.workdir), wanted)
+        found = self._moments.find(wanted)
+        if found is None and copied is None:
             raise ValueError(f"Checkpoint {checkpoint_id} not found")
         if self.workdir in {Path("/"), Path("~").expanduser().resolve()}:
             raise PermissionError(f"Refusing to restore: workdir {self.workdir} is root or HOME")
         try:
-            self._moments.restore(found)
+            if found is None:
+                self._moments.restore(self._moments.take_up(copied or "", wanted))
+            else:
+                self._moments.restore(found)
         except EnvhistError as error:
             raise as_os_error(error) from error
 

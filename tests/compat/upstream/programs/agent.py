@@ -13,6 +13,8 @@ serve()
 from praisonaiagents import Agent  # noqa: E402
 from praisonaiagents.escalation.pipeline import EscalationPipeline  # noqa: E402
 from praisonaiagents.escalation.types import EscalationStage  # noqa: E402
+from praisonaiagents.session.hierarchy import HierarchicalSessionStore  # noqa: E402
+from praisonaiagents.session.store import DefaultSessionStore  # noqa: E402
 
 if whose == "ours":
     from git_envhist.compat.praisonai import CheckpointService
@@ -62,7 +64,27 @@ async def main():
     tell["back"] = (await service.restore(result.checkpoint_id)).success
     tell["was"] = read()
     tell["left"] = len(agent.chat_history)
+    if whose == "ours":
+        tell["stores"] = [
+            await with_store(service, kind) for kind in (DefaultSessionStore, HierarchicalSessionStore)
+        ]
     print(json.dumps(tell))
+
+
+async def with_store(service, kind):
+    """How many messages a store of theirs has after going back, and after going forth again."""
+    store = kind(session_dir=os.path.join(os.path.dirname(workspace), kind.__name__))
+    service.bind(store, "session")
+    store.add_message("session", "user", "one")
+    saved = await service.save("one", allow_empty=True)
+    store.add_message("session", "assistant", "two")
+    store.add_message("session", "user", "three")
+    later = await service.save("two", allow_empty=True)
+    counts = []
+    for checkpoint in (saved, later):
+        await service.restore(checkpoint)
+        counts.append(len(store.get_chat_history("session")))
+    return counts
 
 
 asyncio.run(main())

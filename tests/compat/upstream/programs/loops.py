@@ -73,6 +73,12 @@ def main():
     tell["committed"] = read(env)
     transaction.rollback()
     tell["rolled back"] = read(env)
+    if whose == "ours":
+        config = LoopConfig(checkpoint_manager=manager.every(2), yolo_mode=True)
+        provider = Scripted(*((f"{number}.py", "more\n") for number in range(4)))
+        before = len(manager.list_checkpoints())
+        Agent(provider, [WriteFileTool()], ReAct(config=config)).run("go on", env)
+        tell["every second"] = len(manager.list_checkpoints()) - before
     print(json.dumps(tell))
 
 
