@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck install uninstall status key mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key mcp help
             set found $word
             break
         end
@@ -71,6 +71,7 @@ complete -c git-envlog -n '__envhist_in list' -f -a undrop -d 'bring dropped mom
 complete -c git-envlog -n '__envhist_in list' -f -a prune -d 'thin the timeline by a policy'
 complete -c git-envlog -n '__envhist_in list' -f -a du -d 'what holds the space, and what would free it'
 complete -c git-envlog -n '__envhist_in list' -f -a fsck -d 'is every moment whole?'
+complete -c git-envlog -n '__envhist_in list' -f -a purge -d 'erase a path from every snapshot, for good'
 complete -c git-envlog -n '__envhist_in list' -f -a install -d 'have git, or a coding agent, capture by itself'
 complete -c git-envlog -n '__envhist_in list' -f -a uninstall -d 'take away what install put in place'
 complete -c git-envlog -n '__envhist_in list' -f -a status -d 'what captures by itself here, and whether it did'
@@ -356,6 +357,15 @@ complete -c git-envlog -n '__envhist_in fsck' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in fsck' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in fsck' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in fsck' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in purge' -s n -l dry-run -d 'say what holds them, and erase nothing'
+complete -c git-envlog -n '__envhist_in purge' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in purge' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in purge' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in purge' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in purge' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in purge' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in purge' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in purge' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in install' -l agent -x -a 'claude-code codex gemini cursor copilot' -d 'that coding agent, and not git; repeatable'
 complete -c git-envlog -n '__envhist_in install' -l global -d 'for every repository of this user'
 complete -c git-envlog -n '__envhist_in install' -l shell -d 'instead: have man and the shells find manual and completions'
@@ -421,4 +431,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck install uninstall status key mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key mcp help'

@@ -41,6 +41,7 @@ SUBCOMMANDS = {
     "prune": Subcommand("git_envhist.cli.prune:prune", "thin the timeline by a policy"),
     "du": Subcommand("git_envhist.cli.du:du", "what holds the space, and what would free it"),
     "fsck": Subcommand("git_envhist.cli.fsck:fsck", "is every moment whole?"),
+    "purge": Subcommand("git_envhist.cli.purge:purge", "erase a path from every snapshot, for good"),
     "install": Subcommand(
         "git_envhist.cli.install:install_command", "have git, or a coding agent, capture by itself"
     ),
@@ -59,7 +60,7 @@ PROGRAMS = {
 }
 # Those that later versions will have: a name given today must not hide one tomorrow.
 NOT_BUILT = {
-    *("purge",),
+    *(),
     "browse",
 }
 # Words of other tools, and the command that does here what they do there.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from git_envhist.core import Core
+from git_envhist.lookup import path_below
 from git_envhist.values import once
 
 if TYPE_CHECKING:
     from git_envhist.history.retention import Policy
     from git_envhist.keeping.dropping import Dropped, Dropping
     from git_envhist.keeping.pruning import Pruned, Pruning
+    from git_envhist.keeping.purging import Purged
     from git_envhist.model import Moment, Snapshot
 
 
@@ -37,6 +40,14 @@ class Retaining(Core):
         from git_envhist.keeping.pruning import Pruning  # loaded late: once a day
 
         Pruning(self, gentle=True).by_itself()
+
+    def purge(self, *paths: str | os.PathLike[str], dry_run: bool = False) -> Purged:
+        """Erase paths of the environment from every snapshot and the trash, for good; nothing brings them back."""
+        from git_envhist.keeping.purging import Purging  # loaded late: keeps envlog fast
+
+        top, here = os.fsencode(self.repository.root), os.fsencode(self.directory)
+        meant = [path_below(top, here, os.fsencode(path)) for path in paths]
+        return Purging(self).purge(meant, dry_run=dry_run)
 
     @once
     def pruning(self) -> Pruning:

@@ -11,7 +11,8 @@ from git_envhist.history.doings import EFFECT, TASK
 from git_envhist.history.resolve import resolve
 from git_envhist.history.timeline import Timeline, World
 from git_envhist.keeping.means import History
-from git_envhist.keeping.rewriting import Rewriting, Rewritten, Stand, Wanted
+from git_envhist.keeping.rewriting import Rewriting
+from git_envhist.keeping.stands import Rewritten, Stand, Wanted
 from git_envhist.model import Snapshot, SnapshotId
 from git_envhist.store.chain import read_chain
 from git_envhist.store.fetched import is_fetched

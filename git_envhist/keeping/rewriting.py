@@ -13,90 +13,33 @@ is one of the chain.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date
-from typing import NamedTuple
 
 from git_envhist.capturing.identity import signature, who_am_i
 from git_envhist.capturing.publish import is_published
 from git_envhist.errors import EnvhistError, GitFailed
-from git_envhist.keeping.caches import move_caches
+from git_envhist.keeping.caches import forget_caches, move_caches
 from git_envhist.keeping.means import History
+from git_envhist.keeping.stands import Decide, New, Rewritten, Stand, Wanted
 from git_envhist.keeping.telling import Telling
+from git_envhist.keeping.trashing import Trash
 from git_envhist.store.fetched import without_fetched
 from git_envhist.store.locks import COMMON_LOCK, locked, state_directory
 from git_envhist.store.notes import move_notes
 from git_envhist.store.objects import CatFile
-from git_envhist.store.packs import PackWriter, StagedPack
-from git_envhist.store.relinking import Retold, Trailers, cut_off_in, followed, read_links, relink
+from git_envhist.store.packs import PackWriter
+from git_envhist.store.relinking import cut_off_in, followed, read_links, relink
 from git_envhist.store.repository import HEADS, NOTES, RefMove, RefsMoved
-from git_envhist.store.retelling import AFTER, BEFORE, NONE, Link
+from git_envhist.store.retelling import Link
 from git_envhist.store.rewritten import newest, read_rewritten, remember_rewritten
-from git_envhist.store.signatures import FindKey
 from git_envhist.store.staging import Staging, sweep
-from git_envhist.store.trash import Bundle, read_trash, trash_ref
-from git_envhist.values import dataclass, field
+from git_envhist.store.trash import Bundle, read_trash
 
 TRIES = 20
 FREE_TRIES = 2
 """So many times captures may go on meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stand:
-    """A timeline and its trash as they stand."""
-
-    timeline: str
-    tip: str | None
-    notes: str | None
-    """Seen before anything is decided: whoever says something of a snapshot meanwhile is heard."""
-    links: tuple[Link, ...]
-    trash: tuple[Bundle, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What they are to be."""
-
-    links: tuple[Link, ...]
-    """The chain, oldest first: links of the chain, and of the trash."""
-    trash: tuple[tuple[Bundle, tuple[Link, ...]], ...] = ()
-    """The bundles that change, and what is to be left in each."""
-    more: Mapping[str, bytes] = field(default_factory=dict)
-    """By commit, lines for its note."""
-    changes: Mapping[str, Retold] = field(default_factory=dict)
-    """By commit, of the chain or the trash, what is to be another in it."""
-    begins: bool = False  # with the oldest, though that names one before it which is gone
-
-    def is_as(self, stand: Stand) -> bool:
-        """Whether nothing is to change."""
-        is_cut_off = self.begins and cut_off_in(self.links) is not None
-        return self.links == stand.links and not (self.trash or self.changes or is_cut_off)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """What a rewrite came to."""
-
-    now: dict[str, str]
-    """By the commit that a snapshot was the one that it is, on the chain."""
-    gone: tuple[Link, ...] = ()
-    """What was let go."""
-    warnings: tuple[str, ...] = ()
-
-
-class New(NamedTuple):
-    """What was written, and the refs that are to lead there."""
-
-    now: dict[str, str]
-    gone: tuple[Link, ...]
-    refs: tuple[RefMove, ...]
-    packs: list[StagedPack]
-
-
-Decide = Callable[[Stand, Staging], Wanted]
-"""What is decided may be written into the staging, in packs of its own."""
 
 
 class Rewriting:
@@ -171,7 +114,7 @@ class Rewriting:
             }
             cut_off = None if wanted.begins else cut_off_in(stand.links)
             now = relink(writer, wanted.links, before, find_key, telling, wanted.changes, cut_off)
-            trash = _Trash(writer, find_key, stand, wanted)
+            trash = Trash(writer, find_key, stand, wanted)
             if keeps and gone:
                 trash.take(gone, self.today)
             trash.rewrite()
@@ -192,10 +135,11 @@ class Rewriting:
         head = [RefMove(HEADS + stand.timeline, tip, stand.tip)] if tip != stand.tip else []
         said = [RefMove(NOTES + stand.timeline, notes, stand.notes)] if notes is not None else []
         refs = (*trash.moves, *said, *head, *trash.removals)
-        return New(now | trash.now, gone, refs, [pack] if pack else [])
+        packs = [*wanted.packs, *([pack] if pack else [])]
+        return New({**now, **trash.now}, gone, refs, packs, bool(wanted.packs))
 
     def _notes_moves(
-        self, now: Mapping[str, str], trash: _Trash, gone: Sequence[Link], tip: str | None
+        self, now: Mapping[str, str], trash: Trash, gone: Sequence[Link], tip: str | None
     ) -> dict[str, list[str]]:
         """Where the note of each commit is to stand: also where it stood, until the chain has moved."""
         if tip is None:
@@ -226,6 +170,8 @@ class Rewriting:
             if move.new is not None:
                 staging.journal_commit(move.new)
         staging.publish(new.packs)
+        if new.other_trees:
+            forget_caches(repository)
         try:
             repository.move_refs(new.refs)
         except RefsMoved:
@@ -242,58 +188,6 @@ class Rewriting:
         place = state_directory(self._repository.common_state)
         with locked(os.path.join(place, COMMON_LOCK)):
             yield
-
-
-class _Trash:
-    """The trash of a timeline, as it is to be."""
-
-    def __init__(self, writer: PackWriter, find_key: FindKey, stand: Stand, wanted: Wanted) -> None:
-        self.now: dict[str, str] = {}
-        self.moves: list[RefMove] = []
-        self.removals: list[RefMove] = []
-        self.forgotten: list[Link] = []
-        self._writer = writer
-        self._find_key = find_key
-        self._stand = stand
-        self._wanted = wanted
-
-    def take(self, gone: Sequence[Link], day: date) -> None:
-        """Take in what was let go, each with the word between which others it stood."""
-        links = self._stand.links
-        ids = [None, *(link.id for link in links), None]
-        places = {link.commit: (ids[number], ids[number + 2]) for number, link in enumerate(links)}
-        changes = {}
-        for link in gone:
-            after, before = places[link.commit]
-            changes[link.commit] = Retold(link.tree, {AFTER: after or NONE, BEFORE: before or NONE})
-        now = relink(self._writer, gone, {}, self._find_key, _as_it_was, changes)
-        self.now |= now
-        self._put(trash_ref(day, gone[-1].id), now[gone[-1].commit], None)
-
-    def rewrite(self) -> None:
-        """Have each bundle that changes hold what is left of it."""
-        taken = {link.commit for link in self._wanted.links}
-        for bundle, left in self._wanted.trash:
-            gone = [link for link in bundle.links if link not in left]
-            self.forgotten += [link for link in gone if link.commit not in taken]
-            now: dict[str, str] = {}
-            if left:
-                now = relink(
-                    self._writer, left, followed(left), self._find_key, _as_it_was, self._wanted.changes
-                )
-                self._put(trash_ref(bundle.since, left[-1].id), now[left[-1].commit], bundle)
-            if not left or trash_ref(bundle.since, left[-1].id) != bundle.ref:
-                self.removals.append(RefMove(bundle.ref, None, bundle.tip))
-            self.now |= now
-
-    def _put(self, ref: str, tip: str, bundle: Bundle | None) -> None:
-        known = {one.ref: one.tip for one in self._stand.trash}
-        if known.get(ref) != tip:
-            self.moves.append(RefMove(ref, tip, known.get(ref)))
-
-
-def _as_it_was(_before: str | None, _after: str) -> Trailers:
-    return {}
 
 
 def _without(bundle: Bundle, known: Container[str]) -> Bundle:

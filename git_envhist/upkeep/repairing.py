@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capture.statcache import StatCache
 from git_envhist.keeping.caches import states_of
-from git_envhist.keeping.rewriting import Rewriting, Stand, Wanted
+from git_envhist.keeping.rewriting import Rewriting
+from git_envhist.keeping.stands import Stand, Wanted
 from git_envhist.model import Health
 from git_envhist.store.checking import mend
 from git_envhist.store.deflate import crc32

@@ -1596,6 +1596,27 @@ RESTORE = (
         ),
     ),
     Line(
+        "envlog purge",
+        "a path is nowhere, in no object; what was pushed is told",
+        (
+            "keeping/test_purge.py::test_a_file_is_nowhere_and_all_else_is_as_it_was",
+            "keeping/test_purge.py::test_whatever_stands_there_is_nowhere",
+            "keeping/test_purge.py::test_the_trash_and_every_timeline_are_without_it",
+            "keeping/test_purge.py::test_what_is_not_ours_is_told_and_not_touched",
+            "keeping/test_purge.py::test_what_was_fetched_goes_and_what_was_pushed_is_told",
+        ),
+    ),
+    Line(
+        "envlog purge --dry-run",
+        "says what holds them, and erases nothing",
+        ("keeping/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
+    ),
+    Line(
+        "python purge",
+        "a path erased",
+        ("keeping/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),
+    ),
+    Line(
         "envlog task",
         "progress on the timeline, in five words and no others",
         (

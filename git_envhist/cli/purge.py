@@ -1,0 +1,112 @@
+"""`git envlog purge`: erases paths from every snapshot, and says what holds them where we cannot reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from git_envhist.cli.command import Session, command
+from git_envhist.cli.failure import warn
+from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
+from git_envhist.cli.options import argument, option
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count
+from git_envhist.errors import UsageError
+from git_envhist.model import EnvPath
+
+if TYPE_CHECKING:
+    from git_envhist.keeping.leftovers import Left
+    from git_envhist.keeping.purging import Purged
+
+MOST_TOLD = 5
+WHERE = {
+    "history": "stands in the history at another path",
+    "git": "is in what git keeps itself (a commit, the index, a stash, a reflog)",
+    "unreached": "is in git's own objects, and nothing needs it: git gc --prune=now",
+}
+
+
+@command("purge", "git envlog purge [<options>] [--] <path>…")
+@argument("words", many=True)
+@option("-n", "--dry-run", is_flag=True, help="say what holds them, and erase nothing")
+def purge(session: Session, words: tuple[str, ...], dry_run: bool) -> None:
+    """Erases files or directories from every snapshot, the trash and our packs, for good; the environment stays."""
+    paths = (*words, *(session.paths or ()))
+    if not paths:
+        raise UsageError("which path?", hint="git envlog purge <path>…")
+    done = session.history.purge(*paths, dry_run=dry_run)
+    for warning in done.warnings:
+        warn(warning)
+    if session.json:
+        session.print_json(_as_json(done))
+        return
+    for line in _lines(done):
+        session.line(line)
+    for line in _caveats(done):
+        warn(line)
+
+
+def _lines(done: Purged) -> Iterator[str]:
+    word = "would erase" if done.dry_run else "erased"
+    places = count(done.snapshots, "snapshot")
+    trash = f" and {done.in_trash:,} in the trash" if done.in_trash else ""
+    yield f"{word} {_named(done.paths)} from {places}{trash}"
+    if done.fetched:
+        gone = "would be taken away" if done.dry_run else "was taken away"
+        yield f"what was fetched held it and {gone}; 'git envlog fetch' brings it from where it is still shared"
+
+
+def _caveats(done: Purged) -> Iterator[str]:
+    for sent in done.sent:
+        to = (
+            f"'{escape(sent.remote)}' ({escape(sent.shown)})"
+            if sent.remote
+            else "a remote without a name here"
+        )
+        again = f"git envlog push {escape(sent.remote)} {escape(sent.timeline)}".strip()
+        yield f"it was pushed to {to} with {escape(sent.timeline)}: '{again}' rewrites that; copies of others stay"
+    yield from _left_lines(done.left)
+    if done.attached:
+        yield (
+            f"{count(done.attached, 'snapshot')} with attachments, which are sealed and were not looked into"
+        )
+    if done.here:
+        yield f"still here: {_named(done.here)}; name it in .envhistignore, or the next capture holds it again"
+
+
+def _left_lines(left: Sequence[Left]) -> Iterator[str]:
+    for where, told in WHERE.items():
+        some = [one for one in left if one.where == where]
+        for one in some[:MOST_TOLD]:
+            at = f" ('{escape(one.path.decode('utf-8', 'surrogateescape'))}')" if one.path else ""
+            yield f"the same content {told}{at}: {one.oid[:12]}"
+        if len(some) > MOST_TOLD:
+            yield f"and {len(some) - MOST_TOLD:,} objects more; --json lists them all"
+
+
+def _named(paths: Sequence[EnvPath]) -> str:
+    told = ", ".join(f"'{escape(path.decode('utf-8', 'surrogateescape'))}'" for path in paths[:MOST_TOLD])
+    return told + (f" and {len(paths) - MOST_TOLD:,} more" if len(paths) > MOST_TOLD else "")
+
+
+def _as_json(done: Purged) -> Json:
+    return {
+        "schema": SCHEMA,
+        "dry_run": done.dry_run,
+        "paths": [path_fields(path) for path in done.paths],
+        "snapshots": done.snapshots,
+        "in_trash": done.in_trash,
+        "fetched": done.fetched,
+        "pushed": [
+            {
+                "remote": escape_invalid(one.remote) or None,
+                "url": escape_invalid(one.shown) or None,
+                "timeline": one.timeline,
+            }
+            for one in done.sent
+        ],
+        "left": [{"oid": one.oid, "where": one.where, **path_fields(EnvPath(one.path))} for one in done.left],
+        "here": [path_fields(path) for path in done.here],
+        "attached": done.attached,
+        "warnings": [escape_invalid(warning) for warning in done.warnings],
+    }

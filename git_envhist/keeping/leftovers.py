@@ -1,0 +1,136 @@
+"""What may hold a path beside our snapshots: what was sent, what was fetched, reflogs, git's own objects."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from git_envhist.errors import EnvhistError
+from git_envhist.model import EnvPath
+from git_envhist.sharing.bringing import LOCK
+from git_envhist.store.fetched import Fetched
+from git_envhist.store.git import Git
+from git_envhist.store.layout import stored_places
+from git_envhist.store.locks import locked
+from git_envhist.store.names import stored_name
+from git_envhist.store.remotememory import directory_of, read_memory
+from git_envhist.store.remotes import find_remote
+from git_envhist.store.repository import HEADS, NOTES, Repository
+
+KEY = re.compile(r"[0-9a-f]{16}")
+URL = re.compile(r"remote\.(.+)\.(?:push)?url")
+OURS = ("--glob=refs/envhist/*", "--glob=refs/notes/envhist/*")
+THEIRS = (
+    *("--exclude=refs/envhist/*", "--exclude=refs/notes/envhist/*"),
+    *("--all", "--reflog", "--indexed-objects"),
+)
+IN_HISTORY, IN_GIT, NOWHERE = "history", "git", "unreached"
+
+
+class Sent(NamedTuple):
+    """A timeline that was pushed while it held what is erased."""
+
+    remote: str
+    """Its name; empty where it has none here any more."""
+    shown: str
+    timeline: str
+
+
+class Left(NamedTuple):
+    """An object with the same bytes that is not ours to erase, or stands elsewhere, too."""
+
+    oid: str
+    where: str
+    """`history`: at another path of a snapshot; `git`: in what git keeps; `unreached`: in git, and nothing needs it."""
+    path: bytes
+
+
+def what_was_sent(repository: Repository, directory: str, paths: Sequence[EnvPath]) -> tuple[Sent, ...]:
+    """Where timelines went that held one of the paths, as far as is remembered here."""
+    place = directory_of(repository.common_state)
+    keys = sorted(name for name in os.listdir(place) if KEY.fullmatch(name)) if os.path.isdir(place) else []
+    names = _names(repository, directory) if keys else {}
+    found = []
+    for key in keys:
+        for ref, oid in read_memory(repository.common_state, key).put:
+            if ref.startswith(HEADS) and _held(repository.git, oid, paths):
+                name, shown = names.get(key, ("", ""))
+                found.append(Sent(name, shown, ref.removeprefix(HEADS)))
+    return tuple(found)
+
+
+def forget_fetched(repository: Repository, paths: Sequence[EnvPath], *, dry_run: bool) -> bool:
+    """Take away what was fetched, where it holds one of the paths: it comes again from where it is still shared."""
+    fetched = Fetched.of(repository)
+    if not fetched.is_there or not _held(fetched.git, "--all", paths):
+        return False
+    if not dry_run:
+        with locked(os.path.join(fetched.path, LOCK)):
+            going = f"{fetched.path}.{os.urandom(6).hex()}"
+            os.rename(fetched.path, going)
+            shutil.rmtree(going)
+    return True
+
+
+def forget_reflogs(repository: Repository) -> None:
+    """We write none; git does under `core.logAllRefUpdates=always` when others move our refs."""
+    refs = [*repository.list_refs("refs/envhist/"), *repository.list_refs(NOTES)]
+    words = ("reflog", "expire", "--expire=all", "--expire-unreachable=all")
+    for start in range(0, len(refs), 200):
+        repository.git.try_run(*words, *refs[start : start + 200])
+    for prefix in ("refs/envhist", "refs/notes/envhist"):
+        shutil.rmtree(os.path.join(repository.common_dir, "logs", prefix), ignore_errors=True)
+
+
+def still_there(repository: Repository, erased: Sequence[bytes]) -> Iterator[Left]:
+    """Of objects that were erased, those that the repository has all the same, and why."""
+    asked = "".join(f"{oid.hex()}\n" for oid in erased).encode("ascii")
+    told = repository.git.run("cat-file", "--batch-check", stdin=asked).decode("ascii", "replace")
+    words = (line.split(" ") for line in told.splitlines())
+    # What is empty says nothing.
+    present = {word[0] for word in words if len(word) == 3 and word[2] != "0"}
+    for where, which in ((IN_HISTORY, OURS), (IN_GIT, THEIRS)):
+        for oid, path in _reached(repository.git, which, present):
+            present.discard(oid)
+            yield Left(oid, where, path)
+    for oid in sorted(present):
+        yield Left(oid, NOWHERE, b"")
+
+
+def _reached(git: Git, which: Sequence[str], wanted: Iterable[str]) -> list[tuple[str, bytes]]:
+    sought = set(wanted)
+    if not sought:
+        return []
+    told = git.try_run("rev-list", "--objects", *which).out
+    rows = (line.partition(b" ") for line in told.splitlines())
+    found = {oid.decode("ascii"): path for oid, _, path in rows}
+    return [(oid, found[oid]) for oid in sorted(sought) if oid in found]
+
+
+def _held(git: Git, where: str, paths: Sequence[EnvPath]) -> bool:
+    """Whether a chain ever held one of the paths."""
+    specs = [spec for path in paths for spec in _pathspecs(path)]
+    done = git.try_run("rev-list", "--max-count=1", where, "--", *specs)
+    return done.status == 0 and bool(done.out.strip())
+
+
+def _pathspecs(path: EnvPath) -> Iterator[bytes]:
+    for directory, name in stored_places(path):
+        for link in (False, True):
+            stored = stored_name(name, top=not directory, link=link)
+            yield b":(top,literal)" + (directory + b"/" + stored if directory else stored)
+
+
+def _names(repository: Repository, directory: str) -> dict[str, tuple[str, str]]:
+    """By their keys, the remotes that have a name here."""
+    found = {}
+    names = {told[1] for key, _ in repository.read_config() if (told := URL.fullmatch(key))}
+    for name in sorted(names):
+        with suppress(EnvhistError):
+            remote = find_remote(repository, name, directory)
+            found[remote.key] = (remote.name, remote.shown)
+    return found

@@ -1,0 +1,213 @@
+"""Erases paths from every snapshot, from the trash, and from whatever else of ours holds them.
+
+There is no way back: nothing is kept of what goes. First every timeline is rewritten, then what might remember it is
+forgotten, and at last the packs are written without it. Killed anywhere, the same words finish it.
+
+What is not ours is told and not touched: git's own objects where the file was committed or staged, and what was pushed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+
+from git_envhist.capturing.capture import restore_directory
+from git_envhist.errors import Damaged, RestoreLeft, SnapshotNotFound
+from git_envhist.keeping.caches import forget_caches, states_of
+from git_envhist.keeping.factsless import facts_less
+from git_envhist.keeping.leftovers import (
+    Left,
+    Sent,
+    forget_fetched,
+    forget_reflogs,
+    still_there,
+    what_was_sent,
+)
+from git_envhist.keeping.means import History
+from git_envhist.keeping.rewriting import Rewriting
+from git_envhist.keeping.stands import Stand, Wanted
+from git_envhist.model import EnvPath
+from git_envhist.store.collecting import NOTHING_STAYS, collect
+from git_envhist.store.erasing import Eraser
+from git_envhist.store.fetched import without_fetched
+from git_envhist.store.layout import ATTACHMENTS, RESERVED
+from git_envhist.store.objects import CatFile
+from git_envhist.store.packs import PackWriter
+from git_envhist.store.relinking import Retold
+from git_envhist.store.remotememory import directory_of
+from git_envhist.store.repository import HEADS, Repository
+from git_envhist.store.retelling import Link
+from git_envhist.store.staging import Staging
+from git_envhist.values import dataclass, field
+
+ATTACHED = os.fsdecode(RESERVED + b"/" + ATTACHMENTS)
+CONTENT, MISSING, COMPLETE, STORY = "Env-Content", "Env-Missing", "Env-Complete", "Env-Story"
+
+
+class PathNotFound(SnapshotNotFound):
+    """No snapshot holds such a path."""
+
+    code = "no-such-path"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, hint="'git envlog -- <path>' lists the snapshots that changed a path")
+        self.message = f"no snapshot holds '{path}'"
+        self.args = (self.message,)
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What an erasure did, or would do."""
+
+    paths: tuple[EnvPath, ...]
+    snapshots: int
+    """So many held one of them."""
+    in_trash: int
+    """So many of these in the trash."""
+    sent: tuple[Sent, ...] = ()
+    """Where it went before."""
+    fetched: bool = False
+    """What was fetched held it, and was taken away."""
+    left: tuple[Left, ...] = ()
+    """What holds the same bytes still."""
+    here: tuple[EnvPath, ...] = ()
+    """Paths that stand in the environment: the next capture holds them, unless they are left out."""
+    attached: int = 0
+    """So many snapshots have attachments, which were not looked into."""
+    dry_run: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What was found in all timelines, by commits."""
+
+    snapshots: dict[str, None] = field(default_factory=dict)
+    in_trash: dict[str, None] = field(default_factory=dict)
+    attached: dict[str, None] = field(default_factory=dict)
+    found: dict[EnvPath, None] = field(default_factory=dict)
+    erased: dict[bytes, None] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+
+class Purging:
+    """Erases paths from a history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._repository: Repository = without_fetched(history.repository)
+        self._rewriting = Rewriting(history)
+
+    def purge(self, paths: Sequence[EnvPath], *, dry_run: bool = False) -> Purged:
+        """Erase them; `PathNotFound` where nothing holds one, after what nothing holds any more was cleaned away."""
+        repository = self._repository
+        self._refuse_left()
+        # Asked while what was sent can still be read here.
+        sent = what_was_sent(repository, self._history.directory, paths)
+        tally = _Tally()
+        for timeline in self._timelines():
+            self._erase_from(timeline, paths, tally, dry_run=dry_run)
+        fetched = forget_fetched(repository, paths, dry_run=dry_run)
+        if not dry_run:
+            self._forget()
+        for path in paths:
+            if path not in tally.found and not fetched:
+                raise PathNotFound(os.fsdecode(path))
+        top = os.fsencode(repository.root)
+        return Purged(
+            tuple(paths),
+            len(tally.snapshots),
+            len(tally.in_trash),
+            sent,
+            fetched,
+            () if dry_run else tuple(still_there(repository, list(tally.erased))),
+            tuple(path for path in paths if os.path.lexists(os.path.join(top, path))),
+            len(tally.attached),
+            dry_run,
+            tuple(tally.warnings),
+        )
+
+    def _refuse_left(self) -> None:
+        """What a restore left half done holds bytes of its own."""
+        for state in states_of(self._repository):
+            if os.path.lexists(os.path.join(restore_directory(state), "journal")):
+                raise RestoreLeft
+
+    def _timelines(self) -> list[str]:
+        heads = [ref.removeprefix(HEADS) for ref in self._repository.list_refs(HEADS)]
+        return sorted({*heads, *(bundle.timeline for bundle in self._rewriting.bundles())} - {""})
+
+    def _erase_from(self, timeline: str, paths: Sequence[EnvPath], tally: _Tally, *, dry_run: bool) -> None:
+        """Erase them from one timeline and its trash."""
+        repository = self._repository
+
+        def decide(stand: Stand, staging: Staging) -> Wanted:
+            with (
+                CatFile(repository.git) as reader,
+                PackWriter(staging.pack_dir, repository.object_format) as writer,
+            ):
+                eraser = Eraser(_reading(reader), writer, repository.hash_length, paths, facts_less)
+                changes = self._changes(stand, eraser, reader, tally)
+                tally.found.update(eraser.found)
+                tally.erased.update(eraser.erased)
+                if dry_run or not changes:
+                    return Wanted(stand.links)
+                pack = writer.finish()
+            trash = tuple((bundle, bundle.links) for bundle in stand.trash)
+            return Wanted(stand.links, trash, changes=changes, packs=(pack,) if pack is not None else ())
+
+        done = self._rewriting.rewrite(timeline, decide, keeps=False)
+        tally.warnings.update(dict.fromkeys(done.warnings))
+
+    def _changes(self, stand: Stand, eraser: Eraser, reader: CatFile, tally: _Tally) -> dict[str, Retold]:
+        """By commit, what each snapshot is without them."""
+        changes: dict[str, Retold] = {}
+        in_trash = [link for bundle in stand.trash for link in bundle.links]
+        for link in (*stand.links, *in_trash):
+            tree = eraser.erase(link.tree) if link.snapshot else link.tree
+            if tree != link.tree:
+                changes[link.commit] = Retold(tree, self._trailers(link, eraser, tree))
+                (tally.in_trash if link.in_trash else tally.snapshots)[link.commit] = None
+            if link.snapshot and reader.read(f"{link.tree}:{ATTACHED}") is not None:
+                tally.attached[link.commit] = None
+        ids = {link.id for link in (*stand.links, *in_trash) if link.commit in changes}
+        for link in in_trash:
+            # What it said of the one before it is told anew when it is brought back.
+            if link.commit in changes or link.after in ids:
+                told = changes.get(link.commit, Retold(link.tree))
+                changes[link.commit] = Retold(told.tree, {**told.trailers, STORY: ""})
+        return changes
+
+    def _trailers(self, link: Link, eraser: Eraser, tree: str) -> dict[str, str | None]:
+        # Keyed, for it says something of what is gone; equal environments stay equal.
+        key = self._history.keys.current()
+        told: dict[str, str | None] = {
+            CONTENT: key.mac(b"purged\0" + link.content.encode("utf-8", "replace"))
+        }
+        if link.partial:
+            missing = eraser.missing_in(tree)
+            told[MISSING] = str(missing) if missing else None
+            told[COMPLETE] = "partial" if missing else "yes"
+        return told
+
+    def _forget(self) -> None:
+        """Have nothing of ours hold what no snapshot holds any more."""
+        repository = self._repository
+        forget_caches(repository)
+        remotes = directory_of(repository.common_state)
+        for name in os.listdir(remotes) if os.path.isdir(remotes) else ():
+            if name.endswith(".upload"):
+                shutil.rmtree(os.path.join(remotes, name), ignore_errors=True)
+        forget_reflogs(repository)
+        collect(repository, keep_since=NOTHING_STAYS)
+
+
+def _reading(reader: CatFile) -> Callable[[bytes], bytes]:
+    def read(oid: bytes) -> bytes:
+        answer = reader.read(oid.hex())
+        if answer is None:
+            raise Damaged(f"an object of a snapshot is missing: '{oid.hex()}'", hint="git envlog fsck")
+        return answer.data
+
+    return read
