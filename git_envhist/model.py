@@ -728,7 +728,7 @@ class Fault:
     """Something of the store that is not as it was written."""
 
     kind: str
-    """`pack`, `ref`, `notes`, `cache`, `snapshot`, `git`."""
+    """`pack`, `ref`, `notes`, `cache`, `snapshot`, or `gone`: a timeline without its ref."""
     subject: str
     why: str
 

@@ -32,7 +32,9 @@ def told_of_what_comes(plan: Plan, open_contents: Callable[[], Contents]) -> Ite
 def told_of_what_goes(plan: Plan, open_contents: Callable[[], Contents]) -> Iterator[None]:
     """What was saved and cannot be read back is told by its paths; nothing starts then."""
     going = [(step.shown, step.before) for step in plan.steps if step.before is not None]
-    with _told(going, open_contents, "just saved", "nothing was changed; 'git fsck' says more of the store"):
+    with _told(
+        going, open_contents, "just saved", "nothing was changed; 'git envlog fsck' says more of the store"
+    ):
         yield
 
 

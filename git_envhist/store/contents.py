@@ -20,7 +20,7 @@ from git_envhist.store.trees import decode_tree, object_id
 from git_envhist.store.windows import Windows
 from git_envhist.values import once
 
-HINT = "'git fsck' says what else is missing"
+HINT = "'git envlog fsck' says what else is missing"
 OpenSealed = Callable[[EnvPath, bytes], bytes]
 
 

@@ -98,7 +98,7 @@ class FileReader:
         answer = self._reader.read(tree.hex())
         if answer is None or answer[0] != "tree":
             raise Damaged(
-                f"pieces are missing of '{show(path)}'", hint="'git fsck' says what else is missing"
+                f"pieces are missing of '{show(path)}'", hint="'git envlog fsck' says what else is missing"
             )
         return decode_tree(answer[1], self._length)
 
@@ -115,7 +115,7 @@ class FileReader:
 
 
 def _bytes_missing(path: EnvPath) -> Damaged:
-    return Damaged(f"bytes are missing of '{show(path)}'", hint="'git fsck' says what else is missing")
+    return Damaged(f"bytes are missing of '{show(path)}'", hint="'git envlog fsck' says what else is missing")
 
 
 def _no_bytes(path: EnvPath, entry: Entry | None) -> NoSuchFile:

@@ -30,7 +30,7 @@ from git_envhist.store.trees import DIRECTORY, decode_by_name
 from git_envhist.values import once
 
 GIT = b".git"
-HINT = "it is not as a capture writes it: restore another snapshot, and ask 'git fsck' about this one"
+HINT = "it is not as a capture writes it: restore another snapshot, and ask 'git envlog fsck' about this one"
 NESTED = RESERVED + b"/" + DOTGIT
 ROOT = RESERVED + b"/" + ROOTS
 _FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")

@@ -15,7 +15,7 @@ from git_envhist.store.locks import COMMON_LOCK, locked
 from git_envhist.store.merging import goes_by_packs, is_quiet
 from git_envhist.store.reaching import Tips, tips_of
 from git_envhist.store.repository import Repository
-from git_envhist.store.retiring import ASIDE, GONE, bring_again, drop_caches, may_write, put_aside
+from git_envhist.store.retiring import ASIDE, GONE, HARMLESS, bring_again, drop_caches, may_write, put_aside
 from git_envhist.store.spares import forget_second_names
 from git_envhist.store.staging import Staging
 
@@ -36,10 +36,15 @@ def alone(repository: Repository) -> Iterator[None]:
         if turn:
             time.sleep(PAUSE)
         with locked(os.path.join(repository.common_state, COMMON_LOCK)):
-            if is_quiet(repository.common_dir, repository.gits_at_work):
+            if is_quiet(repository.common_dir, lambda: _but_for_readers(repository.gits_at_work())):
                 yield
                 return
     raise _busy(repository.gits_at_work() or ())
+
+
+def _but_for_readers(gits: list[RunningGit] | None) -> list[RunningGit] | None:
+    # Captures that wait for us have begun gits that only read: beside many of them there would never be quiet.
+    return None if gits is None else [git for git in gits if git.command not in HARMLESS]
 
 
 def let_go(

@@ -23,7 +23,7 @@ MOST_INFLATION = 1040
 """Deflate never makes more of a byte than this."""
 LONGEST_CHAIN = 4096
 """git makes chains of 50 by default and 4095 at most."""
-FSCK_HINT = "'git fsck' says what else is affected; a backup or a clone may have the object whole"
+FSCK_HINT = "'git envlog fsck' says what else is affected, and mends what can be mended"
 
 
 class EntryHead(NamedTuple):

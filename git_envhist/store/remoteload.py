@@ -97,7 +97,9 @@ def contents(git: Git, leaving: Sequence[Outgoing]) -> Iterator[tuple[Outgoing, 
         answers = reader.read_many([one.oid for one in leaving])
         for one, answer in zip(leaving, answers, strict=True):
             if answer is None:
-                raise Damaged(f"an object is missing: {one.oid}", hint="'git fsck' says what else is missing")
+                raise Damaged(
+                    f"an object is missing: {one.oid}", hint="'git envlog fsck' says what else is missing"
+                )
             yield one, answer.data
 
 

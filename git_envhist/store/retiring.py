@@ -19,7 +19,7 @@ SUFFIXES = (".idx", ".rev", ".bitmap", ".pack", ".keep")
 """In this order a pack goes: git stops seeing it with its index, and what is left is known as ours to the last."""
 # fmt: off
 HARMLESS = frozenset((
-    "annotate", "blame", "cat-file", "check-attr", "check-ignore", "citool", "credential-cache--daemon",
+    "annotate", "blame", "cat-file", "check-attr", "check-ignore", "citool", "config", "credential-cache--daemon",
     "daemon", "diff", "diff-files", "diff-index", "diff-tree", "for-each-ref", "fsmonitor--daemon", "grep",
     "gui", "help", "instaweb", "log", "ls-files", "ls-tree", "merge-base", "name-rev", "rev-list", "rev-parse",
     "shortlog", "show", "status", "web--browse",

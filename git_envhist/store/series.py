@@ -17,7 +17,7 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import at_top, matching
 from git_envhist.store.rows import NOT_PIECES, RAW, Row, Rows, parse_row, sort_rows
 
-HINT = "'git fsck' says what is missing"
+HINT = "'git envlog fsck' says what is missing"
 AT_ONCE = 64
 """So many snapshots are compared by one git: what it says of them is held in memory."""
 

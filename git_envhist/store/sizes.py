@@ -80,5 +80,7 @@ def known_sizes(git: Git, oids: Iterable[bytes]) -> dict[bytes, int]:
 def _read_line(oid: bytes, line: bytes) -> Size:
     words = line.split()
     if len(words) != 3 or not words[2].isdigit():
-        raise Damaged(f"an object is missing: {oid.hex()}", hint="'git fsck' says what else is missing")
+        raise Damaged(
+            f"an object is missing: {oid.hex()}", hint="'git envlog fsck' says what else is missing"
+        )
     return Size(words[1].decode("ascii"), int(words[2]))

@@ -11,7 +11,7 @@ from git_envhist.store.quoting import show
 from git_envhist.store.trees import DIRECTORY, decode_tree
 
 SHARDS = RESERVED + b"/" + MANIFEST + b"/"
-HINT = "compare with another snapshot, and ask 'git fsck' about this one"
+HINT = "compare with another snapshot, and ask 'git envlog fsck' about this one"
 LENGTHS = (40, 64)
 
 

@@ -25,6 +25,7 @@ from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.staging import open_published
 from git_envhist.store.touched import Hurt, Touched
 from git_envhist.store.trees import object_id
+from git_envhist.upkeep.finding import outside_trash
 from git_envhist.values import dataclass, field
 
 
@@ -67,7 +68,7 @@ def check(
     tell("looking at the packs" if quick else "reading every pack")
     looked = check_packs(repository, quick=quick, only=only)
     tell("following every snapshot")
-    more = tuple(_caches(repository))
+    more = (*_caches(repository), *_gone(repository, refs))
     if not looked.bad and is_connected(repository.git, refs.sound.values()):
         return Found(refs, looked, more=more, snapshots=_count(repository.git, refs))
     with closing(_Search(repository, looked)) as search:
@@ -171,6 +172,21 @@ def _why(bad: BadPack) -> str:
     if not bad.lost:
         return bad.why
     return f"{bad.why}; {len(bad.lost):,} object{'' if len(bad.lost) == 1 else 's'} in it cannot be read"
+
+
+def _gone(repository: Repository, refs: Refs) -> Iterator[Fault]:
+    """Timelines of working trees here whose ref is gone, while our packs still hold moments of them."""
+    known = {*refs.sound, *(bad.ref for bad in refs.bad)}
+    for state in states_of(repository):
+        try:
+            with open(os.path.join(state, "timeline"), encoding="utf-8", errors="replace") as file:
+                name = file.read().strip()
+        except OSError:
+            continue
+        if HEADS + name in known:
+            continue
+        if held := outside_trash(repository, name):
+            yield Fault("gone", HEADS + name, f"our packs still hold {len(held):,} moments that it led to")
 
 
 def _count(git: Git, refs: Refs) -> int:

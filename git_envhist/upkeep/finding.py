@@ -48,6 +48,13 @@ def snapshots_of(repository: Repository, timeline: str) -> list[Snapshot]:
     return found
 
 
+def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
+    """Those of them that were not let go."""
+    with CatFile(repository.git) as reader:
+        let_go = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
+    return [one for one in snapshots_of(repository, timeline) if one.id not in let_go]
+
+
 def older_than(repository: Repository, timeline: str, links: Sequence[Link]) -> tuple[Link, ...]:
     """What came before a chain whose oldest snapshot names one that cannot be read; oldest first."""
     known = {link.id for link in links}

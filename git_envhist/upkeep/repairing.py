@@ -52,6 +52,7 @@ class Repair:
         with locked(os.path.join(state, UPKEEP_LOCK)):
             with locked(os.path.join(state, COMMON_LOCK)):
                 found = self._mend_packs()
+                self._put_back(found)
             found = self._bring_back(found)
             if found.lost or found.refs.bad:
                 with locked(os.path.join(state, COMMON_LOCK)):
@@ -96,6 +97,15 @@ class Repair:
             place = os.path.relpath(set_aside(repository, bad), repository.root)
             self._done.append(f"'{bad.ref}' is set aside: {bad.why} ({place})")
             self._put_another(bad.ref)
+
+    def _put_back(self, found: Found) -> None:
+        """Have a timeline that somebody deleted by hand be there again."""
+        for fault in found.more:
+            if fault.kind == "gone":
+                self._put_another(fault.subject)
+                notes = NOTES + fault.subject.removeprefix(HEADS)
+                if self._repository.resolve_ref(notes) is None:
+                    self._put_another(notes)
 
     def _put_another(self, ref: str) -> None:
         """Have a timeline, or its notes, be what the packs still hold of it."""

@@ -34,6 +34,7 @@ CLEANING: tuple[Words, ...] = (
     ("multi-pack-index", "verify"),
     ("repack", "-q", "-d", "--geometric=2"),
     ("commit-graph", "write", "--reachable"),
+    ("envlog", "gc", "--prune=now"),
 )  # fmt: skip
 LOOKING: tuple[Words, ...] = (
     ("status", "--porcelain"),

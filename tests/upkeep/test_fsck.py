@@ -17,7 +17,7 @@ from tests.end_to_end.captures import assert_holds
 from tests.store.packing import damage, flip, noise
 from tests.support.oracle import Listing, listing
 from tests.support.repository import Repo
-from tests.upkeep.test_collect import moment, packs_of
+from tests.upkeep.test_collect import forget, moment, packs_of
 
 
 @pytest.fixture
@@ -297,3 +297,26 @@ def test_what_was_set_aside_is_not_garbage(repo: Repo, history: EnvHistory) -> N
 
     for oid in (moments[1].commit, *shards):
         repo.git("cat-file", "-e", oid)
+
+
+def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    moments = three_moments(repo, history)
+    history.name("first", moments[0])
+    forget(repo, history)
+
+    told = repo.run("git-envlog", "fsck", "--quick")
+    assert told.status == 1
+    assert "our packs still hold 3 moments" in told.out
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
+    assert opened(repo).resolve("first").id == moments[0].id
+    for one in opened(repo).log():
+        assert_whole(repo, one)
+
+
+def test_what_was_dropped_does_not_come_back(repo: Repo, history: EnvHistory) -> None:
+    moments = three_moments(repo, history)
+    history.drop(*moments)
+    assert repo.run("git-envlog", "fsck").status == 0
+    assert opened(repo).log() == []
