@@ -18,7 +18,7 @@ from git_envhist.cli import hear_interrupts
 from git_envhist.cli.argv import first_operand, split_words, wants_json
 from git_envhist.cli.failure import Stopped, as_defect, tell
 from git_envhist.cli.output import Output, OutputClosed
-from git_envhist.cli.subcommands import MEANT, NOT_BUILT, PROGRAMS, SUBCOMMANDS, did_you_mean, load
+from git_envhist.cli.subcommands import MEANT, PROGRAMS, SUBCOMMANDS, did_you_mean, load
 from git_envhist.errors import EnvhistError, UsageError
 
 if TYPE_CHECKING:
@@ -151,10 +151,6 @@ def _subcommand_of_envhist(words: list[str]) -> tuple[Command, list[str]]:
 
 def unknown_subcommand(word: str) -> UsageError:
     """The complaint about a word that is no subcommand, with the one that was probably meant."""
-    if word in NOT_BUILT:
-        return UsageError(
-            f"this version has no 'git envlog {word}' yet", hint="'git envlog -h' lists the subcommands"
-        )
     meant = did_you_mean(word)
     hint = f"did you mean '{meant}'?" if meant else "'git envlog -h' lists the subcommands"
     return UsageError(f"no such subcommand: '{word}'", hint=hint)
@@ -162,7 +158,7 @@ def unknown_subcommand(word: str) -> UsageError:
 
 def is_slip(word: str) -> bool:
     """Whether a word that names no snapshot was probably meant to be a subcommand."""
-    return word in NOT_BUILT or word in MEANT or did_you_mean(word) is not None
+    return word in MEANT or did_you_mean(word) is not None
 
 
 def _tell(error: EnvhistError, output: Output, words: list[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from git_envhist.cli.subcommands import MEANT, NOT_BUILT, SUBCOMMANDS
+from git_envhist.cli.subcommands import MEANT, SUBCOMMANDS
 from git_envhist.errors import Refused
 from git_envhist.history.revisions import why_not_a_name
 from git_envhist.history.timeline import is_id
@@ -14,7 +14,7 @@ from git_envhist.history.times import parse_moment
 def refuse_name(name: str) -> None:
     """Refuse a name that could not be typed as a revision, or that is a subcommand."""
     reason = why_not_a_name(name)
-    if reason is None and (name in SUBCOMMANDS or name in NOT_BUILT or name in MEANT):
+    if reason is None and (name in SUBCOMMANDS or name in MEANT):
         reason = "a subcommand is called so"
     if reason is None and parse_moment(name, datetime.now(UTC)) is not None:
         reason = "it reads as a time"

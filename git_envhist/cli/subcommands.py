@@ -50,6 +50,7 @@ SUBCOMMANDS = {
     ),
     "status": Subcommand("git_envhist.cli.status:status", "what captures by itself here, and whether it did"),
     "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
+    "browse": Subcommand("git_envhist.cli.browse:browse", "walk through the timeline on this terminal"),
     "mcp": Subcommand("git_envhist.cli.mcp:mcp", "serve the verbs to agents over the Model Context Protocol"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),
 }
@@ -57,11 +58,6 @@ PROGRAMS = {
     "git-envlog": "git_envhist.cli.log:log",
     "git-envdiff": "git_envhist.cli.envdiff:envdiff",
     "git-envrestore": "git_envhist.cli.restore:restore",
-}
-# Those that later versions will have: a name given today must not hide one tomorrow.
-NOT_BUILT = {
-    *(),
-    "browse",
 }
 # Words of other tools, and the command that does here what they do there.
 MEANT = {

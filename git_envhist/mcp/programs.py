@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
 from mcp.server.mcpserver.exceptions import ToolError
 
-START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from git_envhist.cli.entry import {0}; {0}()"
+from git_envhist.ourselves import start_words
+
 ANSWERED = (0, 1, 5, 125)
 """These say something about the answer; any other that there is none."""
 
@@ -20,8 +20,7 @@ ANSWERED = (0, 1, 5, 125)
 async def run(program: str, words: Sequence[str], agent: dict[str, str]) -> Any:
     """The JSON that a program prints; `ToolError` with its own words where it fails."""
     done = await anyio.run_process(
-        # -P: the environment that this is about may hold modules of any name, and is nowhere that we look for ours.
-        [sys.executable, "-P", "-c", START.format(program), _package(), *words],
+        [*start_words(program), *words],
         stdin=subprocess.DEVNULL,
         check=False,
         env={**os.environ, **agent},
@@ -33,8 +32,3 @@ async def run(program: str, words: Sequence[str], agent: dict[str, str]) -> Any:
     if done.returncode not in ANSWERED or (isinstance(value, dict) and "error" in value):
         raise ToolError(json.dumps(value, ensure_ascii=False))
     return value
-
-
-def _package() -> str:
-    """Where this very package is: a server keeps to the version that it was started as."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

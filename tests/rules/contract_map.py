@@ -864,6 +864,14 @@ LIST = (
         ),
     ),
     Line(
+        "envlog browse",
+        "the timeline on a terminal: stories, differences, restore and undo",
+        (
+            "browse/test_terminal.py::test_the_timeline_stands_left_and_what_changed_right",
+            "browse/test_terminal.py::test_a_restore_is_shown_first_done_and_undone",
+        ),
+    ),
+    Line(
         "envlog mcp --read-only",
         "only the tools that change nothing",
         ("mcp/test_server.py::test_a_server_that_only_reads_has_no_tool_that_changes_anything",),

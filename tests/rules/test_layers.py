@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "system", "values", "trace", "_version"}
+VOCABULARY = {"model", "errors", "system", "values", "ourselves", "trace", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "core", "moments", "capturing", "restoring", "forking", "verifying", "lookup"}
@@ -43,6 +43,7 @@ MAY_KNOW = {
     "values": set(),
     "errors": set(),
     "system": set(),
+    "ourselves": set(),
     "trace": set(),
     "settings": VOCABULARY,
     "capture": VOCABULARY,
@@ -58,9 +59,11 @@ MAY_KNOW = {
     "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "library"},
     # What serves the protocol runs our programs, and knows nothing else of them.
     "mcp": VOCABULARY,
+    # Likewise what shows a history on a terminal.
+    "browse": VOCABULARY,
     # Values as `--json` has them in, a text out.
     "page": VOCABULARY,
-    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "page"},
+    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "page", "browse"},
 }
 
 # A package that others made has one home.
@@ -75,7 +78,8 @@ HOMES = {
     "cryptography": ("git_envhist.capture.seal", "git_envhist.capture.wrapping"),
     "pathspec": ("git_envhist.capture",),
     "click": ("git_envhist.cli",),
-    "rich": ("git_envhist.cli",),
+    "rich": ("git_envhist.cli", "git_envhist.browse"),
+    "textual": ("git_envhist.browse",),
 }
 
 # Decisions, apart from effects: values in, values out.

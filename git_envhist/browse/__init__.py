@@ -1,0 +1,1 @@
+"""A history on a terminal: the timeline on the left, what is told of a moment on the right."""

@@ -1,0 +1,148 @@
+"""The list of moments: as many rows as fit are drawn, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding
+from textual.events import Click
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from git_envhist.browse.asking import Row
+
+MARKS = {"verify passing": ("✓", "green"), "verify failing": ("✗", "red")}
+UNJUDGED = ("·", "")
+OTHERWISE = ("!", "yellow")
+
+
+def mark_of(verdict: str) -> tuple[str, str]:
+    """The sign of a verdict, and its colour."""
+    if not verdict:
+        return UNJUDGED
+    return next((mark for words, mark in MARKS.items() if verdict.startswith(words)), OTHERWISE)
+
+
+class Moments(ScrollView, can_focus=True):
+    """Rows, one of which the cursor is on, and one of which may be marked."""
+
+    BINDINGS = [  # noqa: RUF012 - as textual has it
+        Binding("down,j", "move(1)", "older", show=False),
+        Binding("up,k", "move(-1)", "newer", show=False),
+        Binding("pagedown,space", "leaf(1)", "a screen on", show=False),
+        Binding("pageup,b", "leaf(-1)", "a screen back", show=False),
+        Binding("home,g", "leap(0)", "the newest", show=False),
+        Binding("end,G", "leap(-1)", "the oldest", show=False),
+        # Here and not with the others: a key that comes right behind a step means the moment after that step.
+        Binding("d", "ask_for('mark')", "mark, diff"),
+        Binding("r", "ask_for('restore')", "restore"),
+    ]
+    cursor: reactive[int] = reactive(0)
+    marked: reactive[str | None] = reactive(None)
+
+    class Chosen(Message):
+        """The cursor came to a moment."""
+
+        def __init__(self, row: Row) -> None:
+            super().__init__()
+            self.row = row
+
+    class Wanted(Message):
+        """Something is to be done with the moment under the cursor."""
+
+        def __init__(self, what: str, row: Row) -> None:
+            super().__init__()
+            self.what = what
+            self.row = row
+
+    def __init__(self, **words: str) -> None:
+        super().__init__(**words)  # type: ignore[arg-type]
+        self._rows: Sequence[Row] = ()
+
+    @property
+    def row(self) -> Row | None:
+        """The one under the cursor."""
+        return self._rows[self.cursor] if self._rows else None
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Show others; the cursor stays on the moment it was on, where that is still here."""
+        kept = self.row.id if self.row else None
+        self._rows = rows
+        place = next((number for number, row in enumerate(rows) if row.id == kept), 0)
+        self.virtual_size = Size(self.size.width, len(rows))
+        self.set_reactive(Moments.cursor, place)
+        self._come_to(place)
+
+    def _come_to(self, place: int) -> None:
+        self.scroll_to_region(Region(0, place, 1, 1), animate=False, force=True)
+        self.refresh()
+        if self.row is not None:
+            self.post_message(self.Chosen(self.row))
+
+    def watch_cursor(self, place: int) -> None:
+        self._come_to(place)
+
+    def watch_marked(self) -> None:
+        self.refresh()
+
+    def validate_cursor(self, place: int) -> int:
+        return max(0, min(place, len(self._rows) - 1))
+
+    def action_move(self, step: int) -> None:
+        self.cursor += step
+
+    def action_leaf(self, step: int) -> None:
+        self.cursor += step * max(1, self.size.height - 1)
+
+    def action_leap(self, place: int) -> None:
+        self.cursor = place if place >= 0 else len(self._rows) - 1
+
+    def action_ask_for(self, what: str) -> None:
+        if self.row is not None:
+            self.post_message(self.Wanted(what, self.row))
+
+    def on_click(self, event: Click) -> None:
+        place = event.y + int(self.scroll_y)
+        if place < len(self._rows):
+            self.cursor = place
+
+    def on_resize(self) -> None:
+        self.virtual_size = Size(self.size.width, len(self._rows))
+
+    def render_line(self, y: int) -> Strip:
+        place = y + int(self.scroll_y)
+        width = self.size.width
+        if place >= len(self._rows):
+            return Strip.blank(width, self.rich_style)
+        return self._strip(self._rows[place], place == self.cursor).adjust_cell_length(width)
+
+    def _strip(self, row: Row, is_here: bool) -> Strip:
+        ground = self.rich_style + Style(reverse=is_here and self.has_focus, bold=is_here)
+        soft = ground + Style(dim=not is_here)
+        sign, colour = mark_of(row.verdict)
+        flag = "◆" if row.id == self.marked else "›" if is_here else " "
+        parts = [
+            Segment(flag, ground),
+            Segment(f"{sign} ", ground + Style(color=colour or None)),
+            Segment(f"{row.time} ", soft),
+            Segment(row.intent, ground),
+            *([Segment(f" ({row.name})", ground + Style(color="cyan"))] if row.name else []),
+        ]
+        width = self.size.width
+        used = sum(part.cell_length for part in parts)
+        # What changed stands behind where there is room: it is told in full on the right.
+        if width - used > 12:
+            parts.append(Segment(f"  {row.story}", soft + Style(dim=True)))
+        line = Strip(parts)
+        if line.cell_length > width > 1:
+            line = Strip([*line.crop(0, width - 1), Segment("…", ground)])
+        return Strip([*line, Segment(" " * max(0, width - line.cell_length), ground)])

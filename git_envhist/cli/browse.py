@@ -1,0 +1,40 @@
+"""`git envlog browse`: the timeline on a terminal, to walk through."""
+
+from __future__ import annotations
+
+import os
+
+from git_envhist.cli.command import Session, command
+from git_envhist.errors import EnvhistError, UsageError
+
+PARTS = ("textual", "rich")
+
+
+class NoBrowser(EnvhistError):
+    """What draws it is not installed."""
+
+    code = "no-tui"
+
+
+@command("browse", "git envlog browse")
+def browse(session: Session) -> None:
+    """Shows the timeline on this terminal: stories, differences, search; goes back to a moment, and takes it back."""
+    session.no_paths()
+    if session.json:
+        raise UsageError("a terminal is no place for JSON", hint="git envlog --json")
+    if not (os.isatty(0) and os.isatty(1)):
+        raise EnvhistError(
+            "a terminal is needed to browse", hint="'git envlog' prints the same, '--html' a page"
+        )
+    session.history.settings  # noqa: B018 - opened for what opening it finds
+    try:
+        from git_envhist.browse.app import (
+            browse as show,
+        )  # loaded late: it is an extra, and takes a fifth of a second
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in PARTS:
+            raise
+        raise NoBrowser(
+            "the terminal browser is not installed here", hint="pip install 'git-envhist[tui]'"
+        ) from error
+    show()

@@ -1,0 +1,60 @@
+"""A terminal as people have it: tmux, typed into and read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+PATIENCE = 60.0
+"""Seconds after which what is waited for is not coming; a busy machine takes some of them."""
+LOOK_AGAIN = 0.05
+
+
+class Screen:
+    """One program in a terminal of its own."""
+
+    def __init__(
+        self, place: Path, words: str, env: Mapping[str, str], columns: int, lines: int, socket: str
+    ) -> None:
+        self._tmux = ["tmux", "-f", os.devnull, "-L", socket]
+        self._env = {**env, "TERM": "xterm-256color"}
+        self._run(
+            "new-session", "-d", "-s", "it", "-x", str(columns), "-y", str(lines), "-c", str(place),
+            f"{words}; echo ended with $?; cat",
+        )  # fmt: skip
+
+    def type(self, *keys: str) -> None:
+        """Press keys, named as tmux names them."""
+        self._run("send-keys", "-t", "it", *keys)
+
+    def write(self, text: str) -> None:
+        self._run("send-keys", "-t", "it", "-l", text)
+
+    def resize(self, columns: int, lines: int) -> None:
+        self._run("resize-window", "-t", "it", "-x", str(columns), "-y", str(lines))
+
+    def lines(self) -> list[str]:
+        return self._run("capture-pane", "-p", "-t", "it").rstrip("\n").split("\n")
+
+    def wait(self, fits: Callable[[str], bool]) -> str:
+        """What is shown, once it is as it should be."""
+        ends = time.monotonic() + PATIENCE
+        while not fits(shown := "\n".join(self.lines())):
+            assert time.monotonic() < ends, f"it never came:\n{shown}"
+            time.sleep(LOOK_AGAIN)
+        return shown
+
+    def see(self, *texts: str) -> str:
+        """The same, where these texts are to be read."""
+        return self.wait(lambda shown: all(text in shown for text in texts))
+
+    def close(self) -> None:
+        subprocess.run([*self._tmux, "kill-server"], env=self._env, capture_output=True, check=False)
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run([*self._tmux, *words], env=self._env, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode("utf-8")
