@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help
             set found $word
             break
         end
@@ -76,6 +76,7 @@ complete -c git-envlog -n '__envhist_in list' -f -a install -d 'have git, or a c
 complete -c git-envlog -n '__envhist_in list' -f -a uninstall -d 'take away what install put in place'
 complete -c git-envlog -n '__envhist_in list' -f -a status -d 'what captures by itself here, and whether it did'
 complete -c git-envlog -n '__envhist_in list' -f -a key -d 'show, export or import the keys that seal secret files'
+complete -c git-envlog -n '__envhist_in list' -f -a browse -d 'walk through the timeline on this terminal'
 complete -c git-envlog -n '__envhist_in list' -f -a mcp -d 'serve the verbs to agents over the Model Context Protocol'
 complete -c git-envlog -n '__envhist_in list' -f -a help -d 'the short help of a subcommand'
 complete -c git-envlog -n '__envhist_in capture' -s m -l message -x -d 'why this moment is taken; repeatable'
@@ -414,6 +415,14 @@ complete -c git-envlog -n '__envhist_in key' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in key' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in key' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in key' -f -a 'show export import'
+complete -c git-envlog -n '__envhist_in browse' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in browse' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in browse' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in browse' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in browse' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in browse' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in browse' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in browse' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in mcp' -l read-only -d 'only the tools that change nothing: log, show, diff, plan'
 complete -c git-envlog -n '__envhist_in mcp' -l json -d 'the answer as JSON'
 complete -c git-envlog -n '__envhist_in mcp' -l color -d 'colour: always, never or auto (--no-color: never)'
@@ -431,4 +440,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help'
