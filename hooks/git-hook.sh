@@ -2,8 +2,12 @@
 @UNLESS@(
 	(
 		# The command of git that called has the processors to itself, for two seconds at most.
+		l=${GIT_DIR:-.git}/envhist/hooks/last-@EVENT@
+		echo $$ >"$l" || :
 		n=0
 		while [ $n -lt 40 ] && kill -0 "$PPID" && sleep 0.05; do n=$((n + 1)); done
+		# Of hooks that were called in a row the last one starts the program; every push is to go along.
+		[ @EVENT@ != pre-push ] && read -r k <"$l" && [ "$k" != $$ ] && exit 0
 		p=@PROGRAM@
 		[ -x "$p" ] || p=git-envhist
 		command -v nice >/dev/null && exec nice -n 10 "$p" hook @EVENT@ "$PPID" "$@"

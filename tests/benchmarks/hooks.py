@@ -1,8 +1,9 @@
-"""What hooks add to `git commit`: `python -m tests.benchmarks.hooks [commits]` prints a table.
+"""What hooks add to `git commit`: `python -m tests.benchmarks.hooks [commits] [in a row]` prints a table.
 
 Two repositories are committed to in turns, one with our hooks and one without; after each commit the worker is waited
-for, so that what is measured is the hook and not the capture of the commit before. A third is the same with a hook that
-is there and does nothing, which says what git itself spends on calling one.
+for, so that what is measured is the hook and not the capture of the commit before; with so many in a row, it is waited
+for after the last of these alone. A third is the same with a hook that is there and does nothing, which says what git
+itself spends on calling one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COMMITS = 200
 NOTHING = "#!/bin/sh\nexit 0\n"
 
 
-def main(commits: int) -> None:
+def main(commits: int, in_a_row: int = 1) -> None:
     with tempfile.TemporaryDirectory() as place:
         places = Path(place)
         home = places / "home"
@@ -37,17 +38,18 @@ def main(commits: int) -> None:
         repos = {name: make_repo(places / name) for name in ("none", "empty", "ours")}
         write_hook(repos["empty"], "post-commit", NOTHING)
         repos["ours"].run("envlog", "install", check=True)
-        measured = _measure(repos, commits)
+        measured = _measure(repos, commits, in_a_row)
     _tell(measured, commits)
 
 
-def _measure(repos: dict[str, Repo], commits: int) -> dict[str, list[tuple[float, float]]]:
+def _measure(repos: dict[str, Repo], commits: int, in_a_row: int) -> dict[str, list[tuple[float, float]]]:
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in repos}
-    for number in range(commits):
+    for first in range(0, commits, in_a_row):
         for name, repo in repos.items():
-            repo.write("app.py", f"print({number})\n")
-            measured[name].append(_commit(repo, number))
-        wait_for(partial(_has_taken, repos["ours"]), f"the capture of commit {number}")
+            for number in range(first, min(first + in_a_row, commits)):
+                repo.write("app.py", f"print({number})\n")
+                measured[name].append(_commit(repo, number))
+        wait_for(partial(_has_taken, repos["ours"]), f"the capture of commit {first}")
     return measured
 
 
@@ -78,4 +80,4 @@ def _tell(measured: dict[str, list[tuple[float, float]]], commits: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else COMMITS)
+    main(*map(int, sys.argv[1:] or [COMMITS]))

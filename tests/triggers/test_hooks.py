@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.triggers.git.shim import whole
 from tests.support.gits import gits
 from tests.support.repository import Repo, make_repo
 from tests.triggers.hooks import (
@@ -85,6 +86,35 @@ def test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see(at_rest
     assert (shown["trigger"], shown["intent_source"]) == ("commit", "commit")
     assert shown["head"] == at_rest.git("rev-parse", "HEAD")
     assert shown["actor"]["name"] == "Test User"
+
+
+@pytest.mark.parametrize(("event", "started"), [("post-commit", ["3"]), ("pre-push", ["1", "2", "3"])])
+def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
+    repo: Repo, tmp_path: Path, event: str, started: list[str]
+) -> None:
+    (repo.path / ".git/envhist/hooks").mkdir(parents=True)
+    told, go = tmp_path / "told", tmp_path / "go"
+    program, sleep = tmp_path / "program", tmp_path / "sleep"
+    program.write_text(f'#!/bin/sh\necho "$4" >>{told}\n')
+    # They all wait until the last of them was called.
+    sleep.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do {shutil.which('sleep')} 0.01; done\n")
+    hook = tmp_path / event
+    hook.write_bytes(whole(event, str(program)))
+    for path in (program, sleep, hook):
+        path.chmod(0o755)
+    repo.git("config", "envhist.autoPush", "true")
+    env = {**repo.env, "PATH": f"{tmp_path}:{repo.env['PATH']}"}
+    last, words = repo.path / f".git/envhist/hooks/last-{event}", {""}
+    reading, writing = os.pipe()
+    for number in ("1", "2", "3"):
+        subprocess.run([hook, number], cwd=repo.path, env=env, check=True, pass_fds=[writing])
+        wait_for(lambda: last.exists() and last.read_text() not in words, f"the word of hook {number}")
+        words.add(last.read_text())
+    go.touch()
+    os.close(writing)
+    with open(reading, "rb") as until_all_have_ended:
+        assert until_all_have_ended.read() == b""
+    assert sorted(told.read_text().split()) == started
 
 
 def test_an_amended_commit_is_one_snapshot_though_two_hooks_call(at_rest: Repo) -> None:
