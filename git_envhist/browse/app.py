@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 
 from rich.text import Text
@@ -68,6 +70,10 @@ class Browser(App[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, lambda: self.exit(return_code=128 + signal.SIGTERM))
+        # The terminal is gone, and with it all there was to tidy up; a restore under way is a process of its own.
+        loop.add_signal_handler(signal.SIGHUP, os._exit, 128 + signal.SIGHUP)
         self.query_one(Moments).focus()
         self._look()
 
@@ -242,6 +248,8 @@ class Browser(App[None]):
         self.push_screen(dialogs.message(how, self._hung(answer.text or "nothing to do")), gone_on)
 
 
-def browse() -> None:
-    """Show the history of this directory until somebody leaves."""
-    Browser().run()
+def browse() -> int:
+    """Show the history of this directory until somebody leaves; the status to end with."""
+    app = Browser()
+    app.run()
+    return app.return_code or 0

@@ -17,7 +17,7 @@ class NoBrowser(EnvhistError):
 
 
 @command("browse", "git envlog browse")
-def browse(session: Session) -> None:
+def browse(session: Session) -> int:
     """Shows the timeline on this terminal: stories, differences, search; goes back to a moment, and takes it back."""
     session.no_paths()
     if session.json:
@@ -37,4 +37,4 @@ def browse(session: Session) -> None:
         raise NoBrowser(
             "the terminal browser is not installed here", hint="pip install 'git-envhist[tui]'"
         ) from error
-    show()
+    return show()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -51,6 +52,14 @@ class Screen:
         """The same, where these texts are to be read."""
         return self.wait(lambda shown: all(text in shown for text in texts))
 
+    def program(self) -> int:
+        """The process that is in front, below the shell."""
+        shell = self._run("display-message", "-p", "-t", "it", "#{pane_pid}").strip()
+        told = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", shell], capture_output=True, check=True, text=True
+        )
+        return int(told.stdout.split()[0])
+
     def close(self) -> None:
         subprocess.run([*self._tmux, "kill-server"], env=self._env, capture_output=True, check=False)
 
@@ -58,3 +67,16 @@ class Screen:
         done = subprocess.run([*self._tmux, *words], env=self._env, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.decode("utf-8")
+
+
+def wait_until_gone(program: int) -> None:
+    """Wait for the end of a process that is nobody's child here."""
+    try:
+        descriptor = os.pidfd_open(program)
+    except ProcessLookupError:
+        return
+    try:
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
+        assert ready, "it goes on without a terminal"
+    finally:
+        os.close(descriptor)

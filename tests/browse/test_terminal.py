@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.browse.growing import grow_timeline
-from tests.browse.screen import Screen
+from tests.browse.screen import Screen, wait_until_gone
 from tests.support.repository import Repo
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux on this machine")
@@ -153,6 +155,21 @@ def test_help_and_leaving(told: Repo, browse: Open) -> None:
     screen.wait(lambda shown: "mark this moment" not in shown)
     screen.type("q")
     screen.see("ended with 0")
+
+
+def test_when_the_terminal_goes_it_goes(told: Repo, browse: Open) -> None:
+    screen = browse()
+    screen.see("3 moments")
+    program = screen.program()
+    screen.close()
+    wait_until_gone(program)
+
+
+def test_a_signal_ends_it_and_leaves_the_terminal_whole(told: Repo, browse: Open) -> None:
+    screen = browse()
+    screen.see("3 moments", "~ app.py")
+    os.kill(screen.program(), signal.SIGTERM)
+    screen.see("ended with 143")
 
 
 def test_it_follows_the_size_of_the_terminal(told: Repo, browse: Open) -> None:
