@@ -125,7 +125,8 @@ class Repair:
         """Have the chains go on without what is not whole."""
         for _ in range(ROUNDS):
             found = check(self._repository, quick=True, tell=self._tell)
-            refs = dict.fromkeys(ref for ref, _ in found.hurt)
+            # Notes first: a chain that is rewritten takes its notes along.
+            refs = sorted({ref for ref, _ in found.hurt}, key=lambda ref: not ref.startswith(NOTES))
             if not refs:
                 return
             for ref in refs:
