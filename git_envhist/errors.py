@@ -11,11 +11,13 @@ class EnvhistError(Exception):
 
     exit_code = 128
     code = "failed"
+    usual_hint: str | None = "GIT_ENVHIST_TRACE=1 shows each step of it"
+    """What to type next, where the place that fails knows nothing better."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint if hint is not None else self.usual_hint
 
 
 class UsageError(EnvhistError):
@@ -23,6 +25,7 @@ class UsageError(EnvhistError):
 
     exit_code = 129
     code = "usage"
+    usual_hint = "-h lists the options"
 
 
 class Refused(EnvhistError):
@@ -66,12 +69,14 @@ class NotARepository(EnvhistError):
     """There is no git repository with a working tree here."""
 
     code = "not-a-repository"
+    usual_hint = "git init, or without git: git envlog init"
 
 
 class GitFailed(EnvhistError):
     """A git command that had to succeed did not; its own words are the message."""
 
     code = "git-failed"
+    usual_hint = "GIT_ENVHIST_TRACE=1 shows which command of git that was"
 
 
 class RestoreLeft(EnvhistError):
@@ -92,24 +97,28 @@ class Damaged(EnvhistError):
     """Stored bytes are not what they must be."""
 
     code = "damaged"
+    usual_hint = "'git envlog fsck' tells which moments are whole"
 
 
 class StorageFull(EnvhistError):
     """There is no room to write; nothing was changed."""
 
     code = "no-space"
+    usual_hint = "make room, then type it again"
 
 
 class SealingError(EnvhistError):
     """A sealed file cannot be opened or made."""
 
     code = "sealing"
+    usual_hint = "'git envlog key' shows which keys are here"
 
 
 class Interrupted(EnvhistError):
     """Stopped by a signal; nothing is half done."""
 
     code = "interrupted"
+    usual_hint = None
 
     def __init__(
         self, signal_number: int, what: str = "nothing was changed", hint: str | None = None

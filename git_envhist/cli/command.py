@@ -27,6 +27,7 @@ class CannotEnter(EnvhistError):
     """The directory of `-C` is not one that can be entered."""
 
     code = "no-such-directory"
+    usual_hint = "-C takes a directory that is there"
 
 
 class Session:

@@ -81,6 +81,7 @@ class CannotRead(EnvhistError):
     """The file that an exported key is to be read from cannot be read."""
 
     code = "cannot-read"
+    usual_hint = "git envlog key import <file>; - reads standard input"
 
 
 @command("key", USAGE)

@@ -29,6 +29,7 @@ class OutputFailed(EnvhistError):
     """The answer could not be written; `done` says what is done all the same."""
 
     code = "output"
+    usual_hint = "make room where the answer goes, or send it elsewhere"
 
     def __init__(self, reason: str, done: str | None = None) -> None:
         super().__init__(f"{done + ', but ' if done else ''}cannot write the answer: {reason}")

@@ -26,6 +26,7 @@ class CannotReadNow(EnvhistError):
     """The file cannot be read where it stands."""
 
     code = "cannot-read"
+    usual_hint = "what the newest moment holds of it: git envlog show @ -- <path>"
 
 
 def show_present(session: Session, date: str | None) -> None:

@@ -52,7 +52,10 @@ class Effects:
         """Do it, and note it with the status that it ended with; where it cannot be undone, `approve` may refuse it."""
         effect = self._begin(text, irreversible, command)
         if irreversible and not approve(effect):
-            raise Refused(f"not approved, and not done: '{subject(effect.text)}'")
+            raise Refused(
+                f"not approved, and not done: '{subject(effect.text)}'",
+                hint="--yes, where nobody can be asked",
+            )
         # Whatever becomes of us while it happens: it may have happened.
         self._tell(effect)
         ended = replace(effect, exit_code=act())

@@ -71,7 +71,7 @@ def catch_up(repository: Repository, told: str) -> Iterator[str]:
         _refuse_under_way(repository.git_dir)
         # Half of it may have been done: then the index is that of the commit already.
         if not any(_index_is(repository, one) for one in ("HEAD", commit)):
-            raise Refused("there are staged changes by now")
+            raise Refused("there are staged changes by now", hint="git commit or git stash, then again")
         carry_out(repository, Move(commit, branch if _can_be_on(repository, branch, commit) else None))
     except (EnvhistError, OSError) as error:
         yield f"HEAD was not moved: {error}"

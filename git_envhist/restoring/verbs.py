@@ -33,6 +33,7 @@ class NothingToUndo(EnvhistError):
 
     exit_code = 4
     code = "nothing-to-undo"
+    usual_hint = "'git envlog --graph' shows the states there are"
 
 
 class History(Protocol):

@@ -34,6 +34,7 @@ class CannotRead(EnvhistError):
     """The file cannot be read."""
 
     code = "cannot-read"
+    usual_hint = "git envlog import <file>, as 'git envlog export' wrote it"
 
 
 class FileThere(Refused):

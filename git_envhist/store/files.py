@@ -24,6 +24,7 @@ class NoSuchFile(EnvhistError):
     """The snapshot holds no bytes for a path."""
 
     code = "no-such-path"
+    usual_hint = "'git envlog show <rev>' tells what it holds"
     exit_code = 4
 
 

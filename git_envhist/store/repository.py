@@ -46,6 +46,7 @@ class RefsMoved(EnvhistError):
     """A ref was not where the transaction expected it; nothing was changed."""
 
     code = "refs-moved"
+    usual_hint = "somebody else writes here, too: type it again"
 
 
 @dataclass(frozen=True, slots=True)

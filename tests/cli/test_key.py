@@ -95,7 +95,9 @@ def test_a_typing_slip_is_told_and_changes_nothing(repo: Repo, ring: KeyRing) ->
 def test_a_backup_that_is_not_there_is_told(repo: Repo) -> None:
     done = repo.run("envlog", "key", "import", "nowhere.txt")
     assert done.status == 128
-    assert done.err == "error: cannot read 'nowhere.txt': No such file or directory\n"
+    said, hint = done.err.splitlines()
+    assert said == "error: cannot read 'nowhere.txt': No such file or directory"
+    assert hint.startswith("hint: git envlog key import <file>")
 
 
 @pytest.mark.parametrize(

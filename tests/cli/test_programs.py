@@ -63,16 +63,16 @@ def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
             "hint: either as a word or with -m",
         ),
         (("capture", "a", "b"), "error: got unexpected extra argument (b)", "hint: -h lists the options"),
-        (("--stat", "-p"), "error: --stat and --patch exclude each other", None),
+        (("--stat", "-p"), "error: --stat and --patch exclude each other", "hint: -h lists the options"),
     ],
 )
 def test_a_usage_error_is_129_and_one_line(
-    repo: Repo, words: tuple[str, ...], message: str, hint: str | None
+    repo: Repo, words: tuple[str, ...], message: str, hint: str
 ) -> None:
     done = repo.run("envlog", *words)
     assert done.status == 129
     assert done.out == ""
-    assert done.err.splitlines() == [message, *([hint] if hint else [])]
+    assert done.err.splitlines() == [message, hint]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,9 @@ def test_outside_a_repository_the_error_says_what_to_do(repo: Repo, tmp_path: Pa
 def test_a_directory_that_is_not_there_is_told(repo: Repo) -> None:
     done = repo.run("envlog", "-C", "nowhere\x1b")
     assert done.status == 128
-    assert done.err == "error: cannot change to 'nowhere\\x1b': No such file or directory\n"
+    said, hint = done.err.splitlines()
+    assert said == "error: cannot change to 'nowhere\\x1b': No such file or directory"
+    assert hint == "hint: -C takes a directory that is there"
 
 
 def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
@@ -162,5 +164,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(repo: Repo) -> None:
         done = subprocess.run(
             ["git-envlog", "-h"], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
         )
-    assert done.stderr == b"error: cannot write the answer: No space left on device\n"
+    said, hint = done.stderr.splitlines()
+    assert said == b"error: cannot write the answer: No space left on device"
+    assert hint.startswith(b"hint: make room")
     assert done.returncode == 128

@@ -1,0 +1,153 @@
+"""The failures that people meet, one by one: the status, the line, the hint, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.repository import Repo
+
+
+class Case(NamedTuple):
+    """What is typed where, and how it fails."""
+
+    words: tuple[str, ...]
+    status: int
+    code: str
+    says: str
+    hint: str
+    before: Callable[[Repo], object] = lambda repo: None
+
+
+def _break_key(repo: Repo) -> None:
+    (repo.path / "key").write_text("no key\n")
+
+
+def _elsewhere(repo: Repo) -> None:
+    os.mkdir(repo.path.parent / "bare")
+
+
+def _broken_off(repo: Repo) -> None:
+    place = repo.path / ".git" / "envhist" / "restore"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "journal").write_text("")
+
+
+def _opened(repo: Repo) -> None:
+    repo.write("gone", "1\n")
+    repo.run("envlog", "capture", "--name", "early", check=True)
+    (repo.path / "gone").unlink()
+    repo.run("envlog", "capture", "--name", "late", check=True)
+
+
+CASES = {
+    "option": Case(("envlog", "--bogus"), 129, "usage", "no such option '--bogus'", "-h lists the options"),
+    "subcommand": Case(("envhist", "captrue"), 129, "usage", "no such subcommand: 'captrue'", "did you mean"),
+    "excluding": Case(("envlog", "--stat", "-p"), 129, "usage", "exclude each other", "-h lists the options"),
+    "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "", "-h lists the options"),
+    "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-h lists the options"),
+    "date": Case(
+        ("envlog", "--date=odd"), 129, "usage", "unknown date format 'odd'", "one of: default", _opened,
+    ),
+    "template": Case(("envlog", "--format=%q"), 129, "usage", "unknown placeholder '%q'", "known: %H"),
+    "pattern": Case(
+        ("envlog", "--grep=("), 129, "usage", "not a pattern: '('", "regular expression", _opened,
+    ),
+    "time": Case(("envlog", "--since=someday"), 129, "usage", "'someday'", "a time is one of", _opened),
+    "similarity": Case(("envdiff", "-Mx"), 129, "usage", "not a similarity: 'x'", "-M90%"),
+    "class": Case(
+        ("envrestore", "--only=odd", "@"), 129, "usage", "no such class", "there are: packages", _opened,
+    ),
+    "steps": Case(("envrestore", "--undo", "x"), 129, "usage", "not a number of steps: 'x'", "--undo 2"),
+    "which": Case(("envrestore", "--", "gone"), 129, "usage", "which moment?", "git envrestore @ -- <path>"),
+    "range": Case(("envlog", "a...b"), 129, "usage", "not a range", "a range is 'a..b'", _opened),
+    "no check": Case(("envlog", "verify"), 129, "no-check", "", "", _opened),
+    "name": Case(
+        ("envlog", "name", "good"), 3, "refused", "not usable as a name: 'good'", "before-refactor", _opened,
+    ),
+    "snapshot": Case(
+        ("envlog", "show", "nope"), 4, "no-such-snapshot", "no snapshot matches 'nope'", "", _opened,
+    ),
+    "near": Case(("envdiff", "earyl"), 4, "no-such-snapshot", "'earyl'", "did you mean 'early'?", _opened),
+    "intent": Case(
+        ("envrestore", "why so"), 4, "no-such-snapshot", "'why so'", "':/why so'",
+        lambda repo: repo.run("envlog", "capture", "why so", check=True),
+    ),
+    "empty": Case(("envrestore", "@"), 4, "no-such-snapshot", "'@'", "nothing was captured here yet"),
+    "path": Case(
+        ("envrestore", "early", "--", "nowhere"), 4, "no-such-path", "'nowhere'", "git envdiff", _opened,
+    ),
+    "file": Case(("envlog", "show", "late", "--", "gone"), 4, "no-such-snapshot", "'gone'", "", _opened),
+    "file of now": Case(
+        ("envlog", "show", "now", "--", "gone"), 4, "no-such-snapshot", "'gone'", "no such file", _opened,
+    ),
+    "undo": Case(("envrestore", "--undo"), 4, "nothing-to-undo", "", ""),
+    "redo": Case(
+        ("envrestore", "--redo"), 4, "nothing-to-undo", "nothing to redo", "git envlog --graph", _opened,
+    ),
+    "directory": Case(
+        ("envlog", "-C", "nowhere"), 128, "no-such-directory", "'nowhere'", "-C takes a directory",
+    ),
+    "repository": Case(
+        ("envlog", "-C", "../bare"), 128, "not-a-repository", "not a git repository", "git init", _elsewhere,
+    ),
+    "key": Case(
+        ("envlog", "key", "import", "key"), 128, "sealing", "this is not an exported key", "git envlog key", _break_key,
+    ),
+    "no key": Case(
+        ("envlog", "key", "import", "nowhere"), 128, "cannot-read", "cannot read 'nowhere'", "key import",
+    ),
+    "remote": Case(("envlog", "push", "nowhere"), 128, "no-remote", "'nowhere'", "", _opened),
+    "broken off": Case(
+        ("envlog", "capture"), 128, "restore-left", "a restore was broken off here", "--continue", _broken_off,
+    ),
+    "bisect": Case(("envlog", "bisect", "--", "true"), 4, "no-such-snapshot", "'good'", "check it", _opened),
+    "agent": Case(
+        ("envlog", "install", "--agent", "odd"), 129, "usage", "no agent is known", "known are: claude-code",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_failure_says_what_failed_and_what_to_type_next(repo: Repo, name: str) -> None:
+    case = CASES[name]
+    case.before(repo)
+    done = repo.run(*case.words)
+    assert (done.status, done.out) == (case.status, "")
+    told, hinted = done.err.split("\nhint: ")
+    assert told.startswith("error: ")
+    assert case.says in told
+    assert case.hint in hinted
+    assert "Traceback" not in done.err
+    assert hinted.count("\n") == 1
+
+
+# A file's bytes are no JSON, and in JSON times have one style.
+NO_JSON = ("date", "file", "file of now")
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NO_JSON])
+def test_the_same_as_json(repo: Repo, name: str) -> None:
+    case = CASES[name]
+    case.before(repo)
+    program, *words = case.words
+    done = repo.run(program, "--json", *words)
+    error = json.loads(done.out)["error"]
+    assert (done.status, error["status"], error["code"]) == (case.status, case.status, case.code)
+    assert error["hint"]
+    assert done.err == ""
+
+
+def test_a_report_that_cannot_be_written_costs_nothing_but_itself(repo: Repo, hermetic: Path) -> None:
+    broken = repo.path / "broken"
+    broken.mkdir()
+    (broken / "click.py").write_text("raise ValueError('boom')\n")
+    (hermetic / "state").write_text("no directory\n")
+    done = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken)})
+    assert done.status == 128
+    assert done.err.splitlines()[1] == "hint: GIT_ENVHIST_TRACE=1 shows where"
