@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 
 from git_envhist.errors import Damaged
-from git_envhist.history.classes import FILES, class_of, generated_in
+from git_envhist.history.classes import class_of, generated_in
 from git_envhist.model import Holder, Snapshot, Space
 from git_envhist.store.ledger import ABOUT, Held, Ledger, Sizes, Step
 from git_envhist.store.names import true_path
@@ -163,7 +163,12 @@ def _moments(found: dict[bytes, Held], moments: Moments) -> tuple[Holder, ...]:
 
 
 def _rows(found: dict[bytes, Held]) -> tuple[Holder, ...]:
-    rows = [Holder(_shown(label), held.holds, held.frees) for label, held in found.items()]
+    # What stands nowhere yet is the trees at the top: they are of no directory and of no class.
+    about = [found[label] for label in (ABOUT, b"") if label in found]
+    told = {label: held for label, held in found.items() if label not in (ABOUT, b"")}
+    if about:
+        told[ABOUT] = Held(sum(one.holds for one in about), sum(one.frees for one in about))
+    rows = [Holder(_shown(label), held.holds, held.frees) for label, held in told.items()]
     return tuple(sorted(rows, key=lambda row: (-row.holds, row.name)))
 
 
@@ -171,6 +176,6 @@ def _shown(label: bytes) -> str:
     if label == ABOUT:
         return "what is said of moments"
     try:
-        return os.fsdecode(true_path(label)) if label not in (b"", TOP) else os.fsdecode(label) or FILES
+        return os.fsdecode(true_path(label)) if label != TOP else os.fsdecode(label)
     except Damaged:
         return os.fsdecode(label)
