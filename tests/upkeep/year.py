@@ -5,7 +5,8 @@ database grows, logs too. In one of them a capture follows every step. Once a da
 policy, as it is by itself; once a week it is packed (`gc --prune=now`: the two weeks for which git keeps what nothing
 needs cannot be lived through here). The clock of the captures is set, that of the files is not.
 
-Then the commands of either take turns; where that is allowed (root), before everybody else on the machine.
+Then git's commands in either take turns: how much longer the processors work for them, which others on the machine
+hardly change.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tests.benchmarks.many_snapshots import git, sealed
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 PACKED_EVERY = 7
 POINTS = (5, 25, 50, 100, 150, 200, 250)
-TURNS = 15
+TURNS = 25
 FIRST = ["chrt", "-f", "10"] if os.geteuid() == 0 and shutil.which("chrt") else []
 HEADINGS = (
     *("day", "captures", "kept", "packs", "refs", "size", "environment", "capture", "log", "diff", "restore"),
@@ -207,37 +208,35 @@ def _ours(top: Path, program: list[str], verb: str, *words: str) -> str:
 
 
 def _beside(base: Path, *words: str) -> str:
-    """How much longer a command of git's takes beside a history: the ratio of medians, taken in turns."""
+    """How much longer a command of git's works beside a history: the ratio of medians, taken in turns."""
     times: dict[str, list[float]] = {"with": [], "without": []}
     for _ in range(TURNS):
         for name, taken in times.items():
-            begun = time.monotonic()
-            subprocess.run([*FIRST, "git", *words], cwd=base / name, check=True, capture_output=True)
-            taken.append(time.monotonic() - begun)
+            taken.append(_worked(base / name, *words))
     for name in times:
-        git(
-            base / name,
-            "reset",
-            "-q",
-            "--soft",
-            git(base / name, "rev-list", "-1", "--grep=measured", "--invert-grep", "HEAD"),
-        )
+        before = git(base / name, "rev-list", "-1", "--grep=measured", "--invert-grep", "HEAD")
+        git(base / name, "reset", "-q", "--soft", before)
     return f"{statistics.median(times['with']) / statistics.median(times['without']):.2f}"
 
 
+def _worked(top: Path, *words: str) -> float:
+    """For how many seconds the processors worked for a git."""
+    with open(os.devnull, "wb") as nothing:
+        child = subprocess.Popen([*FIRST, "git", *words], cwd=top, stdout=nothing)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, words
+    return used.ru_utime + used.ru_stime
+
+
 def _gc(base: Path) -> float:
-    """How many seconds longer `git gc` takes, on copies that were cleaned once."""
+    """How many seconds longer the processors work for `git gc`, on copies that were cleaned once."""
     taken: dict[str, float] = {}
     for name in ("without", "with"):
         place = base / "copy"
         shutil.copytree(base / name / ".git", place / ".git")
         git(place, "gc", "-q")
-        seconds = []
-        for _ in range(3):
-            begun = time.monotonic()
-            subprocess.run([*FIRST, "git", "gc", "-q"], cwd=place, check=True, capture_output=True)
-            seconds.append(time.monotonic() - begun)
-        taken[name] = statistics.median(seconds)
+        taken[name] = statistics.median(_worked(place, "gc", "-q") for _ in range(3))
         shutil.rmtree(place)
     return taken["with"] - taken["without"]
 
