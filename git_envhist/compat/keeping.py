@@ -16,7 +16,8 @@ import hashlib
 import json
 import os
 import shutil
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from git_envhist.store.durable import sync_directory
@@ -85,6 +86,10 @@ class Keeping:
             rules = replace(rules, exclude=(*rules.exclude, f"/{literal_pattern(inside)}/"))
         return _open_kept(repository, rules)
 
+    def lock(self, root: str) -> OneAtATime:
+        """Held by whoever does several things with a directory's history that belong together."""
+        return OneAtATime(self.base, f".{place_name(os.path.realpath(root))}.lock")
+
     def forget(self, root: str) -> None:
         """Remove the history of a directory, and its place."""
         place = self.place_of(root)
@@ -95,6 +100,34 @@ class Keeping:
             going = f"{place}.going-{os.getpid()}"
             os.rename(place, going)
             shutil.rmtree(going)
+
+
+class OneAtATime:
+    """A lock for one thread of one process; whoever holds it may take it again."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self._directory = directory
+        self._name = name
+        self._threads = RLock()
+        self._held: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> None:
+        self._threads.acquire()
+        try:
+            if not self._held:
+                state_directory(self._directory)
+            lock = nullcontext() if self._held else locked(os.path.join(self._directory, self._name))
+            lock.__enter__()
+            self._held.append(lock)
+        except BaseException:
+            self._threads.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._held.pop().__exit__(None, None, None)
+        finally:
+            self._threads.release()
 
 
 def literal_pattern(path: str) -> str:

@@ -161,6 +161,26 @@ def test_two_services_and_two_loops_share_one_workspace(run: Run, begin: Begin, 
     assert (workspace / "a").read_text() == "1"
 
 
+def test_processes_that_begin_at_the_same_time_begin_once(
+    run: Run, begin: Begin, workspace: Path, tmp_path: Path
+) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from git_envhist.compat.praisonai import CheckpointService\n"
+        "async def main():\n"
+        "    service = CheckpointService(sys.argv[1], sys.argv[2])\n"
+        "    await service.initialize()\n"
+        "    assert (await service.save(sys.argv[3], allow_empty=True)).success\n"
+        "asyncio.run(main())\n"
+    )
+    words = [sys.executable, "-c", program, str(workspace), str(tmp_path / "storage")]
+    running = [subprocess.Popen([*words, f"save {number}"]) for number in range(3)]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    told = [one.message for one in run(begin().list())]
+    assert sorted(told[:3]) == ["save 0", "save 1", "save 2"]
+    assert told[3:] == ["Initial checkpoint"]
+
+
 def test_a_renamed_workspace_keeps_its_checkpoints(
     run: Run, begin: Begin, workspace: Path, tmp_path: Path
 ) -> None:

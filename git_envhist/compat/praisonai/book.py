@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from threading import RLock
 from typing import Any
 
 from git_envhist.api import EnvHistory
@@ -34,14 +33,14 @@ OWN = "/.git"
 
 
 class Book:
-    """The checkpoints of one workspace; for one thread at a time, whoever else waits."""
+    """The checkpoints of one workspace; whoever calls holds its lock while several things belong together."""
 
     def __init__(self, config: CheckpointConfig, *, usual: bool) -> None:
         """`usual`: nobody said what to exclude, so that what stands in the configuration is the library's own list."""
         self._config = config
         self._usual = usual and tuple(config.exclude_patterns) == EXCLUDED
         self._keeping = Keeping(config.storage_dir or "")
-        self.lock = RLock()
+        self.lock = self._keeping.lock(config.workspace_dir)
 
     @property
     def root(self) -> str:
