@@ -29,6 +29,8 @@ def test_files_come_back_one_snapshot_after_another(workspace: Path) -> None:
     assert ghost.depth == 1
     assert ghost.undo(5) == ["restored: a.py"]
     assert (workspace / "a.py").read_text() == "v1"
+    ghost.snapshot("never made", ["never.py"])
+    assert ghost.undo() == []
     assert ghost.undo() == []
     assert ghost.peek() is None
 
