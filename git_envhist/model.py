@@ -398,6 +398,22 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Observed:
+    """A checkpoint of the platform below us that was made without us: nobody told why."""
+
+    external_id: str
+    taken_at: datetime
+    """When it was made, as the platform says."""
+    at: datetime
+    """When it was found here."""
+    comment: str = ""
+    source: str = ""
+    """Which platform, where somebody said so."""
+    stands_on: SnapshotId | None = None
+    """The newest snapshot when it was found."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """One derived statement about a snapshot."""
 

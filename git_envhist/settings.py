@@ -73,6 +73,10 @@ class Settings:
     keep_daily: int = KEEP_DAILY
     """… and of so many days the newest each."""
     keep_weekly: int = KEEP_WEEKLY
+    platform_list: str | None = None
+    """Tells the checkpoints of the platform below us."""
+    platform_create: str | None = None
+    """Makes one, and says its id."""
     user_name: str | None = None
     user_email: str | None = None
     filters: tuple[str, ...] = ()
@@ -119,6 +123,8 @@ class _Reader:
             keep_hourly=self.size("envhist.keephourly", KEEP_HOURLY),
             keep_daily=self.size("envhist.keepdaily", KEEP_DAILY),
             keep_weekly=self.size("envhist.keepweekly", KEEP_WEEKLY),
+            platform_list=(self.text("envhist.platformlist") or "").strip() or None,
+            platform_create=(self.text("envhist.platformcreate") or "").strip() or None,
             user_name=self.text("user.name"),
             user_email=self.text("user.email"),
             filters=tuple(

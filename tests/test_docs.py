@@ -17,7 +17,11 @@ from tests.support.documents import Step, blocks, differs, plain_environment, ru
 DOCS = CHECKOUT / "docs"
 EVERY = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 # These need more around them than a shell; their own tests set that up.
-ELSEWHERE = {"README.md": "tests/docs/test_readme.py", "compat.md": "tests/compat"}
+ELSEWHERE = {
+    "README.md": "tests/docs/test_readme.py",
+    "compat.md": "tests/compat",
+    "workbench.md": "tests/docs/test_workbench.py",
+}
 PAGES = [page for page in EVERY if blocks(page, "console") and page.name not in ELSEWHERE]
 OURS = re.compile(r"`git (env(?:log|diff|restore))((?: [^`]*)?)`")
 # What each class of readers is promised.

@@ -6,7 +6,7 @@ function __envhist_in --argument-names wanted
     contains -- -- $words; and return 1
     set -l found list
     for word in $words[2..-1]
-        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help
+        if contains -- $word capture show recent verify bisect name note undo redo run watch task resume effect observe fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help
             set found $word
             break
         end
@@ -59,6 +59,7 @@ complete -c git-envlog -n '__envhist_in list' -f -a watch -d 'capture by itself 
 complete -c git-envlog -n '__envhist_in list' -f -a task -d 'keep the tasks of a piece of work'
 complete -c git-envlog -n '__envhist_in list' -f -a resume -d 'which task comes next, and from where'
 complete -c git-envlog -n '__envhist_in list' -f -a effect -d 'note what is done outside the machine'
+complete -c git-envlog -n '__envhist_in list' -f -a observe -d 'keep checkpoints that the platform made without us'
 complete -c git-envlog -n '__envhist_in list' -f -a fork -d 'an environment of its own that begins at a moment'
 complete -c git-envlog -n '__envhist_in list' -f -a init -d 'begin a history for a directory without git'
 complete -c git-envlog -n '__envhist_in list' -f -a push -d 'send the history to a remote, with its notes and names'
@@ -224,6 +225,18 @@ complete -c git-envlog -n '__envhist_in effect' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in effect' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in effect' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in effect' -l no-color -d 'no colour'
+complete -c git-envlog -n '__envhist_in observe' -l at -x -d 'when the platform made it; now by default'
+complete -c git-envlog -n '__envhist_in observe' -s m -l message -x -d 'what the platform says of it'
+complete -c git-envlog -n '__envhist_in observe' -l by -x -d 'which platform'
+complete -c git-envlog -n '__envhist_in observe' -l list -d 'those that are known, and ask nobody'
+complete -c git-envlog -n '__envhist_in observe' -l json -d 'the answer as JSON'
+complete -c git-envlog -n '__envhist_in observe' -l color -d 'colour: always, never or auto (--no-color: never)'
+complete -c git-envlog -n '__envhist_in observe' -s P -l no-pager -d 'do not use the pager'
+complete -c git-envlog -n '__envhist_in observe' -s C -x -k -a '(__fish_complete_directories)' -d 'run as if started there; repeatable'
+complete -c git-envlog -n '__envhist_in observe' -s h -d 'this short help'
+complete -c git-envlog -n '__envhist_in observe' -l help -d 'the man page'
+complete -c git-envlog -n '__envhist_in observe' -l version -d 'the version of this program'
+complete -c git-envlog -n '__envhist_in observe' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in fork' -s b -l branch -x -d 'make a branch for it at the code commit of the moment'
 complete -c git-envlog -n '__envhist_in fork' -l relocate -d 'rewrite in it what names the place it was made of'
 complete -c git-envlog -n '__envhist_in fork' -l foreign -d 'also of what no key that is here signed'
@@ -440,4 +453,4 @@ complete -c git-envlog -n '__envhist_in help' -s h -d 'this short help'
 complete -c git-envlog -n '__envhist_in help' -l help -d 'the man page'
 complete -c git-envlog -n '__envhist_in help' -l version -d 'the version of this program'
 complete -c git-envlog -n '__envhist_in help' -l no-color -d 'no colour'
-complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help'
+complete -c git-envlog -n '__envhist_in help' -f -a 'capture show recent verify bisect name note undo redo run watch task resume effect observe fork init push fetch export import gc drop undrop prune du fsck purge install uninstall status key browse mcp help'

@@ -62,6 +62,10 @@ def envhist() -> NoReturn:
         from git_envhist.cli.completing import complete  # loaded late: only a TAB needs it
 
         leave(complete(sys.argv[2:]))
+    if sys.argv[1:2] == ["workbench"]:
+        from git_envhist.compat.workbench import main  # loaded late: only who speaks so needs it
+
+        leave(main(sys.argv[2:]))
     leave(run_program("git-envhist", sys.argv[1:]))
 
 

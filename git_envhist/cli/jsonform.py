@@ -8,7 +8,7 @@ from datetime import datetime
 
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.areas import Extent
-from git_envhist.history.doings import effects_of, tasks_of
+from git_envhist.history.doings import effects_of, observed_of, tasks_of
 from git_envhist.model import (
     Actor,
     Captured,
@@ -19,6 +19,7 @@ from git_envhist.model import (
     FactChange,
     GitChange,
     Missing,
+    Observed,
     Snapshot,
     Verdict,
 )
@@ -82,6 +83,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
             for task in tasks_of((snapshot,))
         ],
         "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
+        "observed": [observed_json(observed) for observed in observed_of((snapshot,))],
         "restored_from": snapshot.restored_from,
     }
 
@@ -103,6 +105,19 @@ def extent_json(extent: Extent) -> Json:
             }
             for area in extent.areas
         ],
+    }
+
+
+def observed_json(observed: Observed) -> Json:
+    """A checkpoint of the platform that was made without us."""
+    return {
+        "external_id": escape_invalid(observed.external_id),
+        "taken_at": moment(observed.taken_at),
+        "found_at": moment(observed.at),
+        "comment": escape_invalid(observed.comment),
+        "source": escape_invalid(observed.source),
+        "intent": None,
+        "snapshot": observed.stands_on,
     }
 
 

@@ -196,7 +196,22 @@ def _texts(
         return ("\n".join([*_full_card(session, snapshot, look), ""]) for snapshot in shown)
     if listing.one_line:
         return (oneline(snapshot, look, palette, columns) for snapshot in shown)
-    return list_lines(shown, look, palette, columns, timelines=listing.timelines)
+    lines = list_lines(shown, look, palette, columns, timelines=listing.timelines)
+    return [_with_observed(line, one, look) for line, one in zip(lines, shown, strict=True)]
+
+
+def _with_observed(line: str, snapshot: Snapshot, look: Look) -> str:
+    """Below the newest snapshot at that time stand the checkpoints of the platform that were found then."""
+    if not any(record.kind == "observed" for record in snapshot.records):
+        return line
+    from git_envhist.cli.dates import format_date  # loaded late: hardly anybody has a platform
+    from git_envhist.cli.observe import observed_line  # loaded late: likewise
+    from git_envhist.history.doings import observed_of  # loaded late: likewise
+
+    found = observed_of((snapshot,))
+    style = look.date or "iso"
+    told = [observed_line(one, lambda at: format_date(at, style, look.now)) for one in found]
+    return "\n".join([*(f"  {one}" for one in reversed(told)), line])
 
 
 def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:

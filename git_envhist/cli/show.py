@@ -17,7 +17,7 @@ from git_envhist.cli.details import (
 from git_envhist.cli.formats import Look
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card
-from git_envhist.errors import UsageError
+from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.model import EnvPath
 from git_envhist.values import replace
 
@@ -34,7 +34,12 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
     if revision == NOW:
         _show_now(session, date)
         return
-    snapshot = session.history.resolve("@" if revision is None else revision)
+    try:
+        snapshot = session.history.resolve("@" if revision is None else revision)
+    except SnapshotNotFound:
+        if revision is None or session.paths or not _show_observed(session, revision):
+            raise
+        return
     if session.paths:
         session.output.write(session.history.read_file(snapshot, _only_path(session)))
         return
@@ -53,6 +58,20 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
     session.page()
     for line in card(snapshot, look, session.palette, missing, story, services):
         session.line(line)
+
+
+def _show_observed(session: Session, external_id: str) -> bool:
+    """Show what is known of a checkpoint of the platform; whether there is one."""
+    from git_envhist.cli.jsonform import observed_json  # loaded late: hardly anybody has a platform
+    from git_envhist.cli.observe import observed_card  # loaded late: likewise
+
+    found = session.history.observed.find(external_id)
+    if found is not None and session.json:
+        session.print_json({"schema": 1, "observed": [observed_json(found)]})
+    elif found is not None:
+        for line in observed_card(session, found):
+            session.line(line)
+    return found is not None
 
 
 def _show_now(session: Session, date: str | None) -> None:

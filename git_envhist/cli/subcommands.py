@@ -27,6 +27,9 @@ SUBCOMMANDS = {
     "task": Subcommand("git_envhist.cli.task:task", "keep the tasks of a piece of work"),
     "resume": Subcommand("git_envhist.cli.task:resume", "which task comes next, and from where"),
     "effect": Subcommand("git_envhist.cli.effect:effect", "note what is done outside the machine"),
+    "observe": Subcommand(
+        "git_envhist.cli.observe:observe", "keep checkpoints that the platform made without us"
+    ),
     "fork": Subcommand("git_envhist.cli.fork:fork", "an environment of its own that begins at a moment"),
     "init": Subcommand("git_envhist.cli.init:init", "begin a history for a directory without git"),
     "push": Subcommand(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
     from git_envhist.doing.effects import Effects
+    from git_envhist.doing.observing import Observations
     from git_envhist.doing.tasks import Tasks
 
 
@@ -26,3 +27,10 @@ class Doing:
         from git_envhist.doing.effects import Effects  # loaded late: likewise
 
         return Effects(self)
+
+    @property
+    def observed(self: EnvHistory) -> Observations:  # type: ignore[misc]
+        """Checkpoints of the platform below us that were made without us."""
+        from git_envhist.doing.observing import Observations  # loaded late: likewise
+
+        return Observations(self)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from git_envhist.model import Effect, Record, Snapshot, SnapshotId, Task, TaskStatus
+from git_envhist.model import Effect, Observed, Record, Snapshot, SnapshotId, Task, TaskStatus
 
-TASK, EFFECT = "task", "effect"
+TASK, EFFECT, OBSERVED = "task", "effect", "observed"
 STATUSES = {status.value: status for status in TaskStatus}
 ENDED = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
@@ -42,6 +42,33 @@ def effect_record(effect: Effect, event: str) -> Record:
     return Record(
         EFFECT, effect.at, fields | {key: value for key, value in known.items() if value is not None}
     )
+
+
+def observed_record(observed: Observed, event: str) -> Record:
+    """That a checkpoint of the platform was found."""
+    fields: dict[str, object] = {"mark": observed.external_id, "event": event, "text": observed.comment}
+    fields["taken_at"] = observed.taken_at.isoformat()
+    return Record(OBSERVED, observed.at, fields | ({"source": observed.source} if observed.source else {}))
+
+
+def observed_of(snapshots: Iterable[Snapshot]) -> tuple[Observed, ...]:
+    """The checkpoints of the platform that were found, by the time at which they were made; each as told first."""
+    found: dict[str, Observed] = {}
+    for told in _events(snapshots, OBSERVED):
+        taken, source = told.record.fields.get("taken_at"), told.record.fields.get("source")
+        taken_at = _moment(taken)
+        if taken_at is not None and told.mark not in found:
+            named = source if isinstance(source, str) else ""
+            found[told.mark] = Observed(told.mark, taken_at, told.at, told.text, named, told.snapshot)
+    return tuple(sorted(found.values(), key=lambda one: one.taken_at))
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return at if at is not None and at.tzinfo is not None else None
 
 
 def tasks_of(snapshots: Iterable[Snapshot]) -> tuple[Task, ...]:

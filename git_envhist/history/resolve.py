@@ -27,6 +27,7 @@ from git_envhist.history.revisions import (
 from git_envhist.history.timeline import (
     Spot,
     World,
+    by_external_id,
     by_head,
     by_id,
     by_intent,
@@ -172,7 +173,8 @@ def _step(spots: tuple[Spot, ...], steps: int) -> tuple[Spot, ...]:
 
 
 def _find_word(word: str, world: World, now: datetime) -> tuple[Spot, ...]:
-    """The snapshots that bear a word: as a name, in their id, as their timeline's newest, as their printed time."""
+    """The snapshots that bear a word: as a name, in their id, as what another program calls
+    them, as their timeline's newest, as their printed time."""
     if is_id(word) and len(word) >= LONG_ID and (own := by_id(world.own, word)):
         # As git is not asked then, so are the other timelines not for their names.
         return distinct([*by_name(world.own, word), *own])
@@ -181,6 +183,7 @@ def _find_word(word: str, world: World, now: datetime) -> tuple[Spot, ...]:
     return distinct(
         [
             *by_name(world.own, word),
+            *by_external_id(world.own, word),
             *(_find_by_id(word, world) if is_id(word) else ()),
             *(timeline.newest() if timeline else ()),
             *(by_printed_time(world.own, moment) if moment else ()),

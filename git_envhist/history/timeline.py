@@ -94,6 +94,9 @@ class World:
 # --- finding
 
 
+EXTERNAL_KEYS = frozenset(("external-id", "checkpoint", "checkpoint-id"))
+
+
 def by_id(timeline: Timeline, prefix: str) -> tuple[Spot, ...]:
     """Those whose id, or whose hash as plain git shows it now, begins with these hex digits."""
     digits = prefix.lower()
@@ -110,6 +113,16 @@ def is_id(text: str) -> bool:
 
 def by_name(timeline: Timeline, name: str) -> tuple[Spot, ...]:
     return _first(spot for spot in timeline.spots() if name in spot.snapshot.names)
+
+
+def by_external_id(timeline: Timeline, known_as: str) -> tuple[Spot, ...]:
+    """The newest that another program knows by this id: said as that, or as a value of one of these keys."""
+    return _first(
+        spot
+        for spot in timeline.spots()
+        if spot.snapshot.external_id == known_as
+        or any(key in EXTERNAL_KEYS and value == known_as for key, value in spot.snapshot.meta)
+    )
 
 
 def by_head(timeline: Timeline, commit: str) -> tuple[Spot, ...]:

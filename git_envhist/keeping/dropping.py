@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from git_envhist.errors import Refused, SnapshotNotFound
-from git_envhist.history.doings import EFFECT, TASK
+from git_envhist.history.doings import EFFECT, OBSERVED, TASK
 from git_envhist.history.resolve import resolve
 from git_envhist.history.timeline import Timeline, World
 from git_envhist.keeping.means import History
@@ -23,7 +23,7 @@ from git_envhist.store.staging import Staging
 from git_envhist.store.trash import DAYS, Bundle
 from git_envhist.values import dataclass
 
-TELLS_OF_TIMELINE = (TASK, EFFECT)
+TELLS_OF_TIMELINE = (TASK, EFFECT, OBSERVED)
 """Kinds of records that speak of a timeline, wherever on it they stand."""
 
 

@@ -1638,6 +1638,61 @@ RESTORE = (
         ("doing/test_doing.py::test_resume_names_what_is_next_and_where_it_starts_from",),
     ),
     Line(
+        "envlog observe",
+        "a checkpoint that the platform made without us is kept with its own time",
+        (
+            "compat/test_workbench.py::test_observed_by_hand_and_as_json",
+            "compat/test_workbench.py::test_what_the_platform_made_without_us_is_listed_as_observed",
+        ),
+    ),
+    Line(
+        "envlog observe --at",
+        "when it was made",
+        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+    ),
+    Line(
+        "envlog observe --message",
+        "what the platform says of it",
+        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+    ),
+    Line(
+        "envlog observe --by",
+        "which platform",
+        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+    ),
+    Line(
+        "envlog observe --list",
+        "those that are known",
+        ("compat/test_workbench.py::test_observed_by_hand_and_as_json",),
+    ),
+    Line(
+        "config envhist.platformlist",
+        "what lists the checkpoints of the platform",
+        (
+            "compat/test_workbench.py::test_what_the_platform_made_without_us_is_listed_as_observed",
+            "compat/test_workbench.py::test_lists_of_platforms_are_read",
+            "compat/test_workbench.py::test_what_fails_is_told_and_nothing_is_lost",
+        ),
+    ),
+    Line(
+        "config envhist.platformcreate",
+        "what makes one and says its id",
+        ("compat/test_workbench.py::test_a_platforms_checkpoint_is_made_with_ours_and_lends_it_its_id",),
+    ),
+    Line(
+        "revision <external id>",
+        "the id that another program knows it by",
+        ("compat/test_workbench.py::test_another_programs_id_finds_the_moment",),
+    ),
+    Line(
+        "workbench",
+        "checkpoint create, list, info, delete and restore on these verbs",
+        (
+            "compat/test_workbench.py::test_checkpoints_are_created_listed_told_restored_and_deleted",
+            "docs/test_workbench.py::test_the_page_is_true",
+        ),
+    ),
+    Line(
         "envlog effect",
         "what is done outside the machine is noted, with the status of its command",
         (

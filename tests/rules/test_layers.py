@@ -63,7 +63,8 @@ MAY_KNOW = {
     "browse": VOCABULARY,
     # Values as `--json` has them in, a text out.
     "page": VOCABULARY,
-    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "page", "browse"},
+    # Of `compat` it knows the one door by which a command line of others enters.
+    "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "compat", "page", "browse"},
 }
 
 # A package that others made has one home.

@@ -1,0 +1,85 @@
+"""What a platform calls checkpoints: the moments of a timeline that have an id of its kind, and those it made alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from git_envhist.doing.observing import known_ids
+from git_envhist.history.doings import observed_of
+from git_envhist.history.timeline import subject
+from git_envhist.library.history import EnvHistory
+from git_envhist.model import Observed, Snapshot
+from git_envhist.values import dataclass
+
+NUMBERED = re.compile(r"v(\d{1,9})")
+NO_INTENT = "no intent recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One line of the list."""
+
+    id: str
+    at: datetime
+    comment: str
+    verdict: str | None = None
+    snapshot: Snapshot | None = None
+    """None where the platform made it without us."""
+    found_at: datetime | None = None
+    story: str = ""
+
+    @property
+    def told(self) -> str:
+        """What the list says of it."""
+        if self.snapshot is not None:
+            return self.comment
+        said = f"observed, {NO_INTENT}"
+        return f"{said} ({self.comment})" if self.comment else said
+
+
+def checkpoints(history: EnvHistory) -> list[Checkpoint]:
+    """All of them, newest first; of an id that was given twice the newest."""
+    line = history.log()
+    found = {one.id: one for one in reversed(list(_of_line(line)))}
+    for observed in observed_of(line):
+        found.setdefault(observed.external_id, _observed(observed))
+    return sorted(found.values(), key=lambda one: one.at, reverse=True)
+
+
+def find(history: EnvHistory, external_id: str) -> Checkpoint:
+    """The one of an id, or whatever a revision means; `SnapshotNotFound` where it means nothing."""
+    known = {one.id: one for one in checkpoints(history)}
+    if external_id in known:
+        return known[external_id]
+    snapshot = history.resolve(external_id)
+    return _of_snapshot(snapshot, snapshot.external_id or snapshot.id[:7])
+
+
+def next_id(history: EnvHistory) -> str:
+    """`v1`, `v2`, …: the number after the highest that anybody gave; also to one that was let go."""
+    line = [*history.log(), *(one.snapshot for one in history.dropping.trash())]
+    numbers = [int(match[1]) for one in known_ids(line) if (match := NUMBERED.fullmatch(one))]
+    return f"v{max(numbers, default=0) + 1}"
+
+
+def _of_line(line: Iterable[Snapshot]) -> Iterator[Checkpoint]:
+    return (_of_snapshot(one, one.external_id) for one in line if one.external_id)
+
+
+def _of_snapshot(snapshot: Snapshot, external_id: str) -> Checkpoint:
+    verdict = snapshot.verdict
+    return Checkpoint(
+        external_id,
+        snapshot.at,
+        subject(snapshot.intent) if snapshot.intent else "",
+        verdict.status.value if verdict else None,
+        snapshot,
+        None,
+        snapshot.story,
+    )
+
+
+def _observed(observed: Observed) -> Checkpoint:
+    return Checkpoint(observed.external_id, observed.taken_at, observed.comment, None, None, observed.at)

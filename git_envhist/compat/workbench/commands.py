@@ -1,0 +1,200 @@
+"""The commands of a platform's command line, each on the verb that does it here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from git_envhist.compat.workbench.checkpoints import Checkpoint, checkpoints, find, next_id
+from git_envhist.doing.observing import ask_platform
+from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.library.history import EnvHistory
+from git_envhist.store.quoting import show
+
+NOT_EXACT = 5
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what the words say; the status to end with."""
+    options = _parser().parse_args(list(words))
+    do: Callable[[EnvHistory, argparse.Namespace], int] = options.do
+    return do(EnvHistory.open(".", workers="fork"), options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """One that ends as all of our programs do."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(message, hint="git-envhist workbench -h")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="git-envhist workbench", description="Checkpoints of the whole environment.")
+    commands = parser.add_subparsers(metavar="<command>", required=True)
+    group = commands.add_parser("checkpoint", aliases=["checkpoints"], help="create, list, info, delete")
+    inner = group.add_subparsers(metavar="<command>", required=True)
+    create = _command(inner, "create", _create, "take one, and say its id")
+    create.add_argument("comment", nargs="?", metavar="<comment>", help="why it is taken")
+    create.add_argument("-m", "--comment", "--message", dest="reason", metavar="<comment>", help="the same")
+    create.add_argument("--verify", metavar="<command>", help="then run that check, and keep its verdict")
+    _command(inner, "list", _list, "all of them, newest first", aliases=["ls"])
+    _with_id(_command(inner, "info", _info, "what is known of one", aliases=["show"]))
+    _with_id(_command(inner, "delete", _delete, "let one go", aliases=["rm"]))
+    _with_id(_command(commands, "restore", _restore, "go back to one; what is here is saved first"))
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[_Parser],
+    name: str,
+    do: Callable[[EnvHistory, argparse.Namespace], int],
+    what: str,
+    aliases: Sequence[str] = (),
+) -> _Parser:
+    command = commands.add_parser(name, aliases=list(aliases), help=what)
+    command.add_argument("--json", action="store_true", help="the answer as JSON")
+    command.set_defaults(do=do)
+    return command
+
+
+def _with_id(command: _Parser) -> None:
+    command.add_argument(
+        "id", metavar="<id>", help="as 'checkpoint list' has it, or any revision of git envlog"
+    )
+
+
+def _create(history: EnvHistory, options: argparse.Namespace) -> int:
+    if options.comment is not None and options.reason is not None:
+        raise UsageError("the comment is given twice")
+    external_id = _created(history.settings.platform_create) or next_id(history)
+    captured = history.capture(
+        options.comment if options.comment is not None else options.reason,
+        external_id=external_id,
+        verify=options.verify,
+    )
+    for warning in captured.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    made = find(history, external_id)
+    if options.json:
+        _print_json(_as_json(made))
+    else:
+        print(f"Checkpoint {made.id} created{f': {made.verdict}' if made.verdict else ''}")
+    return 0
+
+
+def _created(command: str | None) -> str | None:
+    """The id of the platform's own checkpoint, where there is a platform: the last word that it says."""
+    if command is None:
+        return None
+    said = ask_platform(command).split()
+    named = [word.strip(".,:;'\"") for word in said if re.search(r"\d", word)]
+    if not named or not WORD.fullmatch(named[-1]):
+        raise Refused(f"'{command}' said no id of a checkpoint: nothing was captured")
+    return named[-1]
+
+
+def _list(history: EnvHistory, options: argparse.Namespace) -> int:
+    if history.settings.platform_list is not None:
+        try:
+            history.observed.look()
+        except EnvhistError as error:
+            print(f"warning: {error.message}", file=sys.stderr)
+    found = checkpoints(history)
+    if options.json:
+        _print_json([_as_json(one) for one in found])
+        return 0
+    rows = [("ID", "CREATED", "CHECK", "COMMENT"), *(_row(one) for one in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        print("  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]))
+    return 0
+
+
+def _row(one: Checkpoint) -> tuple[str, str, str, str]:
+    return _plain(one.id), _time(one.at), one.verdict or "-", _plain(one.told)
+
+
+def _info(history: EnvHistory, options: argparse.Namespace) -> int:
+    one = find(history, options.id)
+    if options.json:
+        _print_json(_as_json(one))
+        return 0
+    told = {
+        "ID": one.id,
+        "Created": _time(one.at),
+        "Found": _time(one.found_at) if one.found_at else "",
+        "Comment": one.told,
+        "Check": one.verdict or "",
+        "Snapshot": one.snapshot.id if one.snapshot else "",
+        "Changed": one.story,
+    }
+    for label, value in told.items():
+        if value:
+            print(f"{label + ':':<10} {_plain(value)}")
+    return 0
+
+
+def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
+    one = find(history, options.id)
+    if one.snapshot is None:
+        raise Refused(
+            f"'{one.id}' is the platform's alone: nothing of it is kept here",
+            hint="delete it where it was made",
+        )
+    history.drop(one.snapshot)
+    if options.json:
+        _print_json({"deleted": one.id})
+    else:
+        print(f"Checkpoint {_plain(one.id)} deleted; back with: git envlog undrop {one.snapshot.id[:7]}")
+    return 0
+
+
+def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
+    one = find(history, options.id)
+    if one.snapshot is None:
+        raise Refused(
+            f"'{one.id}' was made by the platform, without us: nothing of it is kept here",
+            hint="restore it where it was made",
+        )
+    restored = history.restore(one.snapshot)
+    if options.json:
+        _print_json({"restored": one.id, "exact": restored.exact, "undo": restored.undo and restored.undo.id})
+    elif restored.undo is None:
+        print(f"Checkpoint {_plain(one.id)} is what is here")
+    else:
+        print(f"Restored {_plain(one.id)}; back with: git envrestore --undo")
+    for left in (*restored.kept, *restored.losses):
+        print(f"warning: '{show(left.path)}': {left.why}", file=sys.stderr)
+    return 0 if restored.exact else NOT_EXACT
+
+
+def _as_json(one: Checkpoint) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "created_at": one.at.isoformat(timespec="seconds"),
+        "observed_at": one.found_at.isoformat(timespec="seconds") if one.found_at else None,
+        "comment": one.comment,
+        "intent": None if one.snapshot is None else one.comment or None,
+        "check": one.verdict,
+        "snapshot": one.snapshot.id if one.snapshot else None,
+        "changed": one.story,
+    }
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value))
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _plain(text: str) -> str:
+    """Nothing of somebody's text steers a terminal."""
+    first = text.split("\n", 1)[0]
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in first)
