@@ -108,6 +108,16 @@ class Dropping:
         except SnapshotNotFound as nothing:
             raise NotInTrash(text, hint="'git envlog undrop' lists what was dropped") from nothing
 
+    def line_with_trash(self, timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
+        """A timeline as it would be had nothing been let go of late, oldest first; and the ids of what was."""
+        stand = self._rewriting.stand(timeline)
+        gone = frozenset(link.id for bundle in stand.trash for link in bundle.links)
+        if not gone:
+            return [], gone
+        known = {one.id: one for one in self._history.log(timeline=timeline)}
+        known |= {one.snapshot.id: one.snapshot for one in self.trash()}
+        return [known[link.id] for link in _put_back(stand, gone).links if link.id in known], gone
+
     def undrop(self, wanted: Sequence[InTrash]) -> Dropped:
         """Bring moments back to where they stood."""
         ids = {one.snapshot.id for one in wanted}

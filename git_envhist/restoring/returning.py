@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, overload
 
 from git_envhist.core import Core
-from git_envhist.model import Moment
+from git_envhist.model import Moment, Snapshot, SnapshotId
 from git_envhist.values import once
 
 if TYPE_CHECKING:
@@ -84,7 +84,12 @@ class Returning(Core):
         """Back, forth, and what goes with it."""
         from git_envhist.restoring.verbs import Going  # loaded late: keeps envlog fast
 
-        return Going(self, self._seeing)
+        def with_trash(timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
+            from git_envhist.keeping.dropping import Dropping  # loaded late: hardly any undo meets one
+
+            return Dropping(self).line_with_trash(timeline)
+
+        return Going(self, self._seeing, with_trash)
 
     def _wish(self, wished: Wished, wish: Wish | None = None, *, dry_run: bool = False) -> Wish:
         from git_envhist.restoring.wish import make_wish  # loaded late: keeps envlog fast

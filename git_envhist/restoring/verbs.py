@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,12 +12,14 @@ from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.history.doings import effects_since
 from git_envhist.history.hints import NOTHING_CAPTURED
+from git_envhist.history.timeline import subject
 from git_envhist.model import TOP, Effect, Ended, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
 from git_envhist.restoring.here import UNKNOWN, Choose, Here
 from git_envhist.restoring.restore import Restoring
 from git_envhist.restoring.wish import NO_WISH, Wish
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.objects import CatFile
+from git_envhist.store.repository import TRASH
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
@@ -55,13 +58,19 @@ FEW = 50
 """Most restores go no further back than so many moments."""
 
 
+WithTrash = Callable[[str], tuple[list[Snapshot], frozenset[SnapshotId]]]
+"""A timeline with what was let go of late, oldest first; and the ids of that."""
+
+
 class Going:
     """Back, forth, elsewhere."""
 
-    def __init__(self, history: History, capturing: Capturing) -> None:
+    def __init__(self, history: History, capturing: Capturing, with_trash: WithTrash) -> None:
         self._history = history
         self._capturing = capturing
         here = Here(capturing, history.judge, history.open_sealed, history.resolve)
+        self._with_trash = with_trash
+        self._skipped = ""
         self._restoring = Restoring(here)
 
     def to(self, snapshot: Snapshot, wish: Wish = NO_WISH) -> Restored:
@@ -79,7 +88,11 @@ class Going:
 
     def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
         """To the newest earlier state that differs from what is here, so many steps back."""
-        return self._go(wish, RestorePart.UNDO, lambda content: self._back(steps, content))
+        self._skipped = ""
+        restored = self._go(wish, RestorePart.UNDO, lambda content: self._back(steps, content))
+        if not self._skipped:
+            return restored
+        return replace(restored, warnings=(*restored.warnings, self._skipped))
 
     def redo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
         """Forth again."""
@@ -192,6 +205,18 @@ class Going:
     def _back(self, steps: int, content: str) -> Snapshot:
         walk = self._walk()
         stop = walk.back(steps, content)
+        dropped = self._dropped_state(steps, content)
+        if dropped is not None:
+            again = f"git envlog undrop {dropped.id[:7]}"
+            if stop is None:
+                raise NothingToUndo(
+                    f"the state before was dropped: {dropped.id[:7]} '{subject(dropped.intent)}'",
+                    hint=f"bring it back: {again}",
+                )
+            self._skipped = (
+                f"the state before was dropped: {dropped.id[:7]} '{subject(dropped.intent)}'; "
+                f"this is {stop.id[:7]} instead (bring it back: {again})"
+            )
         if stop is None:
             far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, content)), 0)
             if far:
@@ -205,6 +230,18 @@ class Going:
                 hint=NOTHING_CAPTURED if is_new else "'git envlog' lists every snapshot",
             )
         return stop
+
+    def _dropped_state(self, steps: int, content: str) -> Snapshot | None:
+        """The state that would be gone to, had it not been dropped."""
+        repository = self._history.repository
+        timeline = current_timeline(repository, self._capturing.settings)
+        if timeline is None or not repository.list_refs(TRASH):
+            return None
+        from git_envhist.history.cursor import read_walk  # loaded late: undo and redo alone
+
+        line, gone = self._with_trash(timeline)
+        stop = read_walk(line).back(steps, content) if line else None
+        return stop if stop is not None and stop.id in gone else None
 
     def _forth(self, steps: int, content: str) -> Snapshot:
         walk = self._walk()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -241,3 +242,55 @@ def test_sha256_and_reftable_repositories_are_rewritten_alike(repo: Repo, tmp_pa
     other.run("envlog", "undrop", before[1].id[:9], check=True)
     assert ids(other) == [one.id for one in before]
     assert other.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_undo_says_that_the_state_before_was_dropped(repo: Repo) -> None:
+    for number in range(4):
+        repo.write("file", f"state {number}")
+        repo.run("envlog", "capture", f"state {number}", check=True)
+    second, third = ids(repo)[1:3]
+    repo.run("envlog", "drop", third, check=True)
+    done = repo.run("envlog", "undo", check=True)
+    assert f"the state before was dropped: {third[:7]} 'state 2'; this is {second[:7]} instead" in done.err
+    assert repo.read("file") == b"state 1"
+    repo.run("envlog", "redo", check=True)
+    repo.run("envlog", "undrop", third, check=True)
+    assert "dropped" not in repo.run("envlog", "undo", check=True).err
+    assert repo.read("file") == b"state 2"
+
+
+def test_undo_says_it_where_nothing_else_is_left(repo: Repo) -> None:
+    take(repo, 2)
+    first = ids(repo)[0]
+    repo.run("envlog", "drop", first, check=True)
+    done = repo.run("envlog", "undo")
+    assert done.status == 4
+    assert done.err.splitlines() == [
+        f"error: the state before was dropped: {first[:7]} 'step 0'",
+        f"hint: bring it back: git envlog undrop {first[:7]}",
+    ]
+
+
+def test_captures_beside_drops_lose_nothing(repo: Repo) -> None:
+    """Both at once, and a name now and then: all that was taken is on the timeline or in the trash."""
+    script = """
+for n in 1 2 3 4 5 6; do
+    echo "$1 $n" > "file-$1"; git envlog capture "$1 $n" --porcelain >> "../taken-$1" || exit 1
+    git envlog drop @~1 >/dev/null 2>>../complaints
+    git envlog name "name-$1-$n" @ >/dev/null 2>>../complaints
+done
+"""
+    take(repo, 2)
+    words = [["sh", "-c", script, "sh", one] for one in ("a", "b")]
+    running = [subprocess.Popen(one, cwd=repo.path, env=repo.env) for one in words]
+    assert [one.wait() for one in running] == [0, 0]
+    taken = {line for one in "ab" for line in (repo.path.parent / f"taken-{one}").read_text().split()}
+    history = open_history(repo)
+    left = {one.id for one in history.log()}
+    trash = {one.snapshot.id for one in history.dropping.trash()}
+    assert taken <= left | trash
+    assert not left & trash
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+    names = {name for one in history.log() for name in one.names}
+    names |= {name for one in history.dropping.trash() for name in one.snapshot.names}
+    assert {f"name-{one}-{number}" for one in "ab" for number in range(1, 7)} <= names

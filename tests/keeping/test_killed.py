@@ -1,0 +1,27 @@
+"""Killed in the middle of a rewrite: nothing is lost, the same words finish it. `tests.crash.keptkills` does more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.faults import needs_strace
+from tests.crash.keptkills import killed_at, prepare, without_a_kill
+from tests.support.repository import Repo, make_repo
+
+# While what is new is published; between the refs, of which each has its file renamed; behind them.
+POINTS = {"drop": (4, 7), "undrop": (6,), "purge": (5, 8, 12)}
+
+
+@needs_strace
+@pytest.mark.slow
+def test_a_killed_rewrite_loses_nothing_and_is_finished_by_the_same_words(tmp_path: Path) -> None:
+    template: Repo = make_repo(tmp_path / "template")
+    prepare(template)
+    for verb, points in POINTS.items():
+        wanted = without_a_kill(template, verb)
+        for when in points:
+            done, wrong = killed_at(template, verb, "rename", when, wanted)
+            assert done.status != 0, f"{verb}: there is no {when}th rename any more: choose the points anew"
+            assert wrong == [], (verb, when)
