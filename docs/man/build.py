@@ -11,6 +11,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 PAGES = SOURCES / "man1"
+# What a terminal that knows no such letter shows instead; without it man complains.
+PLAIN = ".fchar \\[OK] v\n.fchar \\[u2713] v\n.fchar \\[u2717] x\n"
 
 
 def stamp(source: bytes) -> str:
@@ -27,7 +29,7 @@ def build(source: Path) -> str:
         publish_string(source.read_text(encoding="utf-8"), writer="manpage", settings_overrides=settings)
     )
     # Programs that index man pages look for this very word.
-    return stamp(source.read_bytes()) + page.replace(".SH Name\n", ".SH NAME\n")
+    return stamp(source.read_bytes()) + PLAIN + page.replace(".SH Name\n", ".SH NAME\n")
 
 
 def main() -> None:

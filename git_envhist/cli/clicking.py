@@ -34,7 +34,7 @@ def read_by_click(
         with reader.make_context(command.name, list(words)) as context:
             return context.params
     except click.UsageError as failure:
-        raise usage_error(failure) from failure
+        raise usage_error(failure, command) from failure
     except click.exceptions.Exit:
         return None
 
@@ -95,13 +95,17 @@ def _tell_version(command: Command, program: str, output: Output) -> None:
 TELLERS: dict[str, Tell] = {"short_help": _tell_help, "long_help": _tell_all, "version": _tell_version}
 
 
-def usage_error(failure: click.UsageError) -> UsageError:
+def usage_error(failure: click.UsageError, command: Command | None = None) -> UsageError:
     """click's complaint in the words of this project."""
+    message = failure.format_message().strip().rstrip(".")
+    if command is not None and "[-- <path" in command.usage and "extra argument" in message:
+        # A path where git would take one, or words that were not quoted.
+        hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
+        return UsageError(message[:1].lower() + message[1:], hint=hint.replace(" [<options>]", ""))
     if isinstance(failure, click.NoSuchOption):
         near = ", ".join(f"'{option}'" for option in failure.possibilities or ())
         return UsageError(
             f"no such option '{failure.option_name}'",
             hint=f"did you mean {near}?" if near else "-h lists the options",
         )
-    message = failure.format_message().strip().rstrip(".")
     return UsageError(message[:1].lower() + message[1:], hint="-h lists the options")

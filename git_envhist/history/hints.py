@@ -83,7 +83,7 @@ def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
     if colon and revision and path:
         return f"a file of a snapshot: git envlog show {_quoted(revision)} -- {_quoted(path)}"
     if by_intent(world.own, word):
-        return f"by the words of its intent: {_quoted(':/' + word)}"
+        return f"did you mean {_quoted(':/' + word)}? so the words of an intent are spelled"
     return _similar_name(word, world)
 
 

@@ -50,6 +50,9 @@ CASES = {
     "subcommand": Case(("envhist", "captrue"), 129, "usage", "no such subcommand: 'captrue'", "did you mean"),
     "excluding": Case(("envlog", "--stat", "-p"), 129, "usage", "exclude each other", "-h lists the options"),
     "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "", "-h lists the options"),
+    "path without dashes": Case(
+        ("envrestore", "@", "app.py"), 129, "usage", "extra argument", "behind '--': git envrestore [<rev>] -- <path>"
+    ),
     "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-h lists the options"),
     "date": Case(
         ("envlog", "--date=odd"), 129, "usage", "unknown date format 'odd'", "one of: default", _opened,
