@@ -13,7 +13,7 @@ from git_envhist.lookup import judge_verdicts, list_timelines, read_timeline, wo
 from git_envhist.model import Captured, EnvPath, Moment, Progress, Record, Snapshot
 from git_envhist.opening import Opened
 from git_envhist.settings import config_home, read_settings
-from git_envhist.store.fetched import is_fetched, seeing_fetched, without_fetched
+from git_envhist.store.fetched import Fetched, is_fetched, seeing_fetched, without_fetched
 from git_envhist.values import once, replace
 
 if TYPE_CHECKING:
@@ -146,6 +146,10 @@ class Core:
         from git_envhist.capturing.annotating import annotate_now  # loaded late: keeps envlog fast
 
         line = signature(who_am_i(self.settings, self._environ), self.now)
+        if is_fetched(snapshot.timeline):
+            from git_envhist.store.othernotes import speak_of_fetched  # loaded late: most snapshots are ours
+
+            speak_of_fetched(Fetched.of(self.repository))
         annotate_now(self.repository, self.settings, snapshot, records, line, files or {})
         self.forget_world()
         self.happened("told", snapshot, *records)

@@ -14,6 +14,7 @@ from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.fetched import Fetched, is_fetched
 from git_envhist.store.git import Git
+from git_envhist.store.othernotes import with_others_words, with_our_words
 from git_envhist.store.repository import HEADS, TRASH, Repository
 from git_envhist.values import once, replace
 
@@ -25,7 +26,9 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
     """The snapshots of a timeline, newest first; none where there is no such timeline."""
     fetched = Fetched.of(repository)
     if is_fetched(name) and fetched.is_there:
-        return list(fetched.read(name, limit, tell))
+        return with_others_words(
+            fetched, with_our_words(repository.git, fetched, [*fetched.read(name, limit, tell)])
+        )
     ref = HEADS + name
     try:
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
@@ -41,6 +44,8 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
             return []
         # Its first snapshot may have come between the two.
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
+    if fetched.is_there:
+        found = with_others_words(fetched, found)
     # What a commit says of its timeline is its author's word: none that stands here was fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
 

@@ -12,8 +12,10 @@ from enum import Enum
 
 from git_envhist.errors import GitFailed, Refused
 from git_envhist.sharing.bringing import LOCK, ask_for, lists_of
-from git_envhist.store.fetched import NOTES, REMOTES, Fetched
+from git_envhist.store.fetched import NOTES, REMOTES, Fetched, without_fetched
+from git_envhist.store.git import Git
 from git_envhist.store.locks import locked
+from git_envhist.store.othernotes import list_crossed
 from git_envhist.store.remoterefs import HEADS, There, read_there
 from git_envhist.store.remotes import (
     OUR_REFS,
@@ -74,12 +76,14 @@ def fetch(
                 hint=f"call the remote something else: git remote rename {remote.name} <name>",
             )
         fetched.know(remote.name, remote.url)
-        return _Fetch(fetched, Transport(fetched.git, remote, environ, own_config(repository)), full).run()
+        transport = Transport(fetched.git, remote, environ, own_config(repository))
+        return _Fetch(fetched, transport, without_fetched(repository).git, full).run()
 
 
 class _Fetch:
-    def __init__(self, fetched: Fetched, transport: Transport, full: bool) -> None:
+    def __init__(self, fetched: Fetched, transport: Transport, own: Git, full: bool) -> None:
         self._fetched = fetched
+        self._own = own
         self._transport = transport
         self._remote = transport.remote
         self._full = full
@@ -95,6 +99,10 @@ class _Fetch:
         self._forget(there, *before)
         after = self._here(self._heads)
         fresh = [oid for name, oid in after.items() if before[0].get(name) != oid]
+        said = self._here(self._notes)
+        fresh_words = {name for name in {*said, *before[1]} if said.get(name) != before[1].get(name)}
+        if fresh_words:
+            list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
         full = self._contents(fresh, [oid for oid in before[0].values() if oid not in fresh], after)
         told = tuple(
             (f"{self._remote.name}/{name}", self._arrival(before[0].get(name), after.get(name)))

@@ -24,7 +24,7 @@ def with_old_notes(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapsh
     if not ids:
         return list(found)
     records = _records_on(git, own, ids)
-    return [_with_records(one, records[one.id]) if one.id in records else one for one in found]
+    return [with_records(one, records[one.id]) if one.id in records else one for one in found]
 
 
 def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Record, ...]]:
@@ -32,13 +32,14 @@ def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Rec
     found: dict[str, tuple[Record, ...]] = {}
     for ref in listed.split():
         if ref != NOTES + own:
-            blobs = _notes_in(git, ref, ids)
+            blobs = notes_in(git, ref, ids)
             for name, data in blobs.items():
                 found[name] = (*found.get(name, ()), *read_note(data).records)
     return found
 
 
-def _notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
+def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
+    """The notes of one writer on some commits."""
     rows = git.try_run("ls-tree", "-r", "-z", "--full-tree", ref).out.split(b"\0")
     wanted: dict[str, str] = {}
     for row in rows:
@@ -60,7 +61,8 @@ def _notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
     return found
 
 
-def _with_records(snapshot: Snapshot, more: tuple[Record, ...]) -> Snapshot:
+def with_records(snapshot: Snapshot, more: tuple[Record, ...]) -> Snapshot:
+    """The snapshot, with more that is said of it."""
     records = tuple(sorted((*snapshot.records, *more), key=lambda record: record.at))
     said = [record for record in records if record.kind != "intent"]
     return replace(

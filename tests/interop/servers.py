@@ -7,16 +7,19 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 PATIENCE = 10.0
+AT_ONCE = 1 << 20
 
 
 def find_sshd() -> str:
@@ -84,56 +87,91 @@ def write_ssh_files(place: Path, port: int) -> None:
 
 
 class SmartHttp(BaseHTTPRequestHandler):
-    """Hands each request to `git http-backend`, as a web server with CGI does."""
+    """Hands each request to `git http-backend`, as a web server with CGI does; nothing is held as a whole."""
 
     root = ""
+    counted: Counted
 
     def do_GET(self) -> None:
-        self._serve(b"")
+        self._serve()
 
     def do_POST(self) -> None:
-        self._serve(self._body())
+        self._serve()
 
-    def _body(self) -> bytes:
+    def _body(self) -> Iterator[bytes]:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        parts = []
+            yield from self._bytes(int(self.headers.get("Content-Length") or 0))
+            return
         while size := int(self.rfile.readline().split(b";")[0], 16):
-            parts.append(self.rfile.read(size))
+            yield from self._bytes(size)
             self.rfile.readline()
         self.rfile.readline()
-        return b"".join(parts)
 
-    def _serve(self, body: bytes) -> None:
+    def _bytes(self, left: int) -> Iterator[bytes]:
+        while left and (part := self.rfile.read(min(left, AT_ONCE))):
+            left -= len(part)
+            yield part
+
+    def _serve(self) -> None:
+        with tempfile.TemporaryFile() as body:
+            for part in self._body():
+                body.write(part)
+            size = body.tell()
+            body.seek(0)
+            words = ["git", "http-backend"]
+            with subprocess.Popen(
+                words, stdin=body, stdout=subprocess.PIPE, env=self._variables(size)
+            ) as child:
+                assert child.stdout is not None
+                sent = self._answer(child.stdout)
+        self.counted.add(size, sent)
+
+    def _variables(self, size: int) -> dict[str, str]:
         path, _, query = self.path.partition("?")
-        env = {
+        return {
             **os.environ, "GIT_PROJECT_ROOT": self.root, "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
             "QUERY_STRING": query, "REQUEST_METHOD": self.command, "REMOTE_USER": "test", "REMOTE_ADDR": "127.0.0.1",
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(len(body)),
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""), "CONTENT_LENGTH": str(size),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }  # fmt: skip
-        words = ["git", "http-backend"]
-        done = subprocess.run(words, input=body, env=env, stdout=subprocess.PIPE, check=False)
-        head, _, answer = done.stdout.partition(b"\r\n\r\n")
-        fields = [line.partition(": ")[::2] for line in head.decode().split("\r\n")]
-        status = next((value for key, value in fields if key == "Status"), "200 OK")
-        self.send_response(int(status.split()[0]))
+
+    def _answer(self, told: IO[bytes]) -> int:
+        """Pass on what the program says; how many bytes that was. The line ends with the answer."""
+        fields = [line.decode().partition(": ")[::2] for line in iter(told.readline, b"\r\n") if line.strip()]
+        self.send_response(int(dict(fields).get("Status", "200").split()[0]))
         for key, value in fields:
             if key != "Status":
-                self.send_header(key, value)
-        self.send_header("Content-Length", str(len(answer)))
+                self.send_header(key, value.strip())
+        self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(answer)
+        sent = 0
+        while part := told.read(AT_ONCE):
+            self.wfile.write(part)
+            sent += len(part)
+        return sent
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
+class Counted:
+    """The bytes that went over the line, without what HTTP itself says."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.received = self.sent = 0
+
+    def add(self, received: int, sent: int) -> None:
+        with self._lock:
+            self.received += received
+            self.sent += sent
+
+
 @contextmanager
-def http_server(root: Path) -> Iterator[str]:
+def http_server(root: Path, counted: Counted | None = None) -> Iterator[str]:
     """Smart http for all repositories below a directory; gives the address."""
-    handler = type("Handler", (SmartHttp,), {"root": str(root)})
+    handler = type("Handler", (SmartHttp,), {"root": str(root), "counted": counted or Counted()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -266,3 +266,25 @@ def test_an_address_without_a_name_is_fetched_too(
     name = ref.removeprefix("refs/envhist/remotes/")
     assert name.startswith("remote-")
     assert colleague.run("envlog", "show", name, "--", "b", check=True).stdout == b"2"
+
+
+def test_what_is_said_of_a_fetched_moment_is_told_here_and_there(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    colleague.run("envlog", "note", shared, "-m", "seen over here", check=True)
+    colleague.run("envlog", "name", "theirs", shared, check=True)
+    assert "seen over here" in colleague.run("envlog", "show", "theirs", check=True).out
+    capture(colleague, "mine")
+    colleague.run("envlog", "push", "--yes", check=True)
+    repo.run("envlog", "fetch", check=True)
+    told = repo.run("envlog", "show", check=True).out
+    writer = f"origin/{timeline(colleague)}"
+    assert f"seen over here (said by {writer})" in told
+    assert "it went well\n" in told
+    assert repo.run("envlog", "show", "theirs").status == 4, "what a word of ours means nobody else decides"
+    colleague.run("envlog", "note", shared, "-m", "and once more", check=True)
+    colleague.run("envlog", "push", check=True)
+    repo.run("envlog", "fetch", check=True)
+    told = repo.run("envlog", "show", check=True).out
+    assert told.count("said by") == 2
