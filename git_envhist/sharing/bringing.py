@@ -37,7 +37,7 @@ def bring(
     if TOP in paths:
         bring_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]))
         return
-    lists = lists_of(fetched, snapshot.tree)
+    (lists,) = lists_of(fetched, [snapshot.tree])
     blobs = [place for path in paths for place in _places(fetched, snapshot.tree, path)]
     bring_objects(repository, environ, snapshot, fetched.missing(lists.trees, [*lists.blobs, *blobs]))
     pieces = [tree for path in paths for tree in _pieces(fetched, snapshot.tree, path)]
@@ -79,16 +79,17 @@ class Lists(NamedTuple):
     blobs: list[str]
 
 
-def lists_of(fetched: Fetched, tree: str, *, manifest: bool = True) -> Lists:
-    """What is missing, facts, and the manifest."""
+def lists_of(fetched: Fetched, trees: Sequence[str], *, manifest: bool = True) -> Iterator[Lists]:
+    """Of each tree: what is missing, facts, and the manifest."""
     with CatFile(fetched.git) as reader:
-        found = reader.read(f"{tree}:{os.fsdecode(RESERVED)}")
-    lists = Lists([], [])
-    if found is not None and found.kind == "tree":
-        for name, mode, oid in decode_tree(found.data, len(tree) // 2):
-            if name not in NOT_LISTS and (manifest or name != MANIFEST):
-                (lists.trees if mode == DIRECTORY else lists.blobs).append(oid.hex())
-    return lists
+        answers = reader.read_many([f"{tree}:{os.fsdecode(RESERVED)}" for tree in trees])
+        for tree, found in zip(trees, answers, strict=True):
+            lists = Lists([], [])
+            if found is not None and found.kind == "tree":
+                for name, mode, oid in decode_tree(found.data, len(tree) // 2):
+                    if name not in NOT_LISTS and (manifest or name != MANIFEST):
+                        (lists.trees if mode == DIRECTORY else lists.blobs).append(oid.hex())
+            yield lists
 
 
 def _places(fetched: Fetched, tree: str, path: EnvPath) -> Iterator[str]:
