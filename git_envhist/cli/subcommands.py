@@ -74,6 +74,7 @@ MEANT = {
     "diff": "git envdiff",
     "restore": "git envrestore",
     "delete": "git envlog name -d",
+    "forget": "git envlog drop",
     "tag": "git envlog name",
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from git_envhist.capturing.capture import restore_directory
 from git_envhist.errors import Damaged, RestoreLeft, SnapshotNotFound
@@ -31,6 +31,7 @@ from git_envhist.model import EnvPath
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.erasing import Eraser
 from git_envhist.store.fetched import without_fetched
+from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.layout import ATTACHMENTS, RESERVED
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
@@ -42,6 +43,7 @@ from git_envhist.store.staging import Staging
 from git_envhist.values import dataclass, field
 
 ATTACHED = os.fsdecode(RESERVED + b"/" + ATTACHMENTS)
+SET_ASIDE = ("damaged", "set-aside")
 CONTENT, MISSING, COMPLETE, STORY = "Env-Content", "Env-Missing", "Env-Complete", "Env-Story"
 
 
@@ -51,7 +53,7 @@ class PathNotFound(SnapshotNotFound):
     code = "no-such-path"
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, hint="'git envlog -- <path>' lists the snapshots that changed a path")
+        super().__init__(path, hint="what no snapshot holds is gone; 'git envlog -- <path>' tells of a path")
         self.message = f"no snapshot holds '{path}'"
         self.args = (self.message,)
 
@@ -114,6 +116,7 @@ class Purging:
         for path in paths:
             if path not in tally.found and not fetched:
                 raise PathNotFound(os.fsdecode(path))
+        tally.warnings.update(dict.fromkeys(self._not_looked_into()))
         top = os.fsencode(repository.root)
         return Purged(
             tuple(paths),
@@ -127,6 +130,13 @@ class Purging:
             dry_run,
             tuple(tally.warnings),
         )
+
+    def _not_looked_into(self) -> Iterator[str]:
+        """What a repair set aside is nobody's to change, and may hold anything."""
+        for name in SET_ASIDE:
+            place = os.path.join(self._repository.common_state, name)
+            if os.path.isdir(place) and os.listdir(place):
+                yield f"what 'git envlog fsck --repair' set aside was not looked into: '{place}'"
 
     def _refuse_left(self) -> None:
         """What a restore left half done holds bytes of its own."""
@@ -200,7 +210,11 @@ class Purging:
             if name.endswith(".upload"):
                 shutil.rmtree(os.path.join(remotes, name), ignore_errors=True)
         forget_reflogs(repository)
-        collect(repository, keep_since=NOTHING_STAYS)
+        try:
+            collect(repository, keep_since=NOTHING_STAYS)
+        except SomebodyAtWork as busy:
+            told = f"no snapshot holds it any more, but {busy.message}"
+            raise SomebodyAtWork(told, hint="run the same command again when it has ended") from busy
 
 
 def _reading(reader: CatFile) -> Callable[[bytes], bytes]:
