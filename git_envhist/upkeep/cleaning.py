@@ -15,6 +15,7 @@ from git_envhist.store.collecting import DAY, NOTHING_STAYS, collect
 from git_envhist.store.deflate import crc32
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.handover import SomebodyAtWork
+from git_envhist.store.locks import state_directory
 from git_envhist.store.repository import Repository
 from git_envhist.store.staging import sweep
 from git_envhist.system import core_count
@@ -79,6 +80,8 @@ def _say_nothing(_: str) -> None:
 
 def sweep_killed(repository: Repository) -> None:
     """Clear up after captures and cleanings that died."""
+    # A clone that brought packs of ours along has none yet.
+    state_directory(repository.common_state)
     git = repository.git
     sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
 
@@ -91,8 +94,9 @@ def since_when(repository: Repository, words: str | None) -> float | None:
         return NOTHING_STAYS
     if words in NEVER:
         return -NOTHING_STAYS
-    told = os.fsdecode(repository.git.run("rev-parse", f"--since={words}")).strip()
-    moment = told.removeprefix("--max-age=")
+    # As git reads gc.pruneExpire: a slip of the pen is an error there, and not now.
+    asked = ("-c", f"envhist.since={words}", "config", "--type=expiry-date", "--get", "envhist.since")
+    moment = os.fsdecode(repository.git.try_run(*asked).out).strip()
     if not moment.isdecimal():
         raise UsageError(f"not a time: '{words}'", hint=HINT)
     return float(moment)

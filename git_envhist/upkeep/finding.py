@@ -14,6 +14,7 @@ from git_envhist.store.commits import Commit, encode_commit, moment_of, parse_co
 from git_envhist.store.notes import MESSAGE
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
+from git_envhist.store.refhealth import kept_aside
 from git_envhist.store.relinking import read_links
 from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.retelling import Link
@@ -49,10 +50,12 @@ def snapshots_of(repository: Repository, timeline: str) -> list[Snapshot]:
 
 
 def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
-    """Those of them that were not let go."""
+    """Those of them that were neither let go nor set aside as broken."""
     with CatFile(repository.git) as reader:
         let_go = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
-    return [one for one in snapshots_of(repository, timeline) if one.id not in let_go]
+    aside = frozenset(kept_aside(repository.common_state))
+    found = snapshots_of(repository, timeline)
+    return [one for one in found if one.id not in let_go and one.commit not in aside]
 
 
 def older_than(repository: Repository, timeline: str, links: Sequence[Link]) -> tuple[Link, ...]:

@@ -59,6 +59,27 @@ def test_prune_takes_times_as_git_does(repo: Repo, history: EnvHistory) -> None:
     assert not stands(repo, gone)
 
 
+def test_a_slip_of_the_pen_removes_nothing(repo: Repo, history: EnvHistory) -> None:
+    gone = lose_something(repo, history)
+    done = repo.run("git-envlog", "gc", "--prune=nwo")
+    assert done.status == 129
+    assert "nwo" in done.err
+    assert stands(repo, gone)
+
+
+def test_a_clone_lets_what_it_inherited_go(repo: Repo, history: EnvHistory) -> None:
+    repo.write("large", noise(300_000))
+    moment(history, "large")
+    repo.git("clone", "-q", "--local", ".", "../clone")
+    clone = Repo(repo.path.parent / "clone", repo.env)
+
+    clone.run("git-envlog", "gc", "--prune=now", check=True)
+
+    # What its own branch leads to stays, little as it is.
+    assert sum(pack.stat().st_size for pack in packs_of(clone)) < 5_000
+    clone.git("fsck", "--full", "--strict", "--no-dangling")
+
+
 def as_people_have_it(repo: Repo) -> None:
     """The tests' own configuration has git clean nothing by itself."""
     repo.git("config", "gc.auto", "6700")
