@@ -18,6 +18,8 @@ from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import stored_name
 from git_envhist.store.trees import DIRECTORY, decode_tree, encode_tree
 
+SUBMODULE = 0o160000
+
 Reader = Callable[[bytes], bytes]
 
 
@@ -90,12 +92,12 @@ class Eraser:
 
     def remember(self, oid: bytes, mode: int) -> None:
         """Keep in mind all that stands below an object that went."""
-        if oid in self.erased or mode == 0o160000:
-            return
-        self.erased[oid] = None
-        if mode & TYPE == DIRECTORY:
-            for below_mode, below in self.tree(oid).values():
-                self.remember(below, below_mode)
+        todo = [(mode, oid)]
+        while todo:
+            mode, oid = todo.pop()
+            if oid not in self.erased and mode != SUBMODULE:
+                self.erased[oid] = None
+                todo += self.tree(oid).values() if mode & TYPE == DIRECTORY else ()
 
 
 class _Snapshot:
