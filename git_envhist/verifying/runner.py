@@ -24,6 +24,8 @@ KEPT = 16 << 10
 GRACE = 3.0
 """So many seconds are given to what was asked to end."""
 PAUSE_MS = 20
+DEAD = (b"Z", b"X")
+"""How the system tells of processes that have ended."""
 UNDER_CHECK = "GIT_ENVHIST_CHECK"
 """Tells what a check runs that it is one: a capture in there does not check again."""
 OURS_ALONE = ("GIT_PAGER_IN_USE", "OLDPWD")
@@ -187,10 +189,30 @@ def _goes(child: subprocess.Popen[bytes], deadline: float) -> bool:
     """Whether all of the group is gone before it is too late."""
     while time.monotonic() < deadline:
         child.poll()
-        if not _signal(child.pid, 0):
+        if not _signal(child.pid, 0) or _only_dead(child.pid):
             return True
         time.sleep(PAUSE_MS / 1000)
     return False
+
+
+def _only_dead(group: int) -> bool:
+    """Whether nobody of a group runs any more: in a container it may be that nobody takes notice of the dead."""
+    try:
+        states = [_state(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return False
+    ours = [state for state, its_group in states if its_group == group]
+    return bool(ours) and all(state in DEAD for state in ours)
+
+
+def _state(process: str) -> tuple[bytes, int]:
+    """(state, group) of a process."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            words = file.read().rpartition(b")")[2].split()
+        return words[0], int(words[2])
+    except (OSError, IndexError, ValueError):
+        return b"", 0
 
 
 def _signal(group: int, number: int) -> bool:

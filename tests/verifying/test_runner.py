@@ -90,6 +90,22 @@ def test_what_is_left_in_the_background_neither_holds_us_nor_stays(tmp_path: Pat
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
+UNTAKEN = """
+import ctypes, os, sys
+from git_envhist.verifying import runner
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+runner.GRACE = 60.0
+ended = runner.run("sleep 1000 & true", runner.Manner(sys.argv[1], dict(os.environ)))
+sys.exit(0 if ended.duration_ms < 60_000 else 1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody else takes in the orphans of others")
+def test_the_dead_that_nobody_takes_notice_of_are_not_waited_for(tmp_path: Path) -> None:
+    # Orphans come to us, who never ask for them, as to the first process of many a container.
+    assert subprocess.run([sys.executable, "-c", UNTAKEN, tmp_path], check=False).returncode == 0
+
+
 def test_what_will_not_end_is_made_to(tmp_path: Path) -> None:
     command = (
         "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo $! > pid; while :; do sleep 1; done"
