@@ -32,7 +32,7 @@ PSEUDO = (
 )
 """git's own cleaning takes no heed of most of these. Whoever finds one there has something half done."""
 LENGTHS = (40, 64)
-HINT = "'git envlog fsck' says what is damaged; nothing was removed"
+HINT = "'git fsck' and 'git envlog fsck' say what is damaged; nothing was removed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from git_envhist.system import core_count
 from git_envhist.upkeep.checking import check
 from git_envhist.upkeep.daily import postpone, step_back
 from git_envhist.upkeep.trouble import keep_trouble
+from git_envhist.values import replace
 
 SHARES = 14
 NOW, NEVER = ("now", "all"), ("never", "false")
@@ -36,7 +37,9 @@ def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]
     fetched = Fetched.of(repository)
     if fetched.is_there:
         tell("packing what was fetched")
-        fetched.git.run("gc", "--quiet")
+        packed = fetched.git.try_run("gc", "--quiet")
+        if packed.status != 0:
+            return replace(done, damaged=(*done.damaged, f"what was fetched: {packed.complaint}"))
     return done
 
 

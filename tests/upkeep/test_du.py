@@ -9,6 +9,7 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
+from tests.cli.test_json import validate
 from tests.store.packing import noise
 from tests.support.repository import Repo
 from tests.upkeep.test_collect import moment
@@ -132,6 +133,7 @@ def test_the_words_and_the_json(repo: Repo, history: EnvHistory) -> None:
         "the history without app.db"
     )
     data = json.loads(repo.run("git-envlog", "du", "--json", check=True).out)
+    validate("space", data)
     assert len(data["by_moment"]) == data["moments"] == 3
     assert data["together"] is None
     size = sum(

@@ -13,6 +13,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from git_envhist.store.collecting import DAY
 from git_envhist.upkeep.cleaning import SHARES, look_at_a_share
+from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds
 from tests.store.packing import damage, flip, noise
 from tests.support.oracle import Listing, listing
@@ -102,6 +103,8 @@ def test_a_flipped_bit_is_named_by_path_and_moment(repo: Repo, history: EnvHisto
     assert moments[0].id[:7] not in done.out
     assert "1 of 3 moments not whole" in done.out
     assert "fsck --repair" in done.err
+
+    validate("health", json.loads(repo.run("git-envlog", "fsck", "--json").out))
 
     mended = repo.run("git-envlog", "fsck", "--repair")
     assert mended.status == 0, mended.out + mended.err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
+from tests.cli.test_json import validate
 from tests.store.packing import noise
 from tests.support.repository import Repo
 from tests.upkeep.test_collect import forget, moment, packs_of, stands
@@ -39,6 +40,7 @@ def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) ->
 
     told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
 
+    validate("collected", told)
     assert told["removed"] > 0 == told["kept"]
     assert told["bytes"]["before"] - told["bytes"]["after"] > 200_000
     assert told["damaged"] == []
