@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from git_envhist.capturing.identity import moment, signature, who_am_i
+from git_envhist.capturing.identity import agent_of, moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.history.timeline import World
 from git_envhist.lookup import judge_verdicts, list_timelines, read_timeline, world_of
@@ -18,7 +18,7 @@ from git_envhist.values import once, replace
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
-    from git_envhist.model import Forked
+    from git_envhist.model import Agent, Forked
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
 
@@ -119,6 +119,11 @@ class Core:
     def forget_world(self) -> None:
         """To whoever keeps a history open, words mean what is there now."""
         self.__dict__.pop("world", None)
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent in whose name this history is used; None where a person does."""
+        return agent_of(self._environ)
 
     @property
     def progress(self) -> Callable[[Progress], None] | None:

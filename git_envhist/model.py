@@ -240,7 +240,7 @@ class Agent:
     version: str | None = None
     session: str | None = None
     definition: str | None = None
-    """A fingerprint of what makes it what it is: its prompts, its tools (`git_envhist.library.definitions`)."""
+    """A fingerprint of what makes it what it is: its prompts, its tools (`git_envhist.doing.definitions`)."""
 
 
 class VerdictStatus(Enum):
@@ -380,6 +380,11 @@ class Task:
     """The newest snapshot at that time."""
     begun_at: SnapshotId | None = None
     """The newest snapshot when it was begun last."""
+    agent: str | None = None
+    """The agent that told so last, where one did; and its version."""
+    agent_version: str | None = None
+    definition: str | None = None
+    """The fingerprint of what made that agent what it was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
         "effects": [effect_json(effect) for effect in effects_of((snapshot,))],
         "observed": [observed_json(observed) for observed in observed_of((snapshot,))],
         "restored_from": snapshot.restored_from,
+        "format": snapshot.format,
     }
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.formats import Look
 from git_envhist.cli.jsonform import SCHEMA, Json, moment
-from git_envhist.cli.options import argument
+from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import SHORTEST_ID, id_length
 from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.doing.definitions import definition_of_files
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import Task, TaskStatus
@@ -21,31 +22,42 @@ STATUSES = {
     "fail": TaskStatus.FAILED,
     "skip": TaskStatus.SKIPPED,
 }
+DEFINITION = option(
+    "--definition",
+    "files",
+    metavar="<file>",
+    multiple=True,
+    help="what defines the agent: its prompts, its tools; repeatable",
+)
 WIDEST_STATUS = max(len(status.value) for status in TaskStatus)
 
 
 @command("task", USAGE)
 @argument("action", default="list", metavar="add|start|done|fail|skip|list")
 @argument("which", metavar="[<text> | <number>]")
-def task(session: Session, action: str, which: str | None) -> None:
+@DEFINITION
+def task(session: Session, action: str, which: str | None, files: tuple[str, ...]) -> None:
     """Keeps the tasks of a piece of work with the timeline; what is here is captured when one begins or ends."""
     session.no_paths()
     tasks = session.history.tasks
     if action == "list" and which is None:
         _tell(session, tasks.all())
     elif action == "add" and which is not None:
-        _tell_one(session, tasks.add(which))
+        _tell_one(session, tasks.add(which, definition=definition_of_files(files)))
     elif action in STATUSES and which is not None:
-        _tell_one(session, tasks.set(_number(which), STATUSES[action]))
+        definition = definition_of_files(files)
+        _tell_one(session, tasks.set(_number(which), STATUSES[action], definition=definition))
     else:
         raise UsageError(f"not a word that 'task' knows: '{action}'", hint=USAGE)
 
 
-@command("resume", "git envlog resume")
-def resume(session: Session) -> None:
+@command("resume", "git envlog resume [--definition <file>]… [--force]")
+@DEFINITION
+@option("-f", "--force", is_flag=True, help="also where the task was told under another definition")
+def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     """Says which task comes next, the first neither completed nor skipped, and the snapshot that it starts from."""
     session.no_paths()
-    found = session.history.tasks.resume()
+    found = session.history.tasks.resume(definition=definition_of_files(files), force=force)
     if session.json:
         told = None if found is None else _task_json(found.task)
         session.print_json(
@@ -60,7 +72,14 @@ def resume(session: Session) -> None:
     session.line(
         f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {escape(subject(found.start.intent))}"
     )
+    by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
+    if by and here is not None and by != _agent(here.name, here.version):
+        session.line(f"told by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
     session.line(f"go there with: git envrestore {found.start.id[:7]}")
+
+
+def _agent(name: str | None, version: str | None) -> str:
+    return " ".join(word for word in (name, version) if word)
 
 
 def _number(text: str) -> int:
@@ -100,4 +119,7 @@ def _task_json(one: Task) -> Json:
         "at": moment(one.at),
         "snapshot": one.stands_on,
         "begun_at": one.begun_at,
+        "agent": one.agent and escape_invalid(one.agent),
+        "agent_version": one.agent_version and escape_invalid(one.agent_version),
+        "definition": one.definition and escape_invalid(one.definition),
     }

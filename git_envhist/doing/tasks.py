@@ -11,7 +11,8 @@ from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import Refused, UsageError
 from git_envhist.history.doings import next_task, starting_point, task_record, tasks_of
 from git_envhist.history.timeline import subject
-from git_envhist.model import Captured, Record, Snapshot, Task, TaskStatus, Trigger
+from git_envhist.model import Agent, Captured, Record, Snapshot, Task, TaskStatus, Trigger
+from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -26,6 +27,8 @@ class History(Protocol):
 
     @property
     def now(self) -> datetime: ...
+    @property
+    def agent(self) -> Agent | None: ...
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
     def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured: ...
     def resolve(self, text: str) -> Snapshot: ...
@@ -39,6 +42,21 @@ class Resumed(NamedTuple):
     start: Snapshot
 
 
+class DefinitionDiffers(Refused):
+    """Who wants to go on is defined otherwise than who began."""
+
+    code = "definition-differs"
+
+    def __init__(self, task: Task) -> None:
+        agent = " ".join(word for word in (task.agent, task.agent_version) if word)
+        by = f" by '{agent}'" if agent else ""
+        super().__init__(
+            f"task {task.number} was told{by} under another definition: '{task.definition}'",
+            hint="git envlog resume --force, if what was begun can be gone on with as it is",
+        )
+        self.task = task
+
+
 class Tasks:
     """The tasks of a timeline."""
 
@@ -47,31 +65,57 @@ class Tasks:
 
     def all(self) -> tuple[Task, ...]:
         """All of them, in the order in which they were added."""
-        return tasks_of(self._history.log())
+        return tasks_of(self._history.log(), whole=True)
 
-    def add(self, text: str) -> Task:
+    def add(self, text: str, *, definition: str | None = None) -> Task:
         """One more; it is pending."""
         mark = new_mark()
         newest = self._history.log(1)
         stands_on = newest[0] if newest else standing(self._history, f"before: {subject(text)}")
-        self._tell(stands_on, mark, mark, checked(text), TaskStatus.PENDING)
+        self._tell(stands_on, (mark, mark), checked(text), TaskStatus.PENDING, definition)
         return self._by_mark(mark)
 
-    def set(self, number: int, status: TaskStatus) -> Task:
-        """Say how far one has come; what is here is captured first, so that it can be gone on from there."""
+    def set(self, number: int, status: TaskStatus, *, definition: str | None = None) -> Task:
+        """Say how far one has come; what is here is captured first, so that it can be gone on from there.
+
+        `definition`: the fingerprint of who says so, where the agent of this history has none.
+        """
         task = self._by_number(number)
         snapshot = standing(self._history, f"task {number} {status.value}: {subject(task.text)}")
-        self._tell(snapshot, task.mark, new_mark(), task.text, status)
+        self._tell(snapshot, (task.mark, new_mark()), task.text, status, definition)
         return self._by_mark(task.mark)
 
-    def resume(self) -> Resumed | None:
-        """The first one neither completed nor skipped, and the moment it starts from; None where none is left."""
+    def resume(self, *, definition: str | None = None, force: bool = False) -> Resumed | None:
+        """The first one neither completed nor skipped, and the moment it starts from; None where none is left.
+
+        Where it was told under another definition than that of who asks, it is `DefinitionDiffers`, unless forced.
+        """
         tasks = self.all()
         task = next_task(tasks)
-        return None if task is None else Resumed(task, self._history.resolve(starting_point(task, tasks)))
+        if task is None:
+            return None
+        told = task if task.definition else max(tasks, key=lambda one: (bool(one.definition), one.at))
+        wanted = definition or self._agent_definition
+        if wanted and told.definition and wanted != told.definition and not force:
+            raise DefinitionDiffers(told)
+        return Resumed(task, self._history.resolve(starting_point(task, tasks)))
 
-    def _tell(self, snapshot: Snapshot, mark: str, event: str, text: str, status: TaskStatus) -> None:
-        self._history.tell(snapshot, task_record(mark, event, text, status, self._history.now))
+    @property
+    def _agent_definition(self) -> str | None:
+        return self._history.agent.definition if self._history.agent else None
+
+    def _tell(
+        self,
+        snapshot: Snapshot,
+        marks: tuple[str, str],
+        text: str,
+        status: TaskStatus,
+        definition: str | None,
+    ) -> None:
+        agent = self._history.agent
+        if definition:
+            agent = replace(agent or Agent(""), definition=definition)
+        self._history.tell(snapshot, task_record(*marks, text, status, self._history.now, agent))
 
     def _by_mark(self, mark: str) -> Task:
         return next(task for task in self.all() if task.mark == mark)

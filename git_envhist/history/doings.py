@@ -10,9 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from git_envhist.model import Effect, Observed, Record, Snapshot, SnapshotId, Task, TaskStatus
+from git_envhist.errors import Damaged
+from git_envhist.model import Agent, Effect, Observed, Record, Snapshot, SnapshotId, Task, TaskStatus
 
 TASK, EFFECT, OBSERVED = "task", "effect", "observed"
+TASK_FORMAT = 1
+"""Of what is told of a task; before it had a number, it was the same."""
+AGENT_FIELDS = ("agent", "version", "definition")
 STATUSES = {status.value: status for status in TaskStatus}
 ENDED = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
@@ -28,9 +32,27 @@ class _Event(NamedTuple):
     record: Record
 
 
-def task_record(task: str, event: str, text: str, status: TaskStatus, at: datetime) -> Record:
+class NewerRecord(Damaged):
+    """What is told of a task was told by a later version of this program."""
+
+    code = "newer-format"
+
+    def __init__(self, version: object) -> None:
+        super().__init__(
+            f"the tasks are told in format '{version}', this program reads up to '{TASK_FORMAT}'",
+            hint="upgrade git-envhist to go on with them",
+        )
+
+
+def task_record(
+    task: str, event: str, text: str, status: TaskStatus, at: datetime, agent: Agent | None = None
+) -> Record:
     """An event of a task; it is the task's first one where `event` is its mark."""
-    return Record(TASK, at, {"mark": task, "event": event, "text": text, "status": status.value})
+    fields: dict[str, object] = {"mark": task, "event": event, "text": text, "status": status.value}
+    fields["format"] = TASK_FORMAT
+    told = (agent.name, agent.version, agent.definition) if agent else ()
+    fields |= {key: value for key, value in zip(AGENT_FIELDS, told, strict=False) if value}
+    return Record(TASK, at, fields)
 
 
 def effect_record(effect: Effect, event: str) -> Record:
@@ -71,11 +93,19 @@ def _moment(text: object) -> datetime | None:
     return at if at is not None and at.tzinfo is not None else None
 
 
-def tasks_of(snapshots: Iterable[Snapshot]) -> tuple[Task, ...]:
-    """The tasks of a timeline, in the order in which they were added."""
+def tasks_of(snapshots: Iterable[Snapshot], *, whole: bool = False) -> tuple[Task, ...]:
+    """The tasks of a timeline, in the order in which they were added.
+
+    What a later version told is passed over; `whole`: it is `NewerRecord`, since one cannot go on from a part.
+    """
     tasks: dict[str, Task] = {}
     for told in _events(snapshots, TASK):
-        status = STATUSES.get(str(told.record.fields.get("status")))
+        fields = told.record.fields
+        version, status = fields.get("format", 1), STATUSES.get(str(fields.get("status")))
+        if not isinstance(version, int) or version > TASK_FORMAT:
+            if whole:
+                raise NewerRecord(version)
+            continue
         if status is None:
             continue
         before = tasks.get(told.mark)
@@ -90,6 +120,7 @@ def tasks_of(snapshots: Iterable[Snapshot]) -> tuple[Task, ...]:
             told.at,
             told.snapshot,
             begun,
+            *(value if isinstance(value := fields.get(key), str) else None for key in AGENT_FIELDS),
         )
     return tuple(tasks.values())
 

@@ -110,6 +110,20 @@ class AsyncEnvHistory:
     verify = _awaited(EnvHistory.verify)
     bisect = _awaited(EnvHistory.bisect)
     run = _awaited(EnvHistory.run)
+    push = _awaited(EnvHistory.push)
+    fetch = _awaited(EnvHistory.fetch)
+    export = _awaited(EnvHistory.export)
+    import_ = _awaited(EnvHistory.import_)
+    drop = _awaited(EnvHistory.drop)
+    undrop = _awaited(EnvHistory.undrop)
+    prune = _awaited(EnvHistory.prune)
+    purge = _awaited(EnvHistory.purge)
+    gc = _awaited(EnvHistory.gc)
+    du = _awaited(EnvHistory.du)
+    fsck = _awaited(EnvHistory.fsck)
+    install = _awaited(EnvHistory.install)
+    uninstall = _awaited(EnvHistory.uninstall)
+    status = _awaited(EnvHistory.status)
 
     @overload
     async def restore(

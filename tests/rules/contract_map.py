@@ -1638,6 +1638,33 @@ RESTORE = (
         ("doing/test_doing.py::test_resume_names_what_is_next_and_where_it_starts_from",),
     ),
     Line(
+        "envlog task --definition",
+        "what defines the agent that tells of a task",
+        ("doing/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+    ),
+    Line(
+        "envlog resume --definition",
+        "what defines the agent that goes on; another one is refused",
+        (
+            "doing/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",
+            "doing/test_resuming.py::test_an_agent_in_python_is_held_to_its_own_definition",
+        ),
+    ),
+    Line(
+        "envlog resume --force",
+        "all the same",
+        ("doing/test_resuming.py::test_another_definition_refuses_to_go_on_unless_it_is_forced",),
+    ),
+    Line(
+        "resume under the next version",
+        "begun by one version of an agent, finished by the next; later formats are refused, earlier ones read",
+        (
+            "doing/test_resuming.py::test_begun_by_one_version_of_an_agent_and_finished_by_the_next",
+            "doing/test_resuming.py::test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_read",
+            "doing/test_resuming.py::test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other",
+        ),
+    ),
+    Line(
         "envlog observe",
         "a checkpoint that the platform made without us is kept with its own time",
         (
