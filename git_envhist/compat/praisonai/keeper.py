@@ -116,7 +116,7 @@ class Keeper:
             before = self.resolve(from_id) if from_id else line[min(1, len(line) - 1)]
             after = self.resolve(to_id) if to_id else None
             files, patch = compare_contents(self._book.history(), before, after or "now")
-        root = self._config.workspace_dir
+        root = os.path.abspath(self._config.workspace_dir)
         told = [
             FileDiff(
                 file.path,
