@@ -72,7 +72,8 @@ class HoldsTokens(Refused):
         super().__init__(
             f"tokens would leave in the clear, nothing was {done}: {told}",
             hint=f"seal it from the next capture on: git config --add envhist.secret '{paths[0]}'\n"
-            f"leave it out: .envhistignore; let it leave all the same: --allow '{paths[0]}'",
+            f"erase what was captured: git envlog purge '{paths[0]}'; leave it out: .envhistignore\n"
+            f"let it leave all the same: --allow '{paths[0]}'",
         )
 
 

@@ -59,9 +59,11 @@ def main() -> int:
     words.add_argument("--scale", type=float, default=1.0, help="of 3 GB in all")
     words.add_argument("--count", type=int, default=50, help="so many environments")
     words.add_argument("--seed", type=int, default=7)
+    words.add_argument("--large", action="store_true", help="one timeline of all that, looked at lazily")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="sharing-") as place, ExitStack() as servers:
-        return Campaign(Path(place), asked.count, int(TOTAL * asked.scale), asked.seed, servers).run()
+        campaign = Campaign(Path(place), asked.count, int(TOTAL * asked.scale), asked.seed, servers)
+        return campaign.large() if asked.large else campaign.run()
 
 
 class Campaign:
@@ -104,6 +106,39 @@ class Campaign:
         wrong = [line for tally in self.tallies.values() for line in tally.wrong]
         print("\n".join(wrong))
         return 1 if wrong else 0
+
+    def large(self) -> int:
+        """One timeline with all of it in one push, in parts; then somebody looks, and wants one file."""
+        self.ours.git("config", "remote.http.url", self.address("http"))
+        for number in range(10):
+            for part in range(8):
+                self.ours.write(
+                    f"data/{number}-{part}.bin", self.dice.randbytes(self.each * self.count // 80)
+                )
+            self.ours.write("src/app.py", f"print({number})\n")
+            self.ours.run("envlog", "capture", f"moment {number}", check=True)
+        told = json.loads(self.ours.run("envlog", "push", "--json", "--yes", "http", check=True).out)
+        print(f"pushed {told['bytes'] / 1e6:,.0f} MB in {told['parts']} parts, {told['objects']:,} objects")
+        self.theirs.git("remote", "add", "origin", self.address("http"))
+        line = json.loads(self.theirs.run("envlog", "fetch", "--json", check=True).out)["timelines"][0][
+            "timeline"
+        ]
+        self.count_line("fetch")
+        for what, words in {
+            "list": ("envlog", line),
+            "card": ("envlog", "show", line),
+            "names that differ": ("envdiff", "--name-status", f"{line}~5", line),
+            "story against what is here": ("envdiff", f"{line}..now"),
+            "one file": ("envlog", "show", line, "--", "src/app.py"),
+        }.items():
+            self.theirs.run(*words, check=True)
+            self.count_line(what)
+        left = self.remotes["http"].git("for-each-ref", "refs/envhist/upload")
+        return 1 if left or git_fsck(self.remotes["http"].path) else 0
+
+    def count_line(self, what: str) -> None:
+        print(f"{what}: {self.counted.sent / 1000:,.0f} KB received", flush=True)
+        self.counted.sent = 0
 
     def address(self, way: str) -> str:
         if way == "ssh":

@@ -330,3 +330,35 @@ def test_without_a_history_or_a_remote_it_is_said_what_to_do(repo: Repo) -> None
     done = repo.run("envlog", "push")
     assert done.status in (4, 128)
     assert "hint" in done.err
+
+
+def test_what_retention_rewrote_replaces_what_we_put_there_and_keeps_its_ids(
+    repo: Repo, bare: Repo, colleague: Repo
+) -> None:
+    ids = []
+    for number in range(3):
+        repo.write("b", str(number))
+        ids.append(capture(repo, f"moment {number}"))
+    repo.run("envlog", "note", "-m", "it went well", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    colleague.run("envlog", "fetch", check=True)
+    repo.run("envlog", "drop", "@~1", check=True)
+    assert "rewritten" in repo.run("envlog", "push", check=True).out
+    told = json.loads(colleague.run("envlog", "fetch", "--json", check=True).out)
+    line = f"origin/{timeline(repo)}"
+    assert told["timelines"] == [{"timeline": line, "status": "rewritten"}]
+    listed = json.loads(colleague.run("envlog", "--json", line, check=True).out)
+    assert [one["id"] for one in listed] == [ids[2], ids[0]]
+    assert "it went well" in colleague.run("envlog", "show", line, check=True).out
+
+
+def test_a_token_that_was_purged_keeps_nothing_here(repo: Repo, bare: Repo) -> None:
+    database(repo, value=TOKEN)
+    capture(repo, "one")
+    refused = repo.run("envlog", "push", "--yes")
+    assert "git envlog purge 'app.db'" in refused.err
+    (repo.path / "app.db").unlink()
+    capture(repo, "two")
+    repo.run("envlog", "purge", "app.db", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    assert len(refs(bare, "refs/envhist")) == 1
