@@ -101,7 +101,7 @@ def judge_cuts(
     wrong: list[str] = []
     platter = Platter(place / "platter", writes)
     first = next(at for at, write in enumerate(writes) if write.end > done[0].began)
-    for at in sorted(chance.randrange(first, len(writes) + 1) for _ in range(cuts)):
+    for at in sorted(chance.randrange(first + 1, len(writes) + 1) for _ in range(cuts)):
         lucky = platter.cut(at, chance)
         subprocess.run(["cp", "--sparse=always", place / "platter", place / "cut"], check=True)
         apply(place / "cut", lucky)
