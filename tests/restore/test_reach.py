@@ -1,0 +1,109 @@
+"""A directory is reached again by one call, and that finds what the way name by name would find."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from git_envhist.model import EnvPath
+from git_envhist.restore.disk import Door, open_door
+from git_envhist.restore.hands import Hands
+
+DEEP = EnvPath(b"a/b/c")
+
+
+class NamesAlone(Hands):
+    """A system that has no such call."""
+
+    def open_beneath(self, base: int, path: bytes) -> int | None:
+        return None
+
+
+@pytest.fixture(params=[Hands, NamesAlone])
+def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
+    for name in ("top/a/b/c", "top/other/b/c", "private", "outside/b/c"):
+        (tmp_path / name).mkdir(parents=True)
+    closed = os.stat(tmp_path / "top" / "other")
+    opened = open_door(
+        {b"": os.fsencode(tmp_path / "top")},
+        str(tmp_path / "private"),
+        hands=request.param(),
+        forbidden=frozenset({(closed.st_dev, closed.st_ino)}),
+    )
+    yield opened
+    opened.close()
+
+
+def reached(door: Door) -> int:
+    """The number of the directory that is found."""
+    with door.directory(b"", DEEP) as descriptor:
+        return os.fstat(descriptor).st_ino
+
+
+def test_it_is_the_same_one(door: Door, tmp_path: Path) -> None:
+    wanted = os.stat(tmp_path / "top/a/b/c").st_ino
+    assert [reached(door) for _ in range(3)] == [wanted] * 3
+
+
+def test_the_call_is_made_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    base = os.open(tmp_path, os.O_RDONLY)
+    opened = Hands().open_beneath(base, b"a/b")
+    os.close(base)
+    if opened is None:
+        pytest.skip("this kernel, or what it runs in, has no openat2")
+    assert os.fstat(opened).st_ino == os.stat(tmp_path / "a" / "b").st_ino
+    os.close(opened)
+
+
+def test_another_one_in_its_place_is_found(door: Door, tmp_path: Path) -> None:
+    reached(door)
+    os.rename(tmp_path / "top/a/b/c", tmp_path / "top/gone")
+    (tmp_path / "top/a/b/c").mkdir()
+    assert reached(door) == os.stat(tmp_path / "top/a/b/c").st_ino
+
+
+def link_inside(top: Path) -> None:
+    os.rename(top / "a/b", top / "moved")
+    (top / "a/b").symlink_to(top / "moved")
+
+
+def link_outside(top: Path) -> None:
+    os.rename(top / "a", top.parent / "elsewhere")
+    (top / "a").symlink_to("../elsewhere")
+
+
+def the_last_is_a_link(top: Path) -> None:
+    os.rename(top / "a/b/c", top / "moved")
+    (top / "a/b/c").symlink_to(top / "moved")
+
+
+def a_forbidden_one(top: Path) -> None:
+    os.rename(top / "a", top / "moved")
+    os.rename(top / "other", top / "a")
+
+
+def a_file(top: Path) -> None:
+    os.rename(top / "a/b/c", top / "moved")
+    (top / "a/b/c").write_bytes(b"")
+
+
+@pytest.mark.parametrize("plant", [link_inside, link_outside, the_last_is_a_link, a_forbidden_one, a_file])
+def test_what_is_planted_meanwhile_is_no_way(
+    door: Door, tmp_path: Path, plant: Callable[[Path], None]
+) -> None:
+    reached(door)
+    plant(tmp_path / "top")
+    for _ in range(2):
+        with pytest.raises(NotADirectoryError):
+            reached(door)
+
+
+def test_what_went_is_gone(door: Door, tmp_path: Path) -> None:
+    reached(door)
+    os.rename(tmp_path / "top/a", tmp_path / "top/moved")
+    with pytest.raises(FileNotFoundError):
+        reached(door)
