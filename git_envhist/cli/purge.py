@@ -53,7 +53,7 @@ def _lines(done: Purged) -> Iterator[str]:
     yield f"{word} {_named(done.paths)} from {places}{trash}"
     if done.fetched:
         gone = "would be taken away" if done.dry_run else "was taken away"
-        yield f"what was fetched held it and {gone}; 'git envlog fetch' brings it from where it is still shared"
+        yield f"what was fetched or imported held it and {gone}; it comes again from where it is still shared"
 
 
 def _caveats(done: Purged) -> Iterator[str]:

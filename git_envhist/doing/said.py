@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from git_envhist.capture.seal import seal, unseal
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import Refused
-from git_envhist.model import TOP, Attached, EnvPath, Snapshot
+from git_envhist.model import TOP, Attached, EnvPath, Snapshot, SnapshotId
 from git_envhist.restoring.attachments import attached_path, read_attachments
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.names import stored_name
@@ -72,8 +72,13 @@ def sealed_for(snapshot: Snapshot, name: str, data: bytes, key: Key, object_form
     stored = stored_name(mask_tokens(os.fsencode(name)))
     content = seal(key, attached_path(snapshot, stored), b"attachment", data)
     attached = Attached(os.fsdecode(stored), _blob_id(content, object_format))
-    place = snapshot.id.encode("ascii")
-    return Sealed(attached, b"/".join((PLACE, place[:2], place, stored)), content)
+    return Sealed(attached, place_of_attached(snapshot.id) + b"/" + stored, content)
+
+
+def place_of_attached(snapshot: SnapshotId) -> bytes:
+    """Where in the tree of the notes stands what was attached to a moment."""
+    place = snapshot.encode("ascii")
+    return b"/".join((PLACE, place[:2], place))
 
 
 def _blob_id(content: bytes, object_format: str) -> str:

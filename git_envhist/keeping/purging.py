@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 
 from git_envhist.capturing.capture import restore_directory
+from git_envhist.capturing.publish import is_published
 from git_envhist.errors import Damaged, RestoreLeft, SnapshotNotFound
 from git_envhist.keeping.caches import forget_caches, states_of
 from git_envhist.keeping.factsless import facts_less
@@ -39,7 +40,7 @@ from git_envhist.store.relinking import Retold
 from git_envhist.store.remotememory import directory_of
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.retelling import Link
-from git_envhist.store.staging import Staging
+from git_envhist.store.staging import Staging, sweep
 from git_envhist.values import dataclass, field
 
 ATTACHED = os.fsdecode(RESERVED + b"/" + ATTACHMENTS)
@@ -210,6 +211,9 @@ class Purging:
             if name.endswith(".upload"):
                 shutil.rmtree(os.path.join(remotes, name), ignore_errors=True)
         forget_reflogs(repository)
+        # What an earlier run put aside when it was killed comes back, and goes with the rest.
+        git = repository.git
+        sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
         try:
             collect(repository, keep_since=NOTHING_STAYS)
         except SomebodyAtWork as busy:

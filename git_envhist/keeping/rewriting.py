@@ -19,6 +19,7 @@ from datetime import UTC, date
 
 from git_envhist.capturing.identity import signature, who_am_i
 from git_envhist.capturing.publish import is_published
+from git_envhist.doing.said import place_of_attached
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.keeping.caches import forget_caches, move_caches
 from git_envhist.keeping.means import History
@@ -126,6 +127,7 @@ class Rewriting:
                     stand.notes,
                     moves,
                     more={now[old]: lines for old, lines in wanted.more.items()},
+                    without=[place_of_attached(link.id) for link in trash.forgotten],
                     identity=self._line,
                     object_format=repository.object_format,
                 )

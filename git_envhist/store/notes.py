@@ -7,7 +7,7 @@ and a commit however long the history is. A note that stands elsewhere moves the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from git_envhist.errors import Damaged, GitFailed
@@ -71,12 +71,14 @@ def move_notes(
     moves: Mapping[str, Sequence[str]],
     *,
     more: Mapping[str, bytes],
+    without: Iterable[bytes] = (),
     identity: bytes,
     object_format: str,
 ) -> str | None:
     """Give the notes of commits to others: each to all of those that are named, and no longer where it stood.
 
-    `more`: lines for the notes of commits. What the notes were before stands behind the new ones no more. None where
+    `more`: lines for the notes of commits; `without`: directories of what is no note, which go.
+    What the notes were before stands behind the new ones no more. None where
     nothing was ever said.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
@@ -90,6 +92,8 @@ def move_notes(
         texts.setdefault(commit, []).append(lines)
     for commit, parts in sorted(texts.items()):
         tree.put(top, commit.encode("ascii"), parts)
+    for path in without:
+        tree.take_directory(top, path)
     if not top.entries:
         return None
     return writer.add(
@@ -164,6 +168,17 @@ class _NotesTree:
     def take(self, top: _Level, commit: bytes) -> bytes:
         """Take the whole note of a commit away."""
         return b"".join(_whole_lines(part) for part in self._take_parts(top, commit))
+
+    def take_directory(self, level: _Level, path: bytes) -> None:
+        """Take a directory away with all that stands in it, where there is one."""
+        *directories, name = path.split(b"/")
+        for directory in directories:
+            if not level.holds(directory, DIRECTORY):
+                return
+            level = self._open_below(level, directory)
+        if level.holds(name, DIRECTORY):
+            level.opened.pop(name, None)
+            level.take(name)
 
     def put(self, top: _Level, commit: bytes, parts: Sequence[bytes]) -> None:
         """Add to the note of a commit what does not stand in it; nothing is too large that was there before."""

@@ -172,3 +172,22 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     history.pruning._decide = decide_and_name  # type: ignore[method-assign]
     history.prune(Policy(1, 0, 0, 0))
     assert ids(repo) == [taken[0], taken[2]]
+
+
+def test_what_was_attached_goes_with_its_moment(repo: Repo) -> None:
+    first, second = take(repo, 2)
+    history = EnvHistory.open(str(repo.path))
+    for one in (first, second):
+        history.attach(one, attached=[("said.txt", b"of " + one.encode())])
+    repo.run("envlog", "drop", first, check=True, env=day(2))
+    history.forget_world()
+    assert history.attachments(second) == (("said.txt", b"of " + second.encode()),)
+    history.undrop(first)
+    assert history.attachments(first) == (("said.txt", b"of " + first.encode()),)
+    repo.run("envlog", "drop", first, check=True, env=day(2))
+    history.forget_world()
+    prune(repo, 40)
+    notes = repo.git("for-each-ref", "--format=%(refname)", "refs/notes")
+    stand = repo.git("ls-tree", "-r", "--name-only", notes)
+    assert (first in stand, second in stand) == (False, True)
+    assert history.attachments(second) == (("said.txt", b"of " + second.encode()),)
