@@ -106,7 +106,9 @@ def ask_platform(command: str) -> str:
     )
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"status {done.returncode}"]
-        raise PlatformFailed(f"'{command}' failed: {said[-1]}")
+        raise PlatformFailed(
+            f"'{command}' failed: {said[-1]}", hint="run it by hand to see what the platform says"
+        )
     return done.stdout.decode("utf-8", "replace")
 
 

@@ -98,7 +98,7 @@ def since_when(repository: Repository, words: str | None) -> float | None:
     if words in NEVER:
         return -NOTHING_STAYS
     # As git reads gc.pruneExpire: a slip of the pen is an error there, and not now.
-    asked = ("-c", f"envhist.since={words}", "config", "--type=expiry-date", "--get", "envhist.since")
+    asked = ("-c", f"gc.pruneExpire={words}", "config", "--type=expiry-date", "--get", "gc.pruneExpire")
     moment = os.fsdecode(repository.git.try_run(*asked).out).strip()
     if not moment.isdecimal():
         raise UsageError(f"not a time: '{words}'", hint=HINT)

@@ -94,7 +94,10 @@ def _created(command: str | None) -> str | None:
     said = ask_platform(command).split()
     named = [word.strip(".,:;'\"") for word in said if re.search(r"\d", word)]
     if not named or not WORD.fullmatch(named[-1]):
-        raise Refused(f"'{command}' said no id of a checkpoint: nothing was captured")
+        raise Refused(
+            f"'{command}' said no id of a checkpoint: nothing was captured",
+            hint="it is to end what it says with the id of the checkpoint that it made",
+        )
     return named[-1]
 
 
