@@ -17,7 +17,7 @@ from git_envhist.store.git import Git, quote_alternate
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packs import StagedPack
 
-DEPTH = 20
+DEPTH = 8
 """Differences of differences of… each is read for the one object that is wanted. git's own limit is 50."""
 WINDOW = 10
 SETTINGS = (

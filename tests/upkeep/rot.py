@@ -146,7 +146,10 @@ def judge(
     if changed := [intent for intent, files in after.items() if before.get(intent) != files]:
         return f"other files in {changed}"
     lost = set(before) - set(after)
-    if len(lost) > len(found.broken):
+    # Where a commit itself is lost, what came before is not known to be there.
+    is_cut_off = any(one.snapshot is None for one in found.broken)
+    is_cut_off |= any(fault.kind == "ref" for fault in found.faults)
+    if len(lost) > len(found.broken) and not is_cut_off:
         return f"lost {sorted(lost)}, named {len(found.broken)}"
     for files in after.values():
         ids = "".join(line.split()[2] + "\n" for line in files)
