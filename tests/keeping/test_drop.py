@@ -42,7 +42,7 @@ def answer(repo: Repo, *words: str) -> Any:
     return told
 
 
-@pytest.mark.parametrize("gone", [[0], [1], [3], [1, 2], [0, 3], [0, 1, 2]])
+@pytest.mark.parametrize("gone", [[0], [3], [1, 2], [0, 3]])
 def test_what_is_dropped_is_gone_and_all_else_is_as_it_was(repo: Repo, gone: list[int]) -> None:
     before = take(repo)
     repo.run("envlog", "drop", *(before[number].id for number in gone), check=True)
@@ -69,7 +69,7 @@ def test_what_a_moment_says_of_the_one_before_is_told_anew(repo: Repo) -> None:
     assert (last.story, last.parent, last.changed.added) == ("4 files", None, 4)
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations([0, 2, 3, 4]))[1::4])
+@pytest.mark.parametrize("order", list(itertools.permutations([0, 2, 3, 4]))[1::8])
 def test_what_is_brought_back_stands_where_it_stood(repo: Repo, order: tuple[int, ...]) -> None:
     before = take(repo, 5)
     history = open_history(repo)

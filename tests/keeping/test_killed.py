@@ -10,8 +10,8 @@ from tests.crash.faults import needs_strace
 from tests.crash.keptkills import killed_at, prepare, without_a_kill
 from tests.support.repository import Repo, make_repo
 
-# While what is new is published; between the refs, of which each has its file renamed; behind them.
-POINTS = {"drop": (4, 7), "undrop": (6,), "purge": (5, 8, 12)}
+# Between the refs, of which each has its file renamed; and while the old packs go.
+POINTS = {"drop": (5,), "purge": (7, 25)}
 
 
 @needs_strace
