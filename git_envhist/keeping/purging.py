@@ -103,7 +103,7 @@ class Purging:
         self._rewriting = Rewriting(history)
 
     def purge(self, paths: Sequence[EnvPath], *, dry_run: bool = False) -> Purged:
-        """Erase them; `PathNotFound` where nothing holds one, after what nothing holds any more was cleaned away."""
+        """Erase them; `PathNotFound` where nothing holds any, after what nothing holds any more was cleaned away."""
         repository = self._repository
         self._refuse_left()
         # Asked while what was sent can still be read here.
@@ -114,9 +114,10 @@ class Purging:
         fetched = forget_fetched(repository, paths, dry_run=dry_run)
         if not dry_run:
             self._forget()
-        for path in paths:
-            if path not in tally.found and not fetched:
-                raise PathNotFound(os.fsdecode(path))
+        nowhere = [os.fsdecode(path) for path in paths if path not in tally.found and not fetched]
+        if len(nowhere) == len(paths):
+            raise PathNotFound(nowhere[0])
+        tally.warnings.update(dict.fromkeys(f"no snapshot holds '{path}'" for path in nowhere))
         tally.warnings.update(dict.fromkeys(self._not_looked_into()))
         top = os.fsencode(repository.root)
         return Purged(

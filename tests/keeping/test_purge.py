@@ -215,6 +215,7 @@ def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo)
     missed = repo.run("envlog", "purge", "nothing/here")
     assert (missed.status, missed.err.splitlines()[0]) == (4, "error: no snapshot holds 'nothing/here'")
     assert repo.run("envlog", "purge").status == 129
+    assert purge(repo, "--dry-run", "sub/creds", "nowhere")["warnings"] == ["no snapshot holds 'nowhere'"]
     assert repo.run("envlog", "purge", "../outside").status == 129
     # Spelled from where one stands, also behind the dashes.
     repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
