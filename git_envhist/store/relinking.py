@@ -104,7 +104,7 @@ def _tree_of(link: Link, changes: Mapping[str, Retold]) -> str:
 
 def followed(links: Sequence[Link]) -> dict[str, str | None]:
     """By commit, the id of the snapshot before it; None where a chain begins."""
-    pairs = zip(links, [None, *links[:-1]], strict=True)
+    pairs = zip(links, [None, *links], strict=False)  # all of a timeline may be in the trash
     return {link.commit: earlier.id if earlier is not None else None for link, earlier in pairs}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,33 @@ def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Rep
     kept = EnvHistory.open(str(repo.path)).get(f"there/{history.timeline}")
     assert kept.conversation == CONVERSATION
     assert repo.git("-C", str(tmp_path / "there"), "fsck", "--strict") == ""
+
+
+def test_what_is_dropped_for_good_takes_along_what_was_attached(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path))
+    moments = []
+    for number in range(3):
+        repo.write("app.py", str(number))
+        moments.append(history.capture(str(number)))
+        history.attach(moments[-1], conversation=[number])
+
+    def attached() -> set[str]:
+        listed = repo.git(
+            "ls-tree", "-r", "--name-only", f"refs/notes/envhist/{history.timeline}", "attachments/"
+        )
+        return {line.split("/")[2] for line in listed.splitlines()}
+
+    history.drop(moments[1])
+    assert [history.get(one).conversation for one in (moments[0], moments[2])] == [[0], [2]]
+    history.undrop(str(moments[1].id))
+    assert history.get(moments[1]).conversation == [1]
+    history.drop(moments[1])
+    assert attached() == {one.id for one in moments}
+    history.dropping.expire(date.max)
+    assert attached() == {moments[0].id, moments[2].id}
+    history.drop(moments[0], moments[2])
+    history.dropping.expire(date.max)
+    assert attached() == set()
 
 
 def test_nobody_reads_it_without_the_key_or_at_another_moment(repo: Repo) -> None:
