@@ -168,7 +168,7 @@ class _Collector:
             for pack in new[SET_APART]:
                 # They are as old as what they were used in: to be copied is no use.
                 os.utime(pack.pack_path, (max(old.used for old in young),) * 2)
-            with alone(repository):
+            with alone(repository, removes=bool(held - live.keys() - apart.keys())):
                 self._tell("putting them in place")
                 late = {
                     oid: path

@@ -20,6 +20,7 @@ from git_envhist.store.spares import forget_second_names
 from git_envhist.store.staging import Staging
 
 TRIES, PAUSE = 20, 0.25
+TRIES_WHILE_CAPTURES_WAIT = 4
 HINT = "run the command again when it has ended"
 
 
@@ -30,13 +31,19 @@ class SomebodyAtWork(EnvhistError):
 
 
 @contextmanager
-def alone(repository: Repository) -> Iterator[None]:
-    """No capture runs, and no git goes by packs: as soon as that is so."""
+def alone(repository: Repository, *, removes: bool) -> Iterator[None]:
+    """No capture runs, and no git goes by packs: as soon as that is so.
+
+    `removes`: objects go, and not only the packs that they stand in; no git may be adding anything either.
+    """
     for turn in range(TRIES):
         if turn:
             time.sleep(PAUSE)
         with locked(os.path.join(repository.common_state, COMMON_LOCK)):
-            if is_quiet(repository.common_dir, lambda: _but_for_readers(repository.gits_at_work())):
+            writers = may_write(repository.gits_at_work() or ()) if removes else ()
+            if not writers and is_quiet(
+                repository.common_dir, lambda: _but_for_readers(repository.gits_at_work())
+            ):
                 yield
                 return
     raise _busy(repository.gits_at_work() or ())
@@ -63,7 +70,7 @@ def let_go(
     aside = os.path.join(staging.path, ASIDE)
     put_aside(repository.pack_dir, aside, bases)
     try:
-        _wait_for_writers(repository)
+        _wait_for_others(repository, removes=bool(gone))
         # Whoever was at work when they went has ended: what they left shows what they relied on.
         check(tips)
     except BaseException:
@@ -77,14 +84,15 @@ def let_go(
     return anew
 
 
-def _wait_for_writers(repository: Repository) -> None:
-    for turn in range(TRIES):
+def _wait_for_others(repository: Repository, *, removes: bool) -> None:
+    gits: Sequence[RunningGit] | None = ()
+    for turn in range(TRIES_WHILE_CAPTURES_WAIT):
         if turn:
             time.sleep(PAUSE)
         gits = repository.gits_at_work()
         if goes_by_packs(repository.common_dir, gits):
             break
-        if not may_write(gits or ()):
+        if not removes or not may_write(gits or ()):
             return
     raise _busy(gits or ())
 

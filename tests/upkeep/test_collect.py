@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -237,3 +238,33 @@ def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
         clean(repo)
 
     assert {path.name for path in packs_of(repo)} == before
+
+
+def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        repo.write("x", noise(9_000, number))
+        moment(history, f"{number}")
+    repo.git("add", "x")
+    opened, go_on = repo.path.parent / "opened", repo.path.parent / "go-on"
+    os.mkfifo(opened)
+    os.mkfifo(go_on)
+    script = repo.path.parent / "editor"
+    script.write_text(f'#!/bin/sh\necho here > {opened}\nread word < {go_on}\necho message > "$1"\n')
+    script.chmod(0o755)
+    commit = subprocess.Popen(
+        ["git", "-c", f"core.editor={script}", "commit", "-q"], cwd=repo.path, env=repo.env
+    )
+    assert opened.read_text() == "here\n"
+
+    assert clean(repo).packs == 1
+    monkeypatch.setattr("git_envhist.store.handover.PAUSE", 0.01)
+    forget(repo, history)
+    with pytest.raises(SomebodyAtWork, match="git commit"):
+        clean(repo)
+
+    go_on.write_text("\n")
+    assert commit.wait() == 0
+    assert clean(repo).removed > 0
+    repo.git("fsck", "--full", "--strict", "--no-dangling")
