@@ -45,6 +45,8 @@ from git_envhist.store.remotes import (
 from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass
 
+AS_THEY_ARE = ("-c", "pack.window=0")
+"""Of a part, whose blobs have no names, git would look for likenesses in gigabytes, and find none."""
 AT_ONCE = 200
 """So many refs in one command: its words have to fit."""
 
@@ -167,7 +169,7 @@ class _Push:
         arrived = parts.left_there(there.uploads)
         for part in self._divided(leaving):
             ref, commit = parts.make(part)
-            self._move([RefPush(ref, arrived.get(ref), commit)], parts.environment)
+            self._move([RefPush(ref, arrived.get(ref), commit)], parts.environment, AS_THEY_ARE)
             arrived[ref] = commit
         seeing = {**parts.environment, **self._grafts(moves, there, parts, arrived.values())}
         for start in range(0, len(moves), AT_ONCE):
@@ -178,9 +180,11 @@ class _Push:
             self._move([RefPush(ref, oid, None) for ref, oid in sorted(arrived.items())], seeing)
         parts.forget()
 
-    def _move(self, moves: Sequence[RefPush], seeing: Mapping[bytes, bytes]) -> None:
+    def _move(
+        self, moves: Sequence[RefPush], seeing: Mapping[bytes, bytes], before: Sequence[str] = ()
+    ) -> None:
         leases = {move.ref: move.old or "" for move in moves}
-        done = self._transport.push([move.refspec for move in moves], leases, seeing)
+        done = self._transport.push([move.refspec for move in moves], leases, seeing, before)
         refusals = [line for line in done.out.decode("utf-8", "replace").splitlines() if line.startswith("!")]
         if refusals:
             raise _rejected(self._remote, refusals, why_it_failed(self._remote, done))

@@ -212,10 +212,14 @@ class Transport:
         return read_listing(self._must(words).out)
 
     def push(
-        self, refspecs: list[str], leases: Mapping[str, str], further: Mapping[bytes, bytes]
+        self,
+        refspecs: list[str],
+        leases: Mapping[str, str],
+        further: Mapping[bytes, bytes],
+        before: Sequence[str] = (),
     ) -> Completed:
         """Push; each ref that has a lease moves only from that hash (empty: from nothing). Nothing else is forced."""
-        words = [*PUSH, *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items())]
+        words = [*before, *PUSH, *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items())]
         if self.remote.receive_pack is not None:
             words.append(f"--receive-pack={self.remote.receive_pack}")
         environment = {**self._environment, **further}
