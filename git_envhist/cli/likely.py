@@ -27,4 +27,4 @@ def likely_lines(session: Session) -> Iterator[str]:
     for line, snapshot in zip(told, moments, strict=True):
         yield line
         yield f"    git envrestore {escape(snapshot.names[0] if snapshot.names else look.short_id(snapshot))}"
-    yield "nothing was changed; -n with one of these shows what it would do"
+    yield "nothing was changed; -n shows what one of these would do"

@@ -96,15 +96,6 @@ def test_a_word_of_another_tool_gets_did_you_mean(repo: Repo, program: str, word
     assert done.err == f"error: no such subcommand: '{word}'\nhint: did you mean '{meant}'?\n"
 
 
-@pytest.mark.parametrize(
-    "words", [("envhist", "browse"), ("envlog", "browse"), ("envlog", "browse", "--", "true")]
-)
-def test_a_subcommand_that_is_not_built_is_said_to_come(repo: Repo, words: tuple[str, ...]) -> None:
-    done = repo.run(*words)
-    assert done.status == 129
-    assert done.err.startswith("error: this version has no 'git envlog browse' yet\nhint: ")
-
-
 def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
     done = repo.run("envlog", "--json", "--bogus")
     assert done.status == 129
