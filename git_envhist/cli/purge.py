@@ -70,6 +70,8 @@ def _caveats(done: Purged) -> Iterator[str]:
         yield (
             f"{count(done.attached, 'snapshot')} with attachments, which are sealed and were not looked into"
         )
+    if done.mentioned:
+        yield f"{count(done.mentioned, 'intent')} may name it, and stay as they were written"
     if done.here:
         yield f"still here: {_named(done.here)}; name it in .envhistignore, or the next capture holds it again"
 
@@ -108,5 +110,6 @@ def _as_json(done: Purged) -> Json:
         "left": [{"oid": one.oid, "where": one.where, **path_fields(EnvPath(one.path))} for one in done.left],
         "here": [path_fields(path) for path in done.here],
         "attached": done.attached,
+        "mentioned": done.mentioned,
         "warnings": [escape_invalid(warning) for warning in done.warnings],
     }

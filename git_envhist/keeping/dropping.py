@@ -90,7 +90,9 @@ class Dropping:
     def trash(self) -> list[InTrash]:
         """What can be brought back, what went last first."""
         found: list[InTrash] = []
-        for bundle in self._bundles():
+        timelines = dict.fromkeys(bundle.timeline for bundle in self._bundles())
+        bundles = [bundle for name in timelines for bundle in self._rewriting.stand(name).trash]
+        for bundle in sorted(bundles, key=lambda one: (one.since, one.ref), reverse=True):
             snapshots = {one.commit: one for one in read_chain(self._history.repository.git, bundle.tip)}
             found += [
                 InTrash(snapshots[link.commit], bundle.since, bundle.until)

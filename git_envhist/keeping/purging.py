@@ -78,6 +78,8 @@ class Purged:
     """Paths that stand in the environment: the next capture holds them, unless they are left out."""
     attached: int = 0
     """So many snapshots have attachments, which were not looked into."""
+    mentioned: int = 0
+    """So many intents name one of the paths: they stay as they were written."""
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -89,6 +91,7 @@ class _Tally:
     snapshots: dict[str, None] = field(default_factory=dict)
     in_trash: dict[str, None] = field(default_factory=dict)
     attached: dict[str, None] = field(default_factory=dict)
+    mentioned: dict[str, None] = field(default_factory=dict)
     found: dict[EnvPath, None] = field(default_factory=dict)
     erased: dict[bytes, None] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
@@ -129,6 +132,7 @@ class Purging:
             () if dry_run else tuple(still_there(repository, list(tally.erased))),
             tuple(path for path in paths if os.path.lexists(os.path.join(top, path))),
             len(tally.attached),
+            len(tally.mentioned),
             dry_run,
             tuple(tally.warnings),
         )
@@ -181,6 +185,9 @@ class Purging:
             if tree != link.tree:
                 changes[link.commit] = Retold(tree, self._trailers(link, eraser, tree))
                 (tally.in_trash if link.in_trash else tally.snapshots)[link.commit] = None
+            intent = link.data.message.rpartition(b"\n\n")[0]
+            if any(bytes(path) in intent for path in eraser.paths):
+                tally.mentioned[link.commit] = None
             if link.snapshot and reader.read(f"{link.tree}:{ATTACHED}") is not None:
                 tally.attached[link.commit] = None
         ids = {link.id for link in (*stand.links, *in_trash) if link.commit in changes}

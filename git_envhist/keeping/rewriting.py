@@ -37,6 +37,7 @@ from git_envhist.store.retelling import Link
 from git_envhist.store.rewritten import newest, read_rewritten, remember_rewritten
 from git_envhist.store.staging import Staging, sweep
 from git_envhist.store.trash import Bundle, read_trash
+from git_envhist.values import replace
 
 TRIES = 20
 FREE_TRIES = 2
@@ -66,12 +67,10 @@ class Rewriting:
         with CatFile(self._repository.git) as reader:
             links = tuple(read_links(reader, tip))
             known = {link.id for link in links}
-            trash = tuple(
-                _without(bundle, known)
-                for bundle in read_trash(self._repository, reader)
-                if bundle.timeline == timeline
-            )
-        return Stand(timeline, tip, notes, links, trash)
+            all_of_it = [one for one in read_trash(self._repository, reader) if one.timeline == timeline]
+        trash = tuple(_without(bundle, known) for bundle in all_of_it)
+        doubled = tuple(now for now, was in zip(trash, all_of_it, strict=True) if now != was)
+        return Stand(timeline, tip, notes, links, trash, doubled)
 
     def bundles(self) -> list[Bundle]:
         """The trash of all timelines."""
@@ -95,6 +94,9 @@ class Rewriting:
                 wanted = decide(stand, staging)
                 if wanted.is_as(stand):
                     return Rewritten({link.commit: link.commit for link in stand.links})
+                known = {bundle.ref for bundle, _ in wanted.trash}
+                doubled = tuple((one, one.links) for one in stand.doubled if one.ref not in known)
+                wanted = replace(wanted, trash=(*wanted.trash, *doubled))
                 new = self._write(stand, wanted, staging, keeps)
                 if number < FREE_TRIES:
                     held.enter_context(self._alone())

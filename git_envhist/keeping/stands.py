@@ -24,6 +24,9 @@ class Stand:
     """Seen before anything is decided: whoever says something of a snapshot meanwhile is heard."""
     links: tuple[Link, ...]
     trash: tuple[Bundle, ...]
+    """Without what is on the chain, too."""
+    doubled: tuple[Bundle, ...] = ()
+    """Those of which something is: a kill came between the refs."""
 
 
 @dataclass(frozen=True, slots=True)

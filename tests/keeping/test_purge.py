@@ -207,10 +207,10 @@ def test_what_is_not_ours_is_told_and_not_touched(repo: Repo) -> None:
 
 def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo) -> None:
     repo.write("sub/creds", "xyzzy")
-    capture(repo)
+    capture(repo, "-m", "before sub/creds changes")
     before = repo.git("for-each-ref")
     told = purge(repo, "--dry-run", "sub/creds")
-    assert (told["dry_run"], told["snapshots"]) == (True, 1)
+    assert (told["dry_run"], told["snapshots"], told["mentioned"]) == (True, 1, 1)
     assert repo.git("for-each-ref") == before
     missed = repo.run("envlog", "purge", "nothing/here")
     assert (missed.status, missed.err.splitlines()[0]) == (4, "error: no snapshot holds 'nothing/here'")
@@ -218,8 +218,9 @@ def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo)
     assert purge(repo, "--dry-run", "sub/creds", "nowhere")["warnings"] == ["no snapshot holds 'nowhere'"]
     assert repo.run("envlog", "purge", "../outside").status == 129
     # Spelled from where one stands, also behind the dashes.
-    repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
-    assert holding(repo, b"creds", b"xyzzy") == []
+    done = repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
+    assert "1 intent may name it" in done.err
+    assert holding(repo, b"xyzzy", b"\ncreds") == []
 
 
 def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path: Path) -> None:
