@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.store.atwork import RunningGit, callers
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.gitcaches import drop_graphs_of
@@ -22,6 +22,7 @@ from git_envhist.store.staging import Staging
 TRIES, PAUSE = 20, 0.25
 TRIES_WHILE_CAPTURES_WAIT = 4
 HINT = "run the command again when it has ended"
+AGAIN = "nothing was removed; run the command again"
 
 
 class SomebodyAtWork(EnvhistError):
@@ -73,9 +74,11 @@ def let_go(
         _wait_for_others(repository, removes=bool(gone))
         # Whoever was at work when they went has ended: what they left shows what they relied on.
         check(tips)
-    except BaseException:
+    except BaseException as error:
         bring_again(aside, repository.pack_dir, bases)
         sync_directory(repository.pack_dir)
+        if isinstance(error, GitFailed):
+            raise SomebodyAtWork("what was to go is needed again", hint=AGAIN) from error
         raise
     anew = drop_graphs_of(repository.objects_dir, gone, repository.hash_length)
     os.rename(aside, os.path.join(staging.path, GONE))

@@ -12,6 +12,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.errors import GitFailed
 from git_envhist.model import Collected, Snapshot
+from git_envhist.store import handover
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.repository import Repository
@@ -268,3 +269,61 @@ def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
     assert commit.wait() == 0
     assert clean(repo).removed > 0
     repo.git("fsck", "--full", "--strict", "--no-dangling")
+
+
+def test_what_a_capture_finds_again_while_packs_are_written_stays(repo: Repo, history: EnvHistory) -> None:
+    text = noise(30_000)
+    repo.write("large", text)
+    moment(history, "large")
+    forget(repo, history)
+    repo.write("other", "x")
+    (repo.path / "large").unlink()
+    moment(history, "without it")
+    found: list[Snapshot] = []
+
+    def tell(step: str) -> None:
+        if step == "writing packs":
+            repo.write("large again", text)
+            found.append(moment(EnvHistory.open(str(repo.path), workers="here"), "found again"))
+
+    done = collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, tell=tell)
+
+    assert done.removed > 0
+    assert_holds(repo, found[0].commit)
+    repo.git("fsck", "--full", "--strict", "--no-dangling")
+
+
+@pytest.mark.parametrize("when", ["before the last question", "after it"])
+def test_what_the_user_adds_while_packs_go_stays(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    text = noise(30_000)
+    repo.write("large", text)
+    moment(history, "large")
+    forget(repo, history)
+    repo.write(".envhistignore", "large\n")
+    moment(history, "small")
+    oid = repo.git("hash-object", "large")
+
+    def add(*arguments: object) -> None:
+        # git finds it in a pack of ours, and stores nothing.
+        repo.git("add", "large")
+        if arguments:
+            handover_put_aside(*arguments)
+
+    handover_put_aside = handover.put_aside
+    if when == "after it":
+        monkeypatch.setattr(handover, "put_aside", add)
+        with pytest.raises(SomebodyAtWork):
+            clean(repo)
+    else:
+        steps = {"putting them in place": add}
+        collect(
+            Repository.open(str(repo.path)),
+            keep_since=NOTHING_STAYS,
+            tell=lambda step: steps.get(step, lambda: None)(),
+        )
+
+    assert stands(repo, oid)
+    repo.git("fsck", "--full", "--strict", "--no-dangling")
+    assert list((repo.path / ".git/objects" / oid[:2]).glob("*")) == []
