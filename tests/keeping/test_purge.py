@@ -253,7 +253,7 @@ def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path:
 STEPS = ("capture", "drop", "undrop", "prune", "purge", "gc", "push")
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     st.lists(
         st.sampled_from(("capture", "drop", "undrop", "prune", "purge", "gc", "push")), min_size=3, max_size=9
