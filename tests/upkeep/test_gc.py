@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.upkeep.cleaning import MANY_REFS
 from tests.cli.test_json import validate
 from tests.store.packing import noise
 from tests.support.repository import Repo
@@ -121,3 +122,19 @@ def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, settin
     repo.run("git-envlog", "capture", "again", check=True)
 
     assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
+
+
+def test_many_refs_of_ours_become_one_file(repo: Repo, history: EnvHistory) -> None:
+    for number in range(MANY_REFS + 4):
+        repo.write("x", f"{number}")
+        moment(history, f"{number}")
+    for one in history.log()[1:]:
+        history.drop(one)
+    before = repo.git("for-each-ref", "--format=%(refname) %(objectname)")
+
+    history.gc()
+
+    assert repo.git("for-each-ref", "--format=%(refname) %(objectname)") == before
+    assert [path for path in (repo.path / ".git/refs/envhist").rglob("*") if path.is_file()] == []
+    assert moment(history, "goes on").parent is not None
+    assert len(history.dropping.trash()) == MANY_REFS + 3
