@@ -91,7 +91,7 @@ class Fetched:
         """ref -> hash."""
         told = self.git.run("for-each-ref", "--format=%(objectname) %(refname)", prefix)
         return {
-            name: oid for oid, _, name in (line.partition(" ") for line in os.fsdecode(told).splitlines())
+            name: oid for oid, _, name in (line.partition(" ") for line in os.fsdecode(told).split("\n")[:-1])
         }
 
     def timelines(self) -> list[str]:
@@ -115,11 +115,11 @@ class Fetched:
 
     def _walk(self, names: Iterable[str], *options: str) -> list[bytes]:
         asked = "".join(f"{name}\n" for name in names).encode("ascii")
-        return (
-            self.git.run("rev-list", "--objects", *options, "--stdin", stdin=asked).splitlines()
-            if asked
-            else []
-        )
+        if not asked:
+            return []
+        # A name may hold a carriage return, and what follows it is no line.
+        told = self.git.run("rev-list", "--objects", *options, "--stdin", stdin=asked)
+        return told.split(b"\n")[:-1]
 
 
 def seeing_fetched(repository: Repository) -> Repository:

@@ -112,7 +112,7 @@ def _whose(fetched: Fetched, own: Git) -> dict[str, str]:
     found: dict[str, str] = {}
     for git, place in ((fetched.git, REMOTES), (own, HEADS)):
         told = git.try_run("log", "--source", "--format=%H %S", f"--glob={place}", "--no-notes")
-        for line in told.out.decode("utf-8", "surrogateescape").splitlines():
+        for line in told.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             commit, _, ref = line.partition(" ")
             found[commit] = _bare(ref.removeprefix(place))
     return found

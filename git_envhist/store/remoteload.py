@@ -75,7 +75,8 @@ def _listed(
         return []
     asked = "".join([*(f"{oid}\n" for oid in wanted), *(f"^{oid}\n" for oid in known)])
     words = ("rev-list", "--objects", "--stdin")
-    listed = git.run(*words, stdin=asked.encode("ascii"), environment=grafts).splitlines()
+    # A name may hold a carriage return: what git ends lines with, and nothing else, ends one.
+    listed = git.run(*words, stdin=asked.encode("ascii"), environment=grafts).split(b"\n")[:-1]
     return [(oid, place) for oid, _, place in (line.partition(b" ") for line in listed)]
 
 

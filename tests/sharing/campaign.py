@@ -28,7 +28,7 @@ from tests.interop.servers import Counted, http_server, ssh_server
 from tests.sharing.conftest import hook, make_remote
 from tests.support.oracle import git_fsck, rsync_differences
 from tests.support.repository import Repo, make_repo
-from tests.support.trees import Node, Socket, build
+from tests.support.trees import File, Node, Socket, build
 
 TOTAL = 3 << 30
 HOSTS_LIMITS = """\
@@ -39,6 +39,7 @@ exit 0
 """
 # What a colleague who is no root cannot make, or nobody restores: sockets.
 ODD: dict[bytes, Node] = {path: node for path, node in EVERYTHING.items() if not isinstance(node, Socket)}
+ODD |= {b"carriage\rreturn": File(b"3"), b"new\n\rline/and\x0bmore": File(b"4")}
 
 
 @dataclass

@@ -33,6 +33,7 @@ def shared(repo: Repo, bare: Repo, colleague: Repo) -> str:
     repo.write(".env", "A=1\nB=2\n")
     repo.write("data.bin", os.urandom(BIG))
     repo.write("deep/caf\u00e9/.gitattributes", "* text\n")
+    repo.write(b"a\r?b\x0bc\nd/e", "an odd name")
     (repo.path / "empty").mkdir()
     (repo.path / "link").symlink_to("data.bin")
     capture(repo, "one", "--name", "start")

@@ -35,6 +35,7 @@ def test_a_timeline_its_notes_and_names_arrive_over_every_transport(
     repo.env.update(os.environ)
     repo.git("remote", "set-url", "origin", url)
     repo.write(b"caf\xe9/.gitattributes", b"* text\n")
+    repo.write(b"a\rb\x0bc\n?d/e", "an odd name")
     first = capture(repo, "one")
     repo.write("b", "2")
     second = capture(repo, "two", "--name", "start")
