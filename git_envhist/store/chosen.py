@@ -8,13 +8,15 @@ key it is a claim. Its notes are those of every writer.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from git_envhist.errors import Damaged
 from git_envhist.model import ObjectId, Record, Snapshot
 from git_envhist.store.commits import encode_commit, parse_commit
+from git_envhist.store.layout import ATTACHMENTS
 from git_envhist.store.message import mac_input, split_mac, with_mac
+from git_envhist.store.names import stored_name
 from git_envhist.store.notes import ObjectReader, add_records
 from git_envhist.store.signatures import FindKey, is_signed
 from git_envhist.values import dataclass
@@ -53,18 +55,29 @@ def chain_of(
     """A chain of some snapshots of a timeline (oldest first), with what is said of them."""
     tip: str | None = None
     said: dict[str, Sequence[Record]] = {}
+    files: dict[bytes, bytes] = {}
     for snapshot in snapshots:
         tip = _commit(reader, writer, snapshot, tip, find_key)
         if snapshot.records:
             said[tip] = snapshot.records
+            files.update(_attached_later(reader, snapshot))
     if tip is None:
         raise ValueError("nothing was chosen")
-    notes = (
-        add_records(reader, writer, None, said, identity=identity, object_format=object_format)
-        if said
-        else None
-    )
+    notes = None
+    if said:
+        form = object_format
+        notes = add_records(reader, writer, None, said, identity=identity, object_format=form, files=files)
     return Chosen(timeline, tip, notes, tuple(snapshots))
+
+
+def _attached_later(reader: ObjectReader, snapshot: Snapshot) -> Iterator[tuple[bytes, bytes]]:
+    """What the notes hold of a snapshot beside the records: (path in their tree, sealed bytes)."""
+    key = snapshot.id.encode("ascii")
+    for one in snapshot.attached:
+        found = reader.read(one.blob)
+        if found is not None and found.kind == "blob":
+            name = stored_name(one.name.encode("utf-8", "surrogateescape"))
+            yield b"/".join((ATTACHMENTS, key[:2], key, name)), found.data
 
 
 def _commit(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from git_envhist.api import EnvHistory
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import refs, timeline
@@ -228,6 +229,19 @@ def test_a_remote_and_an_import_never_share_a_name(
     colleague.git("remote", "rename", "origin", "handover")
     assert colleague.run("envlog", "fetch", "handover").status == 3
     assert listed(colleague, f"handover/{timeline(repo)}")
+
+
+def test_what_was_attached_later_goes_along(repo: Repo, colleague: Repo, file: str) -> None:
+    capture(repo, "one")
+    EnvHistory.open(str(repo.path)).attach(attached=[("talk.txt", b"what was said")])
+    repo.write("b")
+    capture(repo, "two")
+    repo.run("envlog", "export", file, "@~1", check=True)
+    colleague.run("envlog", "import", file, check=True)
+    take_in_key(repo, colleague)
+    line = f"handover/{timeline(repo)}"
+    colleague.run("envrestore", line, "--attachments", "../said", check=True)
+    assert (colleague.path.parent / "said/talk.txt").read_bytes() == b"what was said"
 
 
 def test_a_fetched_timeline_is_exported_by_its_own_name(
