@@ -497,6 +497,10 @@ class Kept:
     tool_outputs: list[object] | None = None
     attachments: tuple[tuple[str, bytes], ...] = ()
     """(name, bytes) of everything attached, these two included; those of the capture have a number in front."""
+    missing: tuple[Missing, ...] = ()
+    """What of the environment is not in it, and why."""
+    git_changed: tuple[GitChange, ...] = ()
+    """What differed from HEAD then, in git's own view."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ in what a restore may remove.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -135,3 +136,14 @@ def _compile(lines: Sequence[str]) -> GitIgnoreSpec:
 def _inside_git(directory: bytes) -> bool:
     # The `.git` of a nested repository is one unit: a pattern such as `*.log` must not take a part of it away.
     return DOT_GIT in directory.split(b"/")
+
+
+def left_out_of(root: str, exclude: Sequence[str]) -> Callable[[bytes], bool]:
+    """Whether a path is no part of the environment of a directory, by its own list and by patterns beside it."""
+    try:
+        with open(os.path.join(os.fsencode(root), FILE_NAME), "rb") as file:
+            lines, _ = usable(split_lines(os.fsdecode(file.read())))
+    except OSError:
+        lines = ()
+    everywhere, _ = usable(exclude)
+    return path_filter(lines, everywhere, ()) if lines or everywhere else lambda _path: False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from git_envhist.cli.choice import NO_VERDICT, Choice
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.foldview import select_folded
@@ -14,6 +13,7 @@ from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
 from git_envhist.errors import UsageError
+from git_envhist.history.choice import NO_VERDICT, Choice
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 from git_envhist.values import dataclass, replace
 

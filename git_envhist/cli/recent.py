@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from git_envhist.capture.ignore import path_filter, split_lines, usable
+from git_envhist.capture.ignore import left_out_of
 from git_envhist.capturing.zone import LocalZone
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.diffsource import Manner
@@ -28,7 +28,6 @@ from git_envhist.store.pathspecs import anchored, directory_prefix, matching
 from git_envhist.store.repository import Repository
 from git_envhist.values import replace
 
-IGNORE = ".envhistignore"
 SPAN = "1h"
 MOST_ROWS = 8
 MOST_LOST = 5
@@ -69,17 +68,7 @@ def _repository() -> Repository | None:
 def _left_out(root: str, repository: Repository | None) -> Callable[[bytes], bool]:
     """What is no part of the environment here."""
     settings = read_settings(repository.read_config() if repository is not None else ())
-    try:
-        with open(os.path.join(root, IGNORE), "rb") as file:
-            lines, _ = usable(split_lines(os.fsdecode(file.read())))
-    except OSError:
-        lines = ()
-    everywhere, _ = usable(settings.exclude)
-    return path_filter(lines, everywhere, ()) if lines or everywhere else _nothing
-
-
-def _nothing(path: bytes) -> bool:
-    return False
+    return left_out_of(root, settings.exclude)
 
 
 def _narrowed(session: Session, found: Recent, repository: Repository | None) -> Recent:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from git_envhist.cli.choice import Choice, choose
 from git_envhist.cli.entry import is_slip, unknown_subcommand
 from git_envhist.cli.words import changes_phrase
 from git_envhist.errors import SnapshotNotFound, UsageError
+from git_envhist.history.choice import Choice, choose
 from git_envhist.history.timeline import Timeline
 from git_envhist.model import Snapshot
 from git_envhist.values import dataclass

@@ -58,6 +58,7 @@ class Keeping(Core):
 
     def get(self, revision: Moment = "@") -> Kept:
         """A moment as it is known now, and all that was kept with it, as it was given."""
+        from git_envhist.doing.said import told_lists  # loaded late: likewise
         from git_envhist.doing.values import decode  # loaded late: likewise
 
         self.forget_world()
@@ -67,7 +68,7 @@ class Keeping(Core):
         there = self.attachments(snapshot)
         last = {re.sub(NUMBERED, "", name): data for name, data in there}
         lists = [decode(last[name]) if name in last else None for name in (CONVERSATION, TOOL_OUTPUTS)]
-        return Kept(snapshot, lists[0], lists[1], there)
+        return Kept(snapshot, lists[0], lists[1], there, *told_lists(self.repository.git, snapshot))
 
 
 def told_things(

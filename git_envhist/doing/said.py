@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from git_envhist.capture.seal import seal, unseal
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import Refused
-from git_envhist.model import TOP, Attached, EnvPath, Snapshot, SnapshotId
+from git_envhist.model import TOP, Attached, EnvPath, GitChange, Missing, Snapshot, SnapshotId
 from git_envhist.restoring.attachments import attached_path, read_attachments
 from git_envhist.store.fetched import is_fetched
+from git_envhist.store.layout import GIT_CHANGED, MISSING, RESERVED, UNSTABLE
+from git_envhist.store.listings import read_git_changes, read_missing
 from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 
 if TYPE_CHECKING:
+    from git_envhist.store.git import Git
     from git_envhist.store.keys import Key, KeyRing
     from git_envhist.store.repository import Repository
 
@@ -60,6 +63,18 @@ def attachments_of(history: History, snapshot: Snapshot) -> tuple[tuple[str, byt
     with CatFile(history.repository.git) as reader:
         found = list(read_attachments(reader, snapshot, opened))
     return tuple((os.fsdecode(name), data) for name, data in found)
+
+
+def told_lists(git: Git, snapshot: Snapshot) -> tuple[tuple[Missing, ...], tuple[GitChange, ...]]:
+    """What of the environment is not in a moment, and how git saw the working tree then."""
+    with CatFile(git) as reader:
+
+        def read(name: bytes) -> bytes:
+            found = reader.read(os.fsencode(snapshot.tree) + b":" + RESERVED + b"/" + name)
+            return found.data if found is not None else b""
+
+        lists = [read(name) for name in (MISSING, UNSTABLE, GIT_CHANGED)]
+    return (*read_missing(lists[0]), *read_missing(lists[1])), read_git_changes(lists[2])
 
 
 def sealed_for(snapshot: Snapshot, name: str, data: bytes, key: Key, object_format: str) -> Sealed:

@@ -91,6 +91,7 @@ class AsyncEnvHistory:
 
     capture = _awaited(EnvHistory.capture)
     log = _awaited(EnvHistory.log)
+    recent = _awaited(EnvHistory.recent)
     timelines = _awaited(EnvHistory.timelines)
     resolve = _awaited(EnvHistory.resolve)
     get = _awaited(EnvHistory.get)

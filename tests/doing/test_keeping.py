@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from git_envhist import EnvHistory
 from git_envhist.doing.values import decode, encode
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
+from git_envhist.model import WhyMissing
 from tests.support.repository import Repo
 
 CONVERSATION = [
@@ -89,6 +91,15 @@ def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Rep
     kept = EnvHistory.open(str(repo.path)).get(f"there/{history.timeline}")
     assert kept.conversation == CONVERSATION
     assert repo.git("-C", str(tmp_path / "there"), "fsck", "--strict") == ""
+
+
+def test_what_is_not_in_a_moment_and_how_git_saw_it_stand_with_it(repo: Repo) -> None:
+    repo.git("config", "envhist.budget", "10k")
+    repo.write("app.py", b"changed")
+    repo.write("large", os.urandom(100_000))
+    kept = EnvHistory.open(str(repo.path)).get(EnvHistory.open(str(repo.path)).capture("partial"))
+    assert [(one.path, one.why) for one in kept.missing] == [(b"large", WhyMissing.BUDGET)]
+    assert [(one.status, one.path) for one in kept.git_changed] == [("M", b"app.py")]
 
 
 def test_what_is_dropped_for_good_takes_along_what_was_attached(repo: Repo) -> None:

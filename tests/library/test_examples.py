@@ -14,7 +14,9 @@ from tests.support.repository import Repo
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = ("api.md",)
-MODULES = tuple(f"git_envhist.library.{name}" for name in ("history", "rounds", "causing", "asynchronous"))
+MODULES = tuple(
+    f"git_envhist.library.{name}" for name in ("history", "rounds", "causing", "looking", "asynchronous")
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

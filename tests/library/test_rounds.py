@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -246,3 +247,21 @@ def test_hooks_are_installed_and_taken_away(history: EnvHistory, repo: Repo) -> 
     assert history.status().here
     history.uninstall()
     assert not history.status().here
+
+
+def test_a_list_holds_what_is_sought_and_recent_needs_no_snapshot(history: EnvHistory, repo: Repo) -> None:
+    assert b"app.py" in {change.path for change in history.recent("1d").changes}
+    history.capture("One", verify="true")
+    repo.write("file", b"1")
+    history.run(["true"], "two")
+
+    def sought(**words: Any) -> list[str]:
+        return [one.intent for one in history.log(**words)]
+
+    assert sought(verdicts=["pass"]) == ["One"]
+    assert sought(grep=["one"]) == []
+    assert sought(grep=["one"], ignore_case=True) == ["One"]
+    assert sought(triggers=["run"], limit=1) == ["two"]
+    assert sought(paths=["file"]) == ["before: two"]
+    assert sought(since="1h", until="1h") == []
+    assert len(sought(every=True)) == len(sought(since="1h")) == len(history.log())

@@ -714,6 +714,11 @@ LIST = (
         ("library/test_rounds.py::test_who_wants_to_hear_is_told_and_breaks_nothing",),
     ),
     Line(
+        "python recent",
+        "what changed of late, without any snapshot",
+        ("library/test_rounds.py::test_a_list_holds_what_is_sought_and_recent_needs_no_snapshot",),
+    ),
+    Line(
         "python run",
         "a command between two moments, its output and status kept",
         ("library/test_rounds.py::test_a_command_between_two_moments",),

@@ -1,0 +1,98 @@
+"""The verbs that look: a list by what is asked for, and what changed of late without any snapshot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import Snapshot
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from git_envhist.recently.looking import Recent
+
+
+class Sought(TypedDict, total=False):
+    """What a list is to hold; several words of one kind are alternatives, several kinds must all hold."""
+
+    since: str
+    """As `git envlog` reads times: `2 hours ago`, `10:27`."""
+    until: str
+    grep: Sequence[str]
+    """Patterns of which one is in the intent, a name or a note."""
+    ignore_case: bool
+    verdicts: Sequence[str]
+    """`pass`, `fail`, `error`, `none`."""
+    triggers: Sequence[str]
+    paths: Sequence[str | bytes]
+    """git's pathspecs, as from the top: the snapshots that changed what they mean."""
+    every: bool
+    """On every timeline, by time."""
+
+
+class Looking(EnvHistory):
+    """What there is, and what was of late."""
+
+    def log(
+        self, limit: int | None = None, timeline: str | None = None, **sought: Unpack[Sought]
+    ) -> list[Snapshot]:
+        """The snapshots of a timeline, newest first; those that were asked for.
+
+        >>> _ = history.capture("not checked")
+        >>> _ = history.capture("checked", verify="true")
+        >>> [one.intent for one in history.log(since="1h", verdicts=["pass"])]
+        ['checked']
+        >>> [one.intent for one in history.log(grep=["^not"], paths=["*.md"])]
+        []
+        """
+        if not sought:
+            return super().log(limit, timeline)
+        from git_envhist.history.choice import Choice, choose  # loaded late: most lists are whole
+
+        found: Iterable[Snapshot] = self._everywhere() if sought.get("every") else super().log(None, timeline)
+        choice = Choice(
+            sought.get("since"),
+            sought.get("until"),
+            tuple(sought.get("grep", ())),
+            sought.get("ignore_case", False),
+            tuple(sought.get("verdicts", ())),
+            tuple(sought.get("triggers", ())),
+        )
+        chosen = choose(found, choice, self.now)
+        if sought.get("paths"):
+            chosen = self._that_changed(chosen, tuple(map(os.fsencode, sought["paths"])))
+        return chosen if limit is None else chosen[:limit]
+
+    def recent(self, span: str = "1h") -> Recent:
+        """What changed within a span, without any snapshot: by change times, and by what installers and logs say."""
+        from datetime import datetime  # loaded late: hardly ever asked for
+
+        from git_envhist.capture.ignore import left_out_of  # loaded late: likewise
+        from git_envhist.capturing.zone import LocalZone  # loaded late: likewise
+        from git_envhist.history.times import read_moment  # loaded late: likewise
+        from git_envhist.recently.looking import look  # loaded late: likewise
+
+        now = datetime.now(LocalZone())
+        since = read_moment(span, now).start.astimezone(now.tzinfo)
+        root = os.path.realpath(self.repository.root)
+        left_out = left_out_of(root, self.settings.exclude)
+        return look(root, since, now, self.repository.git, left_out, self._environ)
+
+    def _everywhere(self) -> list[Snapshot]:
+        self.forget_world()
+        # What was fetched may be ours: it is told once, by our own copy.
+        found: dict[str, Snapshot] = {}
+        for line in self.world.timelines():
+            for snapshot in line.snapshots:
+                found.setdefault(snapshot.id, snapshot)
+        return sorted(found.values(), key=lambda snapshot: snapshot.at, reverse=True)
+
+    def _that_changed(self, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]) -> list[Snapshot]:
+        from git_envhist.store.series import those_that_changed  # loaded late: likewise
+
+        steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
+        changed = those_that_changed(self.repository.git, steps, pathspecs)
+        return [snapshot for snapshot in found if snapshot.commit in changed]
