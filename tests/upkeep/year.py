@@ -28,6 +28,7 @@ from pathlib import Path
 
 from git_envhist.api import EnvHistory
 from git_envhist.store.collecting import NOTHING_STAYS, collect
+from git_envhist.upkeep.cleaning import pack_refs
 from tests.benchmarks.many_snapshots import git, sealed
 
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
@@ -149,6 +150,7 @@ def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
         history.thin()
         if day % PACKED_EVERY == 0:
             collect(history.repository, keep_since=NOTHING_STAYS, threads=2)
+            pack_refs(history.repository)
         if day in POINTS or day == days:
             yield (str(day), f"{taken:,}", *_measure(base, history, times))
 
