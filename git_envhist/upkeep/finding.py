@@ -128,17 +128,20 @@ def _readable(reader: CatFile, writer: PackWriter, tree: str, length: int) -> li
 def _newest_notes(repository: Repository, timeline: str) -> str | None:
     """The newest commit of notes that says something of a timeline's snapshots."""
     commits = {one.commit for one in snapshots_of(repository, timeline)}
-    best: tuple[datetime, str] | None = None
-    for oid, data in _commits(repository):
-        commit = parse_commit(data)
-        if commit.message != MESSAGE:
+    found = {oid: parse_commit(data) for oid, data in _commits(repository)}
+    notes = {oid: commit for oid, commit in found.items() if commit.message == MESSAGE}
+    # Many may be of one second: one that another follows is not the newest.
+    followed = {parent for commit in notes.values() for parent in commit.parents}
+    best: tuple[datetime, int, str] | None = None
+    for oid, commit in notes.items():
+        if oid in followed:
             continue
         listed = repository.git.try_run("ls-tree", "-r", "--name-only", commit.tree)
-        noted = {os.fsdecode(line).replace("/", "") for line in listed.out.splitlines()}
-        at = moment_of(commit.committer)
-        if listed.status == 0 and noted & commits and (best is None or at > best[0]):
-            best = (at, oid)
-    return best[1] if best else None
+        noted = commits & {os.fsdecode(line).replace("/", "") for line in listed.out.splitlines()}
+        this = (moment_of(commit.committer), len(noted), oid)
+        if listed.status == 0 and noted and (best is None or this > best):
+            best = this
+    return best[2] if best else None
 
 
 def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:
