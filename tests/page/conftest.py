@@ -25,7 +25,8 @@ MOMENTS = 60
 AXE = "axe-core@4"
 
 
-@pytest.fixture(scope="session")
+# No longer than the tests here: while it is open an event loop runs in this very thread.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     place = next(filter(None, map(shutil.which, PLACES)), None)
     if place is None:
