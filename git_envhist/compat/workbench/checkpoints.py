@@ -42,9 +42,12 @@ class Checkpoint:
 def checkpoints(history: EnvHistory) -> list[Checkpoint]:
     """All of them, newest first; of an id that was given twice the newest."""
     line = history.log()
-    found = {one.id: one for one in reversed(list(_of_line(line)))}
+    found: dict[str, Checkpoint] = {}
+    for one in _of_line(line):
+        found.setdefault(one.id, one)
     for observed in observed_of(line):
         found.setdefault(observed.external_id, _observed(observed))
+    # Those of one second stay as they are on the timeline, the newest first.
     return sorted(found.values(), key=lambda one: one.at, reverse=True)
 
 
