@@ -88,7 +88,6 @@ def hostile(canary: Path, place: Path) -> str:
 	driver = "{touch}"
 [log]
 	showSignature = true
-	date = relative
 	decorate = full
 	follow = true
 	mailmap = true
