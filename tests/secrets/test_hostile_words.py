@@ -53,11 +53,13 @@ QUESTIONS = [
     ("envdiff", "--json", "@~2..@"),
 ]
 SUBCOMMANDS = ("show", "name", "note", "capture")
+NOBODYS = EVERYTHING + b" and more"
+"""No moment is called so: one has the other for the id that somebody else gave it."""
 MISTAKES = [
-    ("envlog", "show", EVERYTHING),
+    ("envlog", "show", NOBODYS),
     ("envlog", "show", b":/never " + EVERYTHING),
     ("envlog", "show", b"@{" + EVERYTHING + b"}"),
-    ("envlog", EVERYTHING),
+    ("envlog", NOBODYS),
     ("envlog", "--since", EVERYTHING),
     ("envlog", "--grep", EVERYTHING),
     ("envlog", b"--format=%(" + EVERYTHING + b")"),
@@ -68,11 +70,11 @@ MISTAKES = [
     ("envlog", "show", "@", "--", b"d0 " + COMMANDS["clear"]),
     ("envlog", "name", EVERYTHING),
     ("envlog", "name", "-d", EVERYTHING),
-    ("envlog", "note", EVERYTHING, "-m", "x"),
+    ("envlog", "note", NOBODYS, "-m", "x"),
     ("envlog", "capture", "--attach", b"/" + EVERYTHING),
     ("envlog", "capture", "--meta", COMMANDS["title"]),
     ("envlog", "key", "export", EVERYTHING),
-    ("envdiff", EVERYTHING),
+    ("envdiff", NOBODYS),
     ("envdiff", "@~2..@", "--", b":(bogus)" + EVERYTHING),
     ("envdiff", b"--only=" + EVERYTHING),
     ("envhist", EVERYTHING),
