@@ -78,7 +78,8 @@ def differs(shown: tuple[str, ...], printed: str) -> str | None:
 
 # How many files are new to the store hangs on how lately they were written, and on which pack is asked first.
 VARIABLE = re.compile(
-    r"(?P<new>\b\d+ new\b(?: \([^)]*\))?)|(?P<id>\b[0-9a-f]{7,40}\b)|(?P<date>\d{4}-\d\d-\d\d)|(?P<time>\b\d\d:\d\d(?::\d\d)?\b)"
+    r"(?P<new>\b\d+ new\b(?: \([^)]*\))?)"
+    r"|(?P<id>\b[0-9a-f]{7,40}\b)|(?P<date>\d{4}-\d\d-\d\d)|(?P<time>\b\d\d:\d\d(?::\d\d)?\b)"
     r"|(?P<name>[a-z0-9.-]+/[\w.-]+-[0-9a-f]{6}\b)|(?P<seconds>\b\d+\.\d+ s\b)"
     r"|(?P<ms>\b[\d,]+ ms\b)"
     r"|(?P<size>\b\d+(?:\.\d+)? [KM]?i?B\b)|(?P<any>…)"
