@@ -71,8 +71,9 @@ def envhist() -> NoReturn:
 
 def leave(status: int) -> NoReturn:
     """End the process: everything is written and closed by now, and the kernel frees memory faster than Python."""
-    with suppress(OSError):
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
     os._exit(status)
 
 
