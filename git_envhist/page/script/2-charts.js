@@ -99,7 +99,8 @@ class Charts {
 
   positions(left, right) {
     const last = this.moments.length - 1;
-    if (!last) return [(left + right) / 2];
+    // A single moment fills the whole width.
+    if (!last) return [left];
     const times = this.moments.map((one) => Date.parse(one.at));
     const span = Math.max(times[last] - times[0], 1);
     const share = this.along === "time" ? (index) => (times[index] - times[0]) / span : (index) => index / last;
@@ -121,10 +122,9 @@ class Charts {
     const most = Math.max(1, ...this.moments.map((one) => one.extent.bytes)) * 1.05;
     const ys = this.moments.map((one) => top + CHART.size * (1 - one.extent.bytes / most));
     this.frame(drawing, width, top, CHART.size, "size", most, bytes);
-    const path = this.steps(ys);
-    const end = this.xs[this.xs.length - 1];
+    const path = this.moments.length > 1 ? this.steps(ys) : `${this.steps(ys)}H${width - CHART.right}`;
     drawing.append(make("svg:path", { class: "size", d: `${path}V${top + CHART.size}H${this.xs[0]}Z` }));
-    drawing.append(make("svg:path", { class: "size-line", d: this.moments.length > 1 ? path : `${path}H${end + 1}` }));
+    drawing.append(make("svg:path", { class: "size-line", d: path }));
   }
 
   drawPackages(drawing, width, top) {
@@ -136,7 +136,10 @@ class Charts {
       const low = below.map((number) => top + CHART.packages * (1 - number / most));
       this.moments.forEach((one, index) => { below[index] += packagesOf(one, kind); });
       const high = below.map((number) => top + CHART.packages * (1 - number / most));
-      const path = make("svg:path", { class: "packages", d: `${this.steps(high)}${this.steps(low, true)}Z` });
+      const drawn = this.moments.length > 1
+        ? `${this.steps(high)}${this.steps(low, true)}Z`
+        : `${this.steps(high)}H${width - CHART.right}V${low[0]}H${this.xs[0]}Z`;
+      const path = make("svg:path", { class: "packages", d: drawn });
       path.style.fill = `var(--p${(place % COLOURS) + 1})`;
       drawing.append(path);
     });
