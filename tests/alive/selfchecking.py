@@ -108,7 +108,9 @@ class Changer:
 def main(directory: str, seed: str, share: str, pause: str) -> None:
     mine, of = map(int, share.split("/"))
     # Each file has one writer: two that write at once leave what neither has written.
-    paths = [path for path in sorted(Path(directory).rglob("f*")) if int(path.name[1:]) % of == mine]
+    # Another program may be at work already, with a new file beside the one that it replaces.
+    found = [path for path in sorted(Path(directory).rglob("f*")) if not path.name.endswith(FRESH)]
+    paths = [path for path in found if int(path.name[1:]) % of == mine]
     for kind in Changer(paths, int(seed)).changes():
         print(kind, flush=True)
         time.sleep(random.random() * 2 * float(pause))
