@@ -68,8 +68,9 @@ def test_in_a_large_terminal_rows_say_what_changed(told: Repo, browse: Open) -> 
     assert ".env: API_URL" in cursor(shown)
 
 
-def test_keys_walk(told: Repo, browse: Open) -> None:
-    screen = browse()
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_keys_walk(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
     screen.see("3 moments", "~ app.py")
     for key, wanted in (("j", "after package"), ("Down", "clean clone"), ("k", "after package"), ("G", "clean clone"),
                         ("g", "working version"), ("End", "clean clone"), ("Home", "working version"),
@@ -80,8 +81,9 @@ def test_keys_walk(told: Repo, browse: Open) -> None:
     screen.see("clean clone\n".strip(), "Verdict:")
 
 
-def test_search_narrows_and_escape_shows_all(told: Repo, browse: Open) -> None:
-    screen = browse()
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_search_narrows_and_escape_shows_all(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
     screen.see("3 moments")
     screen.type("/")
     screen.write("PACKAGE inst")
@@ -97,8 +99,9 @@ def test_search_narrows_and_escape_shows_all(told: Repo, browse: Open) -> None:
     screen.see("· 3 moments")
 
 
-def test_two_marked_moments_are_compared(told: Repo, browse: Open) -> None:
-    screen = browse()
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_two_marked_moments_are_compared(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
     screen.see("3 moments", "~ app.py")
     ids = told.run("envlog", "--format=%h", check=True).out.split()
     # Keys come faster than anything is shown: each means what was there when it was pressed.
@@ -110,8 +113,9 @@ def test_two_marked_moments_are_compared(told: Repo, browse: Open) -> None:
     screen.wait(lambda shown: "marked" not in shown)
 
 
-def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open) -> None:
-    screen = browse()
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
     screen.see("3 moments")
     screen.type("j", "r")
     shown = screen.see("replace 2", "Enter does it")
@@ -146,8 +150,9 @@ def test_what_was_shown_is_done_or_nothing(told: Repo, browse: Open) -> None:
     assert told.read("app.py") == b"print('edited meanwhile')\n"
 
 
-def test_help_and_leaving(told: Repo, browse: Open) -> None:
-    screen = browse()
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_help_and_leaving(told: Repo, browse: Open, size: tuple[int, int]) -> None:
+    screen = browse(size)
     screen.see("3 moments")
     screen.type("?")
     screen.see("mark this moment", "search intents")
