@@ -13,7 +13,7 @@ from git_envhist.cli.words import count, size
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import Snapshot
 from git_envhist.page import BEGINNING, document
-from git_envhist.store.durable import cannot_write, write_all
+from git_envhist.store.durable import cannot_write, sync, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +91,8 @@ def _put(file: str, data: bytes) -> None:
 def _write(descriptor: int, data: bytes, plain: bool) -> None:
     if plain:
         write_all(descriptor, data, 0)
+        # Else a power cut could leave an empty file in the place of the old page.
+        sync(descriptor)
         return
     view = memoryview(data)
     while view:
