@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 
+from git_envhist.ourselves import start_words
 from git_envhist.store.git import clean_environment
 from git_envhist.store.repository import Repository
 
@@ -18,7 +19,6 @@ STAMP = "upkeep"
 DAY = 24 * 3600.0
 AGAIN = 3600.0
 """Seconds after which it is tried again where others were in the way."""
-PROGRAM = "from git_envhist.cli.entry import envlog; envlog()"
 SHELL = '"$@" </dev/null >/dev/null 2>&1 &'
 """Whoever takes the capture neither waits for it nor is its parent."""
 LOWEST = 19
@@ -68,6 +68,6 @@ def _start(repository: Repository) -> None:
     if not repository.plain:
         environment[b"GIT_DIR"] = os.fsencode(repository.git_dir)
         environment[b"GIT_WORK_TREE"] = os.fsencode(repository.root)
-    words = [sys.executable, "-c", PROGRAM, "-C", repository.root, "gc", "--auto"]
+    words = [*start_words("envlog"), "-C", repository.root, "gc", "--auto"]
     child = os.posix_spawn("/bin/sh", ["sh", "-c", SHELL, "sh", *words], environment, setsid=True)
     os.waitpid(child, 0)

@@ -17,7 +17,8 @@ from git_envhist.store.packs import PackWriter
 from git_envhist.store.refhealth import kept_aside
 from git_envhist.store.relinking import read_links
 from git_envhist.store.repository import HEADS, NOTES, Repository
-from git_envhist.store.retelling import Link
+from git_envhist.store.retelling import Link, read_link
+from git_envhist.store.rewritten import newest, read_rewritten
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.trash import read_trash
 from git_envhist.store.trees import DIRECTORY, TreeEntry, decode_tree, encode_tree
@@ -26,11 +27,20 @@ from git_envhist.store.trees import DIRECTORY, TreeEntry, decode_tree, encode_tr
 def newest_whole(repository: Repository, ref: str) -> str | None:
     """The newest commit that can be read of what a ref of ours stood for; None where the packs hold none."""
     if ref.startswith(HEADS):
-        found = snapshots_of(repository, ref.removeprefix(HEADS))
+        found = _without_older(repository, outside_trash(repository, ref.removeprefix(HEADS)))
         return _newest(found).commit if found else None
     if ref.startswith(NOTES):
         return _newest_notes(repository, ref.removeprefix(NOTES))
     return None
+
+
+def _without_older(repository: Repository, found: Sequence[Snapshot]) -> list[Snapshot]:
+    """Without the commits that a rewrite has made others of: they lead to what was let go, or erased."""
+    rewritten = read_rewritten(repository.common_state)
+    present = {one.commit for one in found}
+    return [
+        one for one in found if (now := newest(rewritten, one.commit)) == one.commit or now not in present
+    ]
 
 
 def _newest(found: Sequence[Snapshot]) -> Snapshot:
@@ -38,13 +48,14 @@ def _newest(found: Sequence[Snapshot]) -> Snapshot:
     return max((one for one in found if one.commit not in followed), key=lambda one: one.at)
 
 
-def snapshots_of(repository: Repository, timeline: str) -> list[Snapshot]:
-    """Every snapshot of a timeline in our packs, also those that nothing leads to."""
+def snapshots_of(repository: Repository, timeline: str, *, dropped: bool = True) -> list[Snapshot]:
+    """Every snapshot of a timeline in our packs, also what nothing leads to; `dropped`: what lies in the trash, too."""
     found = []
     for oid, data in _commits(repository):
         with suppress(EnvhistError):
             snapshot = read_snapshot(oid, data)
-            if snapshot.timeline == timeline and snapshot.format:
+            is_meant = snapshot.timeline == timeline and snapshot.format
+            if is_meant and (dropped or not read_link(oid, data).in_trash):
                 found.append(snapshot)
     return found
 
@@ -54,7 +65,7 @@ def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
     with CatFile(repository.git) as reader:
         let_go = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
     aside = frozenset(kept_aside(repository.common_state))
-    found = snapshots_of(repository, timeline)
+    found = snapshots_of(repository, timeline, dropped=False)
     return [one for one in found if one.id not in let_go and one.commit not in aside]
 
 

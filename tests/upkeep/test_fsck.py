@@ -318,6 +318,21 @@ def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, t
         assert_whole(repo, one)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHistory, clean: bool) -> None:
+    moments = three_moments(repo, history)
+    history.drop(moments[2], moments[0])
+    if clean:
+        history.gc("now")
+    line = [(one.id, one.commit) for one in opened(repo).log()]
+    repo.git("update-ref", "-d", f"refs/envhist/heads/{history.timeline}")
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    assert [(one.id, one.commit) for one in opened(repo).log()] == line
+    assert {one.snapshot.id for one in opened(repo).dropping.trash()} == {moments[0].id, moments[2].id}
+
+
 def test_what_was_dropped_does_not_come_back(repo: Repo, history: EnvHistory) -> None:
     moments = three_moments(repo, history)
     history.drop(*moments)
