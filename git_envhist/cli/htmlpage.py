@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from git_envhist.cli.jsonform import PATHS_IN_LISTS, moment
 from git_envhist.cli.measured import measured_values
+from git_envhist.cli.pagefile import put_page
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, size
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import Snapshot
 from git_envhist.page import BEGINNING, document
-from git_envhist.store.durable import cannot_write, sync, write_all
+from git_envhist.store.durable import cannot_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
         session.output.write(text)
         return
     raw = text.encode("utf-8", "backslashreplace")
-    _put(file, raw)
+    put_page(file, raw)
     session.line(f"'{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
 
 
@@ -64,36 +65,3 @@ def refuse_what_is_no_page(file: str) -> None:
     raise Refused(
         f"there is another file, which is no page: '{file}'", hint="name a new file, or take that one away"
     )
-
-
-def _put(file: str, data: bytes) -> None:
-    """Written beside and renamed: whoever has the old page open sees it whole until then."""
-    whole = os.path.realpath(file)
-    # A device or a pipe is written to, and stays what it is.
-    plain = os.path.isfile(whole) or not os.path.lexists(whole)
-    beside = f"{whole}.{os.getpid()}.new" if plain else whole
-    try:
-        descriptor = os.open(
-            beside, os.O_WRONLY | (os.O_CREAT | os.O_TRUNC if plain else 0) | os.O_CLOEXEC, 0o666
-        )
-        try:
-            _write(descriptor, data, plain)
-        finally:
-            os.close(descriptor)
-        if plain:
-            os.replace(beside, whole)
-    except OSError as error:
-        if plain and os.path.lexists(beside):
-            os.unlink(beside)
-        raise cannot_write(error, file) from error
-
-
-def _write(descriptor: int, data: bytes, plain: bool) -> None:
-    if plain:
-        write_all(descriptor, data, 0)
-        # Else a power cut could leave an empty file in the place of the old page.
-        sync(descriptor)
-        return
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.page import document
+from tests.crash.faults import needs_strace, traced
 from tests.support.repository import Repo
 
 SECRET = "hunter2-and-then-some"
@@ -70,6 +72,43 @@ def test_a_page_is_written_and_written_anew(told: Repo, tmp_path: Path) -> None:
     data = json.loads(Elements(file.read_text("utf-8")).data)
     assert [one["intent"] for one in data["moments"]] == ["three", "two", "one"]
     assert [path.name for path in tmp_path.iterdir() if "history" in path.name] == ["history.html"]
+
+
+def test_it_keeps_the_mode_that_somebody_gave_it(told: Repo, tmp_path: Path) -> None:
+    file = tmp_path / "history.html"
+    told.run("envlog", "--html", str(file), check=True)
+    file.chmod(0o600)
+    told.run("envlog", "--html", str(file), check=True)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@needs_strace
+def test_a_kill_before_the_rename_leaves_the_old_page_and_the_next_run_sweeps(
+    told: Repo, tmp_path: Path
+) -> None:
+    place = tmp_path / "pages"
+    place.mkdir()
+    file = place / "history.html"
+    told.run("envlog", "--html", str(file), check=True)
+    before = file.read_bytes()
+    told.run("envlog", "capture", "three", check=True)
+    killing = traced("rename", "signal=KILL", "1")
+    assert told.run("envlog", "--html", str(file), prefix=killing).status != 0
+    assert file.read_bytes() == before
+    (left,) = set(place.iterdir()) - {file}
+    assert re.fullmatch(r"history\.html\.[0-9]+\.new", left.name)
+    # Somebody else's, one of a process that lives, and one that somebody writes where its number is nobody's.
+    others = [place / name for name in ("history.html.new", "other.html.1.new", "history.html.1.new")]
+    for other in others:
+        other.write_bytes(b"mine")
+    held = place / f"history.html.{2**30}.new"
+    with held.open("wb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        told.run("envlog", "--html", str(file), check=True)
+        assert set(place.iterdir()) == {file, held, *others}
+    told.run("envlog", "--html", str(file), check=True)
+    assert set(place.iterdir()) == {file, *others}
+    assert json.loads(Elements(file.read_text("utf-8")).data)["moments"][0]["intent"] == "three"
 
 
 def test_a_range_and_choices_are_those_of_the_list(told: Repo) -> None:
