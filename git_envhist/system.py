@@ -110,6 +110,17 @@ def room_left(path: str, kept_free: int) -> int | None:
     return (place.f_bavail - place.f_blocks // kept_free) * place.f_frsize
 
 
+def keep_below(process: int, *, memory: int, seconds: int) -> None:
+    """Let the kernel end a process of ours that takes more; where no system can, it may take what it likes."""
+    import resource  # loaded late: hardly any command holds another to bounds
+
+    if hasattr(resource, "prlimit"):
+        with suppress(OSError):
+            # Without what is mapped of files: packs are, as a whole.
+            resource.prlimit(process, resource.RLIMIT_DATA, (memory, memory))
+            resource.prlimit(process, resource.RLIMIT_CPU, (seconds, seconds + 10))
+
+
 @contextmanager
 def signals_held_back() -> Iterator[None]:
     """For a worker being made: a copy of its parent that goes the parent's way at a signal would clear up, too."""

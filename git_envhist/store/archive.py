@@ -18,6 +18,7 @@ from typing import IO, Protocol
 import zstandard
 
 from git_envhist.errors import Damaged, EnvhistError, Refused
+from git_envhist.store.bounds import Bomb
 from git_envhist.store.durable import cannot_write, forget, sync, sync_directory
 
 VERSION_NAME, BUNDLE_NAME = "envhist-export", "history.bundle"
@@ -28,6 +29,9 @@ LEVEL = 3
 """What a bundle holds is deflated already: it is names that are left to be made smaller."""
 WINDOW = 1 << 27
 """No reader of ours gives more memory to what a file asks for."""
+
+NEVER_A_BOMB, MOST_UNPACKED = 64 << 20, 100
+"""So many times itself, at most, comes out of a file that is not small. Of a bundle, deflated already, hardly twice."""
 
 
 class CannotRead(EnvhistError):
@@ -118,7 +122,7 @@ def read_archive(path: str) -> Iterator[Bundle]:
         limited = zstandard.ZstdDecompressor(max_window_size=WINDOW)
         try:
             with limited.stream_reader(file, read_across_frames=False, closefd=False) as stream:
-                yield _open_bundle(_told_as_damage(path, stream.read))
+                yield _open_bundle(_told_as_damage(path, stream.read), os.fstat(file.fileno()).st_size)
         except IsADirectoryError as error:
             raise CannotRead(f"cannot read '{path}': it is a directory") from error
 
@@ -167,7 +171,8 @@ def read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
     return b"".join(parts)
 
 
-def _open_bundle(read: Callable[[int], bytes]) -> Bundle:
+def _open_bundle(read: Callable[[int], bytes], packed: int) -> Bundle:
+    """The bundle that a file of so many bytes (0: nobody knows) tells of."""
     size = _member(read, VERSION_NAME)
     version = read_exactly(read, min(size, BLOCK)) if size <= BLOCK else b""
     if version != VERSION:
@@ -176,7 +181,10 @@ def _open_bundle(read: Callable[[int], bytes]) -> Bundle:
             hint="a newer git-envhist reads it",
         )
     read_exactly(read, -size % BLOCK)
-    return Bundle(read, _member(read, BUNDLE_NAME))
+    size = _member(read, BUNDLE_NAME)
+    if packed and size > max(NEVER_A_BOMB, MOST_UNPACKED * packed):
+        raise Bomb(f"the file of an export has {packed:,} bytes and tells of {size:,}")
+    return Bundle(read, size)
 
 
 def _member(read: Callable[[int], bytes], name: str) -> int:

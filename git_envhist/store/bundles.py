@@ -10,15 +10,25 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 
 from git_envhist.errors import Damaged
 from git_envhist.store.archive import Bundle
+from git_envhist.store.bounds import (
+    LISTED,
+    STREAMED,
+    Bounds,
+    bounds_for,
+    refuse_large,
+    refuse_without_room,
+    why,
+)
 from git_envhist.store.child import Child
 from git_envhist.store.chosen import Chosen
 from git_envhist.store.durable import cannot_write, sync_directory
-from git_envhist.store.git import Git
+from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remoterefs import HEADS, NOTES, is_timeline
 from git_envhist.values import dataclass
@@ -85,11 +95,11 @@ def take_bundle(bundle: Bundle, git_dir: str, objects: str, object_format: str) 
     git = Git(git_dir, None)
     git.environment[b"GIT_OBJECT_DIRECTORY"] = os.fsencode(objects)
     os.makedirs(os.path.join(objects, "pack"))
-    _index(git, bundle)
+    bounds = _index(git, bundle)
     tips = "".join(f"{oid}\n" for oid in (*heads.values(), *notes.values()))
-    done = git.try_run("rev-list", "--objects", "--quiet", "--stdin", stdin=tips.encode("ascii"))
+    done = _held(git, bounds, iter([tips.encode("ascii")]), "rev-list", "--objects", "--quiet", "--stdin")
     if done.status != 0:
-        raise Damaged(f"what was exported is not whole: {done.complaint}")
+        raise why(done, bounds, objects, "is not whole")
     return Taken(heads, notes, git)
 
 
@@ -118,19 +128,32 @@ def _read_refs(bundle: Bundle, object_format: str) -> tuple[dict[str, str], dict
     return heads, notes
 
 
-def _index(git: Git, bundle: Bundle) -> None:
-    words = ("index-pack", "--stdin", "--strict", f"--max-input-size={bundle.size}")
+def _index(git: Git, bundle: Bundle) -> Bounds:
+    place = os.fsdecode(git.environment[b"GIT_OBJECT_DIRECTORY"])
+    refuse_without_room(place, bundle.size)
+    parts = bundle.rest()
+    first = next(parts, b"")
+    bounds = bounds_for(first, bundle.size)
+    words = ("index-pack", "--stdin", "--strict", "--threads=4", f"--max-input-size={bundle.size}")
+    done = _held(git, bounds, chain((first,), parts), *STREAMED, *words)
+    if done.status != 0:
+        raise why(done, bounds, place, "is damaged or was made to harm")
+    refuse_large(git.run("cat-file", "--batch-all-objects", "--unordered", "--buffer", LISTED))
+    return bounds
+
+
+def _held(git: Git, bounds: Bounds, said: Iterable[bytes], *words: str) -> Completed:
     child = Child(git, *words, talks=True)
     try:
+        # It waits for its first byte until it is held.
+        bounds.hold(child.process)
         # Where git ends before its input does, it says why.
         with suppress(BrokenPipeError):
-            for part in bundle.rest():
+            for part in said:
                 child.write(part)
-        done = child.finish()
+        return child.finish()
     finally:
         child.close()
-    if done.status != 0:
-        raise Damaged(f"what was exported is damaged or was made to harm: {done.complaint}")
 
 
 def publish(taken: str, objects_dir: str) -> None:

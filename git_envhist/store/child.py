@@ -39,6 +39,11 @@ class Child:
                 self._close_pipes()
                 os.close(self._complaints)
 
+    @property
+    def process(self) -> int:
+        """Its number, while it runs."""
+        return self._process
+
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:

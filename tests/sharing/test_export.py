@@ -244,6 +244,22 @@ def test_what_was_attached_later_goes_along(repo: Repo, colleague: Repo, file: s
     assert (colleague.path.parent / "said/talk.txt").read_bytes() == b"what was said"
 
 
+def test_what_was_attached_between_two_files_comes_with_the_second(
+    repo: Repo, colleague: Repo, file: str
+) -> None:
+    capture(repo, "one")
+    for number, name in enumerate(("talk.txt", "more.txt")):
+        EnvHistory.open(str(repo.path)).attach(attached=[(name, name.encode())])
+        repo.run("envlog", "export", f"{file}{number}", check=True)
+    for number in (0, 1, 0):
+        colleague.run("envlog", "import", "--as", "x", f"{file}{number}", check=True)
+    colleague.git("--git-dir", ".git/envhist/fetched.git", "gc", "-q", "--prune=now")
+    take_in_key(repo, colleague)
+    colleague.run("envrestore", f"x/{timeline(repo)}", "--attachments", "../said", check=True)
+    said = {one.name: one.read_bytes() for one in (colleague.path.parent / "said").iterdir()}
+    assert said == {"talk.txt": b"talk.txt", "more.txt": b"more.txt"}
+
+
 def test_a_fetched_timeline_is_exported_by_its_own_name(
     repo: Repo, bare: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:

@@ -1,7 +1,7 @@
-"""A remote made to do harm: what comes of it is refused in one line or harmless, and nothing of ours moves.
+"""A remote made to do harm, and a file: what comes of it is refused in one line or harmless, and nothing of ours moves.
 
-`tests/restoring/hostile.py` has the snapshots. Here a part of every sort comes by a fetch; all of them do with
-`HOSTILE_EVERY=1`.
+`tests/restoring/hostile.py` has the snapshots. Here a part of every sort comes by a fetch, and another by an import;
+all of them do both with `HOSTILE_EVERY=1`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pytest
 from tests.restoring.foreign import Stranger, harmful, make_stranger
 from tests.restoring.hostile import Smith, hostile
 from tests.sharing.conftest import refs
+from tests.sharing.test_export import write_tar
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
 CASES = dict(hostile())
-EVERY = int(os.environ.get("HOSTILE_EVERY", "48"))
-CHOSEN = list(CASES)[5::EVERY]
+EVERY = int(os.environ.get("HOSTILE_EVERY", "72"))
 
 
 @pytest.fixture(scope="module")
@@ -39,27 +39,57 @@ def victim(tmp_path_factory: pytest.TempPathFactory, stranger: Stranger) -> Repo
     return repo
 
 
-@pytest.mark.parametrize("name", CHOSEN)
-def test_what_is_fetched_is_refused_or_harmless(
-    stranger: Stranger, victim: Repo, tmp_path: Path, name: str
+def after_fetch(victim: Repo, line: str, _place: Path) -> str:
+    """Bring it in from the remote; its name here."""
+    judge(victim, "envlog", "fetch")
+    return f"origin/{line}"
+
+
+def after_import(victim: Repo, line: str, place: Path) -> str:
+    """Bring it in from a file that plain git and tar wrote; its name here."""
+    source = victim.git("config", "remote.origin.url").removeprefix("file://")
+    victim.git("-C", source, "bundle", "create", "-q", str(place / "b"), f"refs/envhist/heads/{line}")
+    file = str(place / "came.envhist.tar.zst")
+    write_tar(file, ("envhist-export", b"envhist-export 1\n"), ("history.bundle", (place / "b").read_bytes()))
+    fetched = victim.path / ".git/envhist/fetched.git"
+    if fetched.exists():
+        # What came before stands in nobody's way: a name that is taken would be refused for that.
+        victim.git("--git-dir", str(fetched), "update-ref", "-d", f"refs/envhist/remotes/came/{line}")
+    judge(victim, "envlog", "import", "--as", "came", file)
+    return f"came/{line}"
+
+
+WAYS = {"fetch": after_fetch, "import": after_import}
+CHOSEN = [("fetch", name) for name in list(CASES)[5::EVERY]] + [
+    ("import", name) for name in list(CASES)[29 % EVERY :: EVERY]
+]
+
+
+@pytest.mark.parametrize(("way", "name"), CHOSEN)
+def test_what_came_is_refused_or_harmless(
+    stranger: Stranger, victim: Repo, tmp_path: Path, way: str, name: str
 ) -> None:
     stranger.plant(CASES[name](Smith(stranger.repo)))
     (ref,) = refs(stranger.repo, "refs/envhist/heads")
-    line = f"origin/{ref.removeprefix('refs/envhist/heads/')}"
     before = refs(victim), listing(victim.path, top=True), listing(stranger.canary, top=True)
+    line = WAYS[way](victim, ref.removeprefix("refs/envhist/heads/"), tmp_path)
     there = str(tmp_path / "there")
     for words in (
-        ("envlog", "fetch"),
         ("envlog", "--all"),
         ("envlog", "show", line),
         ("envdiff", f"{line}..now"),
         ("envrestore", "--to", there, line),
         ("envlog", "export", str(tmp_path / "file"), line),
     ):
-        done = victim.run(*words)
-        assert done.status in (0, 3, 4, 5, 128), (words, done.err)
-        assert "unexpected" not in done.err, (words, done.err)
-        assert b"\x1b" not in done.stdout + done.stderr
-        assert b"\x07" not in done.stdout + done.stderr
+        judge(victim, *words)
     assert harmful(Path(there)) == []
     assert (refs(victim), listing(victim.path, top=True), listing(stranger.canary, top=True)) == before
+
+
+def judge(victim: Repo, *words: str) -> None:
+    """Whatever it comes to, it is said in words of ours, and commands no terminal."""
+    done = victim.run(*words)
+    assert done.status in (0, 3, 4, 5, 128), (words, done.err)
+    assert "unexpected" not in done.err, (words, done.err)
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert b"\x07" not in done.stdout + done.stderr

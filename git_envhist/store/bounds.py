@@ -1,0 +1,85 @@
+"""How much a git may take that reads what somebody else made: memory and time, held to by the kernel.
+
+A few bytes of a pack stand for any number of them: a thousand for each where zeros are deflated, without end where one
+object is told as a change of another. git makes room for what it is told. An honest export is well below: what a
+capture stores whole has some 64 MB, and git passes on what is larger without holding it.
+
+Measured on 400,000 objects of six bytes: `git index-pack --strict` takes 60 MB, the walk after it 53.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+
+from git_envhist.errors import Damaged, EnvhistError
+from git_envhist.store.durable import cannot_write
+from git_envhist.store.git import Completed
+from git_envhist.system import keep_below, room_left
+from git_envhist.values import dataclass
+
+MEMORY, MEMORY_EACH = 1 << 30, 300
+SECONDS, BYTES_A_SECOND = 600, 500_000
+SMALLEST_ENTRY = 9
+"""A byte that says what it is, and the eight of nothing deflated."""
+PACK_HEAD = 12
+STREAMED = ("-c", "core.bigFileThreshold=64m")
+LISTED = "--batch-check=%(objectsize) %(objecttype)"
+LARGE = re.compile(rb"^([1-9][0-9]{8,}) (commit|tree|tag)$", re.MULTILINE)
+"""100 MB: a directory of two million files."""
+NO_ROOM = b"No space left on device"
+NO_MEMORY = (b"ut of memory", b"annot allocate memory", b"unable to create thread")
+
+
+class Bomb(Damaged):
+    """What was told is far more than what was there to tell it."""
+
+    code = "too-much"
+    usual_hint = "only where you trust whoever made it: tar --zstd -xf FILE, and git fetch history.bundle"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one git may take."""
+
+    memory: int
+    seconds: int
+
+    def hold(self, process: int) -> None:
+        """From now on."""
+        keep_below(process, memory=self.memory, seconds=self.seconds)
+
+
+def bounds_for(head: bytes, size: int) -> Bounds:
+    """The bounds for a pack of so many bytes that begins so."""
+    count = int.from_bytes(head[8:PACK_HEAD], "big") if head.startswith(b"PACK") else 0
+    if count * SMALLEST_ENTRY > size:
+        raise Bomb(f"what was exported tells of {count:,} objects in {size:,} bytes")
+    return Bounds(MEMORY + MEMORY_EACH * count, SECONDS + size // BYTES_A_SECOND)
+
+
+def refuse_without_room(place: str, size: int) -> None:
+    """Where a disk cannot hold it, nothing is begun."""
+    room = room_left(place, kept_free=1 << 62)
+    if room is not None and size > room:
+        raise cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
+
+
+def refuse_large(listed: bytes) -> None:
+    """Of what is read whole, whenever somebody looks at it, nothing is larger than any of ours."""
+    found = LARGE.search(listed)
+    if found is not None:
+        raise Bomb(f"what was exported holds a {found[2].decode()} of {int(found[1]):,} bytes")
+
+
+def why(done: Completed, bounds: Bounds, place: str, else_it: str) -> EnvhistError:
+    """What it means that a git failed which was held to bounds."""
+    if NO_ROOM in done.err:
+        return cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
+    if done.status == -signal.SIGXCPU:
+        return Bomb(f"what was exported takes longer to read than it may ({bounds.seconds:,} s)")
+    if any(words in done.err for words in NO_MEMORY):
+        return Bomb(f"what was exported takes more memory to read than it may ({bounds.memory:,} bytes)")
+    return Damaged(f"what was exported {else_it}: {done.complaint}")
