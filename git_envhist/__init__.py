@@ -31,6 +31,6 @@ def __getattr__(name: str) -> object:
     if name.startswith("_"):
         raise AttributeError(f"module 'git_envhist' has no attribute '{name}'")
     for module in (import_module("git_envhist.model"), import_module("git_envhist.errors")):
-        if name in vars(module):
+        if hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(f"module 'git_envhist' has no attribute '{name}'")

@@ -1,0 +1,242 @@
+"""The words for a captured moment, and for what is said of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+
+from git_envhist.model.entries import ChangeCount, EnvPath, GitChange, Missing, SnapshotId
+from git_envhist.values import dataclass, field
+
+
+class Trigger(Enum):
+    """What caused a capture."""
+
+    MANUAL = "manual"
+    COMMIT = "commit"
+    MERGE = "merge"
+    CHECKOUT = "checkout"
+    REWRITE = "rewrite"
+    AGENT = "agent"
+    RUN = "run"
+    WATCH = "watch"
+    RESTORE = "restore"
+    API = "api"
+
+    @property
+    def automatic(self) -> bool:
+        return self not in (Trigger.MANUAL, Trigger.API, Trigger.RUN)
+
+
+class RestorePart(Enum):
+    """What part a moment has in a restore; those that have one are no steps of undo and redo by themselves."""
+
+    BEFORE = "before"
+    """What was here, saved before anything was changed."""
+    TO = "to"
+    """Where a restore arrived."""
+    UNDO = "undo"
+    REDO = "redo"
+
+
+class IntentSource(Enum):
+    """Where the words of an intent come from."""
+
+    GIVEN = "given"
+    AGENT = "agent"
+    COMMIT = "commit"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who, or which agent, took a snapshot."""
+
+    name: str
+    email: str
+    agent: str | None = None
+    agent_version: str | None = None
+    session: str | None = None
+    tool: str | None = None
+    """The agent's tool that was about to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The agent in whose name a history is opened."""
+
+    name: str
+    version: str | None = None
+    session: str | None = None
+    definition: str | None = None
+    """A fingerprint of what makes it what it is: its prompts, its tools (`git_envhist.doing.definitions`)."""
+
+
+class VerdictStatus(Enum):
+    PASS = "pass"
+    FAIL = "fail"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a check, bound to the content it ran on."""
+
+    status: VerdictStatus
+    command: str
+    at: datetime
+    exit_code: int | None = None
+    signal: int | None = None
+    duration_ms: int | None = None
+    output_tail: str = ""
+    """The end of what it wrote, with tokens masked; empty while it is sealed."""
+    tree_before: str | None = None
+    tree_after: str | None = None
+    carried_from: str | None = None
+    """The moment at which it was reached, where an equal one was captured again."""
+    claimed_by: str | None = None
+    """Who says so, where no key that is here signed it: then it is no more than that."""
+    sealed_output: str = field(default="", repr=False)
+    """The same as `output_tail`, as the note holds it: sealed, in base64."""
+    timed_out: bool = False
+    """It was ended because it took longer than a check may."""
+
+    @property
+    def changed_something(self) -> bool:
+        """Whether the environment was another one after the check."""
+        return self.tree_after is not None and self.tree_before != self.tree_after
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What was added to the story of a snapshot later."""
+
+    text: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What was attached to a snapshot after it was taken: its name, and the sealed blob that holds it."""
+
+    name: str
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a note: its kind, its moment, and its fields as JSON gave them."""
+
+    kind: str
+    at: datetime
+    fields: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One captured moment: its commit, read, and what the notes say of it."""
+
+    id: SnapshotId
+    commit: str
+    """The hash that plain git shows now; differs from `id` after retention rewrote the chain."""
+    tree: str
+    timeline: str
+    at: datetime
+    intent: str
+    intent_source: IntentSource
+    trigger: Trigger
+    actor: Actor
+    parent: str | None = None
+    head: str | None = None
+    branch: str | None = None
+    complete: bool = True
+    missing_count: int = 0
+    content: str = ""
+    """`Env-Content`: what a verdict is bound to."""
+    changed: ChangeCount = ChangeCount()
+    story: str = ""
+    meta: tuple[tuple[str, str], ...] = ()
+    external_id: str | None = None
+    attachments: tuple[str, ...] = ()
+    restored_from: str | None = None
+    restore: RestorePart | None = None
+    forked_from: str | None = None
+    format: int = 1
+    key: str | None = None
+    mac: str | None = None
+    """`Env-Mac` as it stands, unchecked."""
+    trusted: bool | None = None
+    """Whether a key that is here signed it; where none did, all it says is a claim. None: nobody looked."""
+    author: bytes = field(default=b"", repr=False, compare=False)
+    """The author line of the commit: with `message` and `tree` what a key signs."""
+    message: bytes = field(default=b"", repr=False, compare=False)
+    """The message of the commit, byte for byte."""
+    names: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    records: tuple[Record, ...] = field(default=(), repr=False)
+    attached: tuple[Attached, ...] = ()
+    """What was attached later, of each name the last."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked."""
+        ours = [verdict for verdict in self.verdicts if verdict.claimed_by is None] or self.verdicts
+        return ours[-1] if ours else None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a capture did."""
+
+    snapshot: Snapshot | None
+    """None where nothing changed and none was wanted, and after a dry run."""
+    files: int
+    new_files: int
+    new_bytes: int
+    stored_bytes: int
+    seconds: float
+    missing: tuple[Missing, ...] = ()
+    warnings: tuple[str, ...] = ()
+    directories: tuple[tuple[EnvPath, int, int], ...] = ()
+    """(directory, files, bytes), largest first: what a dry run and a first capture tell."""
+    first: bool = False
+    sealed_first: bool = False
+    """The first time that a file was sealed here: the key was made just now."""
+    verdict: Verdict | None = None
+    """What the check came to that was to run then."""
+
+    @property
+    def id(self) -> SnapshotId | None:
+        """The id of the snapshot; None where none was made."""
+        return None if self.snapshot is None else self.snapshot.id
+
+
+Moment = str | Snapshot | Captured
+"""Whatever a verb takes for a moment: words (`@~2`, `good`, an id, a name), a snapshot, or what a capture gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A moment, and what was kept with it."""
+
+    snapshot: Snapshot
+    conversation: list[object] | None = None
+    """As it was given; None where none was."""
+    tool_outputs: list[object] | None = None
+    attachments: tuple[tuple[str, bytes], ...] = ()
+    """(name, bytes) of everything attached, these two included; those of the capture have a number in front."""
+    missing: tuple[Missing, ...] = ()
+    """What of the environment is not in it, and why."""
+    git_changed: tuple[GitChange, ...] = ()
+    """What differed from HEAD then, in git's own view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a capture has come."""
+
+    files: int
+    bytes: int
+    total_files: int
+    total_bytes: int
