@@ -7,10 +7,9 @@ may cost a snapshot.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, pattern
 
 GIB = 1 << 30
 BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
@@ -21,7 +20,7 @@ AGENT_WAIT = 3.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
 SERVICE_VERBS = ("dump", "restore", "stop", "start")
-SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SERVICE_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0", ""}
 

@@ -9,6 +9,9 @@ class of the package to what the standard library makes of it.
 `once` is `functools.cached_property` without its lock (which the standard library itself gave up in 3.12): that is one
 for all instances, and a process that is copied while another thread holds it would wait for ever.
 
+`pattern` is `re.compile`, done when the pattern is first used: what a program passes by on its way cost it two
+milliseconds.
+
 A type checker sees the standard library's decorator. What is supported is what is used here: fields with a default or
 a factory, no base class, `slots=True`.
 """
@@ -22,8 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, replace
     from functools import cached_property as once
+    from re import compile as pattern
 
-__all__ = ["dataclass", "field", "once", "replace"]
+__all__ = ["dataclass", "field", "once", "pattern", "replace"]
 
 C = TypeVar("C", bound=type)
 
@@ -47,6 +51,21 @@ class _Once:
         if found is MISSING:
             found = instance.__dict__[self._name] = self._compute(instance)
         return found
+
+
+class _Pattern:
+    """A compiled pattern's methods, from the first use on as attributes of its own."""
+
+    def __init__(self, text: str | bytes, flags: int = 0) -> None:
+        self._text, self._flags = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        import re  # loaded late: only a pattern that is used needs it
+
+        compiled = re.compile(self._text, self._flags)
+        methods = ("findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
+        self.__dict__.update({method: getattr(compiled, method) for method in methods})
+        return getattr(compiled, name)
 
 
 class _Field:
@@ -237,4 +256,4 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 if not TYPE_CHECKING:
-    dataclass, field, once, replace = _dataclass, _field, _Once, _replace
+    dataclass, field, once, pattern, replace = _dataclass, _field, _Once, _Pattern, _replace

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ import pytest
 
 import git_envhist
 from git_envhist.model import Change, EntryKind, EnvPath, Side
-from git_envhist.values import dataclass, field, replace
+from git_envhist.values import dataclass, field, pattern, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +170,19 @@ def test_what_is_not_supported_is_refused() -> None:
 def test_the_model_is_imported_without_the_standard_librarys_dataclasses() -> None:
     code = "import sys, git_envhist.model as m; m.Actor('a', 'b'); sys.exit('dataclasses' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_pattern_is_compiled_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    real = re.compile
+    monkeypatch.setattr(re, "compile", lambda text, flags=0: compiled.append(text) or real(text, flags))
+    word = pattern(r"(a+)b", re.IGNORECASE)
+    assert compiled == []
+    assert word.fullmatch("AAB")[1] == "AA"  # type: ignore[index]
+    assert [word.sub("x", "aab ab"), word.findall("ab aab"), word.search("none")] == [
+        "x x",
+        ["a", "aa"],
+        None,
+    ]
+    assert compiled == [r"(a+)b"]
+    assert (word.pattern, word.groups) == (r"(a+)b", 1)

@@ -10,11 +10,12 @@ from git_envhist.settings import Settings
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
 from git_envhist.store.repository import Repository
+from git_envhist.values import pattern
 
 FILE = "timeline"
 FORK = "fork"
 """Stands where the working tree is a fork: its timeline is its own, whatever is configured for all of them."""
-GOOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+GOOD_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def current_timeline(repository: Repository, settings: Settings) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from git_envhist.values import pattern
+
 SHORT = {
     7: b"\\a",
     8: b"\\b",
@@ -16,11 +18,11 @@ SHORT = {
     34: b'\\"',
     92: b"\\\\",
 }
-ALWAYS = re.compile(rb'[\x00-\x1f"\\\x7f]')
-ALL = re.compile(rb'[\x00-\x1f"\\\x7f-\xff]')
+ALWAYS = pattern(rb'[\x00-\x1f"\\\x7f]')
+ALL = pattern(rb'[\x00-\x1f"\\\x7f-\xff]')
 # Control characters beyond ASCII, spelled in UTF-8: `core.quotePath=false` lets letters through, but nothing that
 # commands a terminal.
-COMMANDING = re.compile(rb"\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+COMMANDING = pattern(rb"\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 
 
 def quoted(path: bytes, *, quote_all: bool) -> bytes:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from git_envhist.history.story import describe_counts
-from git_envhist.model import Effect, Snapshot, Verdict, VerdictStatus
+from git_envhist.model import Snapshot, Verdict, VerdictStatus
+
+if TYPE_CHECKING:
+    from git_envhist.model import Effect
 
 SYMBOLS = {VerdictStatus.PASS: "✓", VerdictStatus.FAIL: "✗", VerdictStatus.ERROR: "!"}
 NOT_CHECKED = "·"

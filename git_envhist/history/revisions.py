@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from git_envhist.errors import UsageError
 from git_envhist.model import VerdictStatus
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ JUDGED = {"good": VerdictStatus.PASS, "bad": VerdictStatus.FAIL}
 RESERVED = frozenset({"@", "HEAD", "now", *JUDGED})
 """Words of the grammar, which no name can take."""
 
-STEP = re.compile(r"(?P<base>.+)~(?P<steps>[0-9]{0,9})", re.DOTALL)
-BRACES = re.compile(r"(?P<of>.*)@\{(?P<inside>[^{}]*)\}", re.DOTALL)
+STEP = pattern(r"(?P<base>.+)~(?P<steps>[0-9]{0,9})", re.DOTALL)
+BRACES = pattern(r"(?P<of>.*)@\{(?P<inside>[^{}]*)\}", re.DOTALL)
 PARENTS_HINT = "'^' asks git for parents; on a timeline it is '@~1'"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-LINE = re.compile(rb"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=(.*)")
+from git_envhist.values import pattern
+
+LINE = pattern(rb"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=(.*)")
 
 
 class VariableChange(NamedTuple):

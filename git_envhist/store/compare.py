@@ -18,11 +18,10 @@ from git_envhist.errors import Damaged, GitFailed
 from git_envhist.model import Change, EntryKind, EnvPath, ObjectId
 from git_envhist.store.git import Git
 from git_envhist.store.layout import MISSING, RESERVED
-from git_envhist.store.listings import read_missing
 from git_envhist.store.metadata import Both, read_differences
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pathspecs import matching
-from git_envhist.store.rows import RenameRow, Rows, empty_tree, parse_rows, read_renames
+from git_envhist.store.rows import RenameRow, Rows, empty_tree, is_modified, parse_rows, read_renames
 from git_envhist.store.shardlines import Differing, settled_shards
 from git_envhist.store.sides import environment_path, join
 from git_envhist.store.treediff import Comparison
@@ -141,8 +140,11 @@ def _without_settled(rows: Rows, lines: Sequence[Differing]) -> Rows:
 
 def _certain(rows: Rows) -> tuple[set[bytes], list[bytes]]:
     """The stored paths that were modified, whatever the manifest says, and all others that differ."""
-    certain = {path for path, row in rows.contents.items() if row.stays_what_it_is}
-    return certain, [path for path in rows.contents if path not in certain]
+    certain: set[bytes] = set()
+    others: list[bytes] = []
+    for path, (old_mode, new_mode, _, _) in rows.contents.items():
+        (certain.add if is_modified(old_mode, new_mode) else others.append)(path)
+    return certain, others
 
 
 def _read_metadata(reader: CatFile | OwnFirst, rows: Rows, after: str, brief: bool) -> Mapping[bytes, Both]:
@@ -155,6 +157,8 @@ def _read_metadata(reader: CatFile | OwnFirst, rows: Rows, after: str, brief: bo
 
 def _read_missing(reader: CatFile | OwnFirst, tree: TreeReader) -> frozenset[bytes]:
     """The paths that are not in the later snapshot because they could not be captured."""
+    from git_envhist.store.listings import read_missing  # loaded late: mostly nothing went
+
     oid = tree.look_up(RESERVED + b"/" + MISSING)
     answer = reader.read(oid.hex()) if oid is not None else None
     return frozenset(item.path for item in read_missing(answer[1])) if answer is not None else frozenset()

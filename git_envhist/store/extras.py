@@ -15,15 +15,15 @@ from git_envhist.errors import Damaged
 from git_envhist.model import EntryKind, StoredAs
 from git_envhist.store.devices import join_device
 from git_envhist.store.quoting import show, unquote
-from git_envhist.values import dataclass, field
+from git_envhist.values import dataclass, field, pattern
 
 LARGEST_ID = 2**32 - 1
 LONGEST_ATTRIBUTE_NAME = 255
 
-_WORD = re.compile(rb"([a-z][a-z0-9-]{0,63})=(.*)", re.DOTALL)
-_DECIMAL = re.compile(rb"(?:0|[1-9][0-9]{0,9})\Z")
-_GROUP = re.compile(rb"(?:0|[1-9a-f][0-9a-f]{0,15})\Z")
-_KEYED_HASH = re.compile(rb"[0-9a-f]{1,128}\Z")
+_WORD = pattern(rb"([a-z][a-z0-9-]{0,63})=(.*)", re.DOTALL)
+_DECIMAL = pattern(rb"(?:0|[1-9][0-9]{0,9})\Z")
+_GROUP = pattern(rb"(?:0|[1-9a-f][0-9a-f]{0,15})\Z")
+_KEYED_HASH = pattern(rb"[0-9a-f]{1,128}\Z")
 
 _DEVICES = (EntryKind.CHARACTER_DEVICE, EntryKind.BLOCK_DEVICE)
 _WITH_BYTES = (EntryKind.FILE, EntryKind.LINK)

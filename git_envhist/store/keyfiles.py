@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import time
 
 from git_envhist.system import DIRECTORY
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, pattern
 
-KEY_NAME = re.compile(r"[0-9a-f]{12}")
+KEY_NAME = pattern(r"[0-9a-f]{12}")
 NEW = ".new-"
 STALE_SECONDS = 3600
 

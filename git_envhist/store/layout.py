@@ -7,7 +7,6 @@ paths below it are told from its own top on.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from git_envhist.errors import Damaged
@@ -22,6 +21,7 @@ from git_envhist.store.names import (
     true_path,
 )
 from git_envhist.store.quoting import show
+from git_envhist.values import pattern
 
 __all__ = [
     "ATTACHMENTS",
@@ -59,8 +59,8 @@ RULES = b"rules"
 SERVICES = b"services"
 
 LONGEST_FLAT = 200
-_FLAT = re.compile(rb"(?!\.\.?\Z)[^/\\\0]+\Z")
-_DIGEST = re.compile(rb"[0-9a-f]{40}\Z")
+_FLAT = pattern(rb"(?!\.\.?\Z)[^/\\\0]+\Z")
+_DIGEST = pattern(rb"[0-9a-f]{40}\Z")
 
 
 def dotgit_directory(path: EnvPath) -> bytes:

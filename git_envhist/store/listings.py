@@ -9,19 +9,19 @@ name and `://` in front:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, GitChange, Missing, WhyMissing
 from git_envhist.store.quoting import quote, quote_path, show, unquote, unquote_path
+from git_envhist.values import pattern
 
 ROOT_MARK = b"://"
 """Stands in no path of a file system: no name in one is empty."""
 LARGEST_LIST = 1 << 28
 
 _REASONS = {why.value.encode("ascii"): why for why in WhyMissing}
-_GIT_LETTER = re.compile(rb"[A-Z?!]\Z")
+_GIT_LETTER = pattern(rb"[A-Z?!]\Z")
 
 
 def write_missing(missing: Iterable[Missing]) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 
-HASH = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
+from git_envhist.values import pattern
+
+HASH = pattern(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
 
 
 def read_loose_ref(common_dir: str, ref: str) -> str | None:

@@ -26,7 +26,7 @@ from git_envhist.store.extras import read_extras
 from git_envhist.store.layout import split_realm
 from git_envhist.store.names import is_name
 from git_envhist.store.quoting import UNSAFE, quote, quote_path, show, unquote, unquote_path
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, pattern
 
 __all__ = [
     "BUDGET",
@@ -288,7 +288,7 @@ def _read_row(line: bytes, name: bytes) -> Row:
 
 
 _KINDS = {kind.value.encode("ascii"): kind for kind in EntryKind}
-_HEADER_LINE = re.compile(HEADER + rb" ([1-9][0-9]{0,8}) (.+)", re.DOTALL)
-_LINE = re.compile(
+_HEADER_LINE = pattern(HEADER + rb" ([1-9][0-9]{0,8}) (.+)", re.DOTALL)
+_LINE = pattern(
     rb"[^ ]+ ([" + b"".join(_KINDS) + rb"]) ([0-7]{4}) (0|-?[1-9][0-9]{0,28})((?: [^ ]+)*)", re.DOTALL
 )

@@ -12,13 +12,12 @@ like trailers. No value holds a line break (it is %-quoted), so the last blank l
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from git_envhist.errors import Damaged, Refused
 from git_envhist.model import Actor, ChangeCount, IntentSource, RestorePart, Trigger
 from git_envhist.store.trailers import damaged_trailer, quote, read_actor, unquote, write_actor
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, pattern
 
 FORMAT = 1
 NO_INTENT = b"(no intent)"
@@ -34,9 +33,9 @@ TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 PARTS = {part.value: part for part in RestorePart}
 SOURCES = {source.value: source for source in IntentSource}
 
-MAC_LINE = re.compile(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
-HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-COUNTS = re.compile(r"\+([0-9]{1,18}) ~([0-9]{1,18}) -([0-9]{1,18})")
+MAC_LINE = pattern(rb"\nEnv-Mac: ([0-9a-f]{64})\n\Z")
+HASH = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+COUNTS = pattern(r"\+([0-9]{1,18}) ~([0-9]{1,18}) -([0-9]{1,18})")
 KNOWN = {
     *("Env-Format", "Env-Timeline", "Env-Head", "Env-Branch", "Env-Trigger", "Env-Actor", "Env-Intent-Source"),
     *("Env-Complete", "Env-Missing", "Env-Content", "Env-Changed", "Env-Story", "Env-External-Id", "Env-Meta"),

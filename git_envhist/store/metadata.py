@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Entry, EntryKind, StoredAs
-from git_envhist.store.manifest import scan_shard, shard_path
 from git_envhist.store.names import stored_name, suspicious, true_name
 from git_envhist.store.objects import Answer, CatFile
 from git_envhist.store.quoting import UNSAFE, quote, unquote_path
@@ -97,6 +96,10 @@ def _read_pairs(reader: CatFile | OwnFirst, shards: Iterable[tuple[bytes | None,
 
 def _read_unchanged(reader: CatFile | OwnFirst, directories: list[bytes], after: str) -> Texts:
     # Bytes that changed under the same time leave the shard as it was; how they are stored stands in it all the same.
+    if not directories:
+        return {}
+    from git_envhist.store.manifest import shard_path  # loaded late: see `_read`
+
     places = [shard_path(directory) for directory in directories]
     answers = reader.read_many(f"{after}:{SHARDS.decode()}{first}/{rest}" for first, rest in places)
     found = zip(directories, answers, strict=True)
@@ -251,6 +254,8 @@ def _owner(own: bytes) -> list[bytes]:
 def _read(text: bytes | None) -> Mapping[bytes, Traits]:
     if text is None:
         return {}
+    from git_envhist.store.manifest import scan_shard  # loaded late: a list of paths mostly needs no line
+
     shard = scan_shard(text)
     prefix = shard.directory + b"/" if shard.directory else b""
     # Named only: a directory's own shard says what it is.

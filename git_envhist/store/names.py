@@ -22,6 +22,7 @@ from functools import cache
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
 from git_envhist.store.quoting import show
+from git_envhist.values import pattern
 
 RESERVED = b".envhist"
 """The one entry at the top of every tree that is not the user's."""
@@ -122,8 +123,8 @@ def _decode(escape: re.Match[bytes]) -> bytes:
     return bytes((int(escape[1], 16),))
 
 
-_ESCAPE = re.compile(rb"%([0-9a-fA-F]{2})")
-_LIKE_ESCAPE = re.compile(rb"%(?=[0-9a-fA-F]{2})")
+_ESCAPE = pattern(rb"%([0-9a-fA-F]{2})")
+_LIKE_ESCAPE = pattern(rb"%(?=[0-9a-fA-F]{2})")
 
 # The 16 code points that HFS+ leaves out of a comparison (git: utf8.c, next_hfs_char).
 _IGNORED = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"

@@ -10,9 +10,10 @@ import re
 
 from git_envhist.errors import Damaged
 from git_envhist.model import TOP, EnvPath
+from git_envhist.values import pattern
 
-UNSAFE = re.compile(rb"[\x00-\x20%\x7f]")
-_QUOTED = re.compile(rb"%([01][0-9a-f]|20|25|7f)")
+UNSAFE = pattern(rb"[\x00-\x20%\x7f]")
+_QUOTED = pattern(rb"%([01][0-9a-f]|20|25|7f)")
 _TOP_WORD = b"."
 
 

@@ -6,21 +6,25 @@ that is ever written is not looked at.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from git_envhist.model import Attached, Record, Remark, Verdict, VerdictStatus
+from git_envhist.values import pattern
 
 LARGEST_NOTE = 4 << 20
 LARGEST_LINE = 1 << 20
 MOST_RECORDS = 10_000
 DEEPEST = 8
+PLAIN_INTENT = pattern(
+    r'\{"at":"([0-9T:+-]+)","kind":"intent","source":"([a-z]+)","text":"([^"\\\x00-\x1f]*)"\}'
+)
+"""What most notes hold is read without a reader of JSON: to load that takes longer than a page of the log."""
 
 VERDICT, ATTACHED = "verdict", "attached"
 
-HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+HASH = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 STATUSES = {status.value: status for status in VerdictStatus}
 
 
@@ -124,10 +128,8 @@ def remark_record(text: str, at: datetime) -> Record:
 def _read_record(line: str) -> Record | None:
     if len(line) > LARGEST_LINE or not line.startswith("{"):
         return None
-    import json  # loaded late: of most snapshots nothing is said
-
     try:
-        fields = json.loads(line)
+        fields = _fields_of(line)
         at = _read_moment(fields.pop("at"))
         kind = fields.pop("kind")
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -135,6 +137,15 @@ def _read_record(line: str) -> Record | None:
     if not isinstance(kind, str) or _is_deep(fields):
         return None
     return Record(kind, at, fields)
+
+
+def _fields_of(line: str) -> dict[str, Any]:
+    plain = PLAIN_INTENT.fullmatch(line)
+    if plain is not None:
+        return {"at": plain[1], "kind": "intent", "source": plain[2], "text": plain[3]}
+    import json  # loaded late: of most snapshots no more is said
+
+    return cast("dict[str, Any]", json.loads(line))
 
 
 def _read_moment(text: str) -> datetime:

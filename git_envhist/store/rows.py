@@ -37,11 +37,6 @@ class Row(NamedTuple):
     new_oid: bytes
 
     @property
-    def stays_what_it_is(self) -> bool:
-        """Whether both sides are there and of one type."""
-        return bool(self.old_mode and self.new_mode) and self.old_mode >> 12 == self.new_mode >> 12
-
-    @property
     def before(self) -> bytes | None:
         return self.old_oid if self.old_mode else None
 
@@ -70,6 +65,12 @@ class RenameRow(NamedTuple):
     before: bytes
     after: bytes
     similarity: int
+
+
+@lru_cache(64)
+def is_modified(old_mode: int, new_mode: int) -> bool:
+    """Whether both sides are there and of one type."""
+    return bool(old_mode and new_mode) and old_mode >> 12 == new_mode >> 12
 
 
 def empty_tree(git: Git, like: str) -> str:

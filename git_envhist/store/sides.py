@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,8 +12,8 @@ from git_envhist.model import TOP, Change, EntryKind, EnvPath, ObjectId, Side
 from git_envhist.store.layout import root_directory, stored_below
 from git_envhist.store.metadata import Both, Traits
 from git_envhist.store.names import stored_name, stored_path, true_name, true_path
-from git_envhist.store.rows import NESTED, ROOTS, Row
-from git_envhist.values import once
+from git_envhist.store.rows import NESTED, ROOTS, Row, is_modified
+from git_envhist.values import once, pattern
 
 IMPLIED = {
     0o100644: (EntryKind.FILE, 0o644),
@@ -25,7 +25,7 @@ IMPLIED = {
 """By git's mode: what it says, and the permission bits that it stands for."""
 DIRECTORY_MODE = 0o755
 NOTHING = Both(None, None)
-_FLAT_ESCAPE = re.compile(rb"%([0-9a-f]{2})")
+_FLAT_ESCAPE = pattern(rb"%([0-9a-f]{2})")
 
 LookUp = Callable[[bytes], "ObjectId | None"]
 """Stored path -> the object that stands there in the later tree."""
@@ -46,16 +46,16 @@ def join(contents: Mapping[bytes, Row], nested: Mapping[bytes, Row], known: Mapp
     found: dict[EnvPath, Found] = {}
     modified: dict[EnvPath, Change] = {}
     for stored, row in contents.items():
-        if row.stays_what_it_is and stored not in known:
-            # By far the most, where all that is wanted is a list of paths.
-            path = environment_path(stored)
-            before, after = (
-                _side(path, row.old_mode, row.old_oid, None),
-                _side(path, row.new_mode, row.new_oid, None),
-            )
-            modified[path] = Change(before, after, None, _attributes(before, after, NOTHING))
-            continue
+        old_mode, new_mode, old_oid, new_oid = row
+        modes = _modes_of_modified(old_mode, new_mode)
         path = environment_path(stored)
+        if modes is not None and stored not in known:
+            # By far the most, where all that is wanted is a list of paths.
+            kind, mode, later_mode, attributes = modes
+            before = Side(path, kind, mode, ObjectId(unhexlify(old_oid)))
+            after = Side(path, kind, later_mode, ObjectId(unhexlify(new_oid)))
+            modified[path] = Change(before, after, None, attributes)
+            continue
         _put(found, path, _from_row(path, row, known.get(stored, NOTHING)))
     for stored, both in known.items():
         if stored not in contents and both.before != both.after and not stored.startswith(NESTED):
@@ -107,11 +107,24 @@ def _from_row(path: EnvPath, row: Row, both: Both) -> Found:
     return Found(before, after, both)
 
 
+@lru_cache(64)
+def _modes_of_modified(old: int, new: int) -> tuple[EntryKind, int, int, tuple[str, ...]] | None:
+    """What git's two modes say of a path that stays what it is: its kind, its permissions before and after."""
+    if not is_modified(old, new):
+        return None
+    (kind, mode), (_, later_mode) = _implied(old), _implied(new)
+    return kind, mode, later_mode, ("mode",) if mode != later_mode else ()
+
+
+def _implied(git_mode: int) -> tuple[EntryKind, int]:
+    return IMPLIED.get(git_mode) or (EntryKind.FILE, git_mode & 0o777)
+
+
 def _side(path: EnvPath, git_mode: int, oid: bytes, traits: Traits | None) -> Side | None:
     if not git_mode:
         # Not in the tree, and yet it was there: its bytes could not be had, or it has none.
         return None if traits is None else Side(path, traits.kind, traits.mode, None, traits.stored)
-    kind, mode = IMPLIED.get(git_mode) or (EntryKind.FILE, git_mode & 0o777)
+    kind, mode = _implied(git_mode)
     raw = ObjectId(unhexlify(oid))
     if traits is None or traits.kind is not kind:
         return Side(path, kind, mode, raw)

@@ -7,9 +7,10 @@ from functools import lru_cache
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Actor
+from git_envhist.values import pattern
 
-QUOTED = re.compile("%([0-7][0-9a-f])")
-ACTOR = re.compile(r"([^<>]*) <([^<>]*)>(?:; (.*))?", re.DOTALL)
+QUOTED = pattern("%([0-7][0-9a-f])")
+ACTOR = pattern(r"([^<>]*) <([^<>]*)>(?:; (.*))?", re.DOTALL)
 
 
 def quote(value: str, also: str = "") -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from git_envhist.model import Bisected, Checked, Moment
+from git_envhist.model import Moment
 from git_envhist.restoring.returning import Returning
 from git_envhist.values import once
 
 if TYPE_CHECKING:
+    from git_envhist.model import Bisected, Checked
     from git_envhist.verifying.verbs import Checks
 
 

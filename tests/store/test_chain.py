@@ -308,16 +308,17 @@ def test_ten_thousand_snapshots_are_read_within_reach_of_git_itself(repo: Repo) 
     lines += [b"N inline :%d\ndata %d\n%s\n" % (number, len(note), note) for number in range(1, 10_001)]
     repo.git("fast-import", "--quiet", input=b"".join(lines))
     git = git_of(repo)
-    begun = time.perf_counter()
-    git.run("log", "-z", "--format=%H%x00%B%x00%N", f"--notes={NOTES}", TIP)
-    alone = time.perf_counter() - begun
-    begun = time.perf_counter()
-    snapshots = list(read_chain(git, TIP))
-    ours = time.perf_counter() - begun
-    assert len(snapshots) == 10_000
-    assert all(snapshot.remarks for snapshot in snapshots)
-    # Measured 2.6 times; the room is for a busy machine.
-    assert ours < 8 * alone, f"{ours:.3f} s against git's {alone:.3f} s"
+    ratios = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        git.run("log", "-z", "--format=%H%x00%B%x00%N", f"--notes={NOTES}", TIP)
+        between = time.perf_counter()
+        snapshots = list(read_chain(git, TIP))
+        ratios.append((time.perf_counter() - between) / (between - begun))
+        assert len(snapshots) == 10_000
+        assert all(snapshot.remarks for snapshot in snapshots)
+    # Measured 2.6 times. The best of several turns: on a busy machine either may be held up.
+    assert min(ratios) < 8
 
 
 GIT = """\

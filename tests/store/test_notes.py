@@ -89,6 +89,25 @@ def test_any_bytes_are_read_as_a_note(text: bytes) -> None:
     assert remark_record("kept", AT) in parse_records(text + b"\n" + good)
 
 
+@given(st.text() | st.text('"\\{}:,\x7f\x00\n\u2028ab'), st.text(max_size=9), MOMENTS)
+def test_an_intent_is_read_as_json_reads_it(text: str, source: str, at: datetime) -> None:
+    record = Record("intent", at, {"text": text, "source": source})
+    for line in (
+        format_record(record),
+        json.dumps({"at": at.isoformat(), "kind": "intent", **record.fields}),
+    ):
+        said = line if isinstance(line, bytes) else line.encode()
+        fields = json.loads(said.decode("utf-8", "replace"))
+        (read,) = parse_records(said)
+        assert {**read.fields, "kind": read.kind, "at": read.at.isoformat()} == fields
+
+
+@pytest.mark.parametrize("at", ["", "2026", "T", "2026-13-01T00:00:00+00:00", "2026-01-01T00:00:00+00:00+"])
+def test_an_intent_without_a_moment_is_garbage(at: str) -> None:
+    note = read_note(b'{"at":"%b","kind":"intent","source":"given","text":"x"}\n' % at.encode())
+    assert (note.records, note.flaw) == ((), "1 lines of a note are not records")
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
