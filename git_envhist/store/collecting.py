@@ -74,7 +74,7 @@ def collect(
     since = now - TWO_WEEKS if keep_since is None else keep_since
     if repository.gits_at_work() is None:
         since = min(since, now - UNTOLD)
-    policy = Policy(since, thorough, now - DAY)
+    policy = Policy(since, thorough)
     state_directory(repository.common_state)
     with _turn(repository, thorough) as mine:
         if not mine:

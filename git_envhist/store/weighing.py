@@ -54,8 +54,6 @@ class Policy:
     """What nothing reaches stays where its pack was used after that."""
     thorough: bool
     """Somebody asked for it; else only what is worth it."""
-    old_since: float
-    """Packs that were written after that are left to the captures, where nobody asked."""
 
 
 def weigh(pack: PackFile, kind: str, needed: Container[bytes]) -> Weighed:
@@ -75,7 +73,8 @@ def weigh(pack: PackFile, kind: str, needed: Container[bytes]) -> Weighed:
 
 def choose(packs: Sequence[Weighed], policy: Policy) -> list[Weighed]:
     """Which packs are to be written anew, or to go."""
-    chosen = [pack for pack in packs if _is_wasteful(pack, policy) or _is_fresh(pack, policy)]
+    # Whatever its age: merged by the captures, the packs of a week are one that is a minute old.
+    chosen = [pack for pack in packs if _is_wasteful(pack, policy) or not pack.kind]
     if not policy.thorough and sum(pack.size for pack in chosen) * FACTOR**4 < _largest(packs):
         chosen = [pack for pack in chosen if _is_wasteful(pack, policy)]
     total = sum(pack.needed for pack in chosen)
@@ -91,10 +90,6 @@ def _is_wasteful(pack: Weighed, policy: Policy) -> bool:
     if not pack.dead or pack.used > policy.keep_since:
         return False
     return policy.thorough or pack.wasted >= WORTH * pack.size
-
-
-def _is_fresh(pack: Weighed, policy: Policy) -> bool:
-    return not pack.kind and (policy.thorough or pack.used < policy.old_since)
 
 
 def _largest(packs: Iterable[Weighed]) -> int:

@@ -46,8 +46,13 @@ def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]
 
 
 def daily(repository: Repository, thin: Callable[[], None]) -> None:
-    """What comes by itself; `thin`: lets go what is not to be kept."""
+    """What comes by itself, behind everybody else; `thin`: lets go what is not to be kept."""
     step_back()
+    do_daily(repository, thin)
+
+
+def do_daily(repository: Repository, thin: Callable[[], None]) -> None:
+    """The same in its turn."""
     try:
         sweep_killed(repository)
         # What cannot be thinned today can be packed all the same.

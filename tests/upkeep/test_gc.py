@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.store.collecting import collect
 from git_envhist.upkeep.cleaning import MANY_REFS
 from tests.cli.test_json import validate
 from tests.store.packing import noise
@@ -126,6 +127,18 @@ def test_gits_own_switches_switch_it_off(repo: Repo, history: EnvHistory, settin
     repo.run("git-envlog", "capture", "again", check=True)
 
     assert abs(stamp(repo).stat().st_mtime - weeks_ago) < 1
+
+
+def test_what_comes_by_itself_packs_what_captures_merge_every_hour(repo: Repo, history: EnvHistory) -> None:
+    for number in range(15):
+        repo.write("app.db", noise(60_000) + noise(600, number))
+        moment(history, f"{number}")
+    before = sum(pack.stat().st_size for pack in packs_of(repo))
+
+    collect(history.repository, thorough=False)
+
+    assert len(packs_of(repo)) == 1
+    assert packs_of(repo)[0].stat().st_size < before / 4
 
 
 def test_many_refs_of_ours_become_one_file(repo: Repo, history: EnvHistory) -> None:

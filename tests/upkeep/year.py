@@ -1,17 +1,20 @@
-"""A year of a living environment: `python -m tests.upkeep.year [--days N] [--a-day N]` prints a table.
+"""A year of a living environment: `python -m tests.upkeep.year [--days N] [--a-day N] [--at DIR]` prints a table.
 
 Two repositories live the same days: sources are edited and committed, packages installed and removed, builds run, a
-database grows, logs too. In one of them a capture follows every step. Once a day the history is thinned by the usual
-policy, as it is by itself; once a week it is packed (`gc --prune=now`: the two weeks for which git keeps what nothing
-needs cannot be lived through here). The clock of the captures is set, that of the files is not.
+database grows, logs too. In one of them a capture follows every step, and once a day what comes by itself: thinned by
+the usual policy, packed as far as it is worth it, a share checked. The clock of the captures is set; packs are made a
+day older every day, so that what waits for a day, or for two weeks, waits for as long as it would.
 
 Then git's commands in either take turns: how much longer the processors work for them, which others on the machine
 hardly change.
+
+With `--at` it stays there, tells of every day in `DIR/days`, and goes on with the day that it was stopped in.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -22,17 +25,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from git_envhist.api import EnvHistory
-from git_envhist.store.collecting import NOTHING_STAYS, collect
-from git_envhist.upkeep.cleaning import pack_refs
+from git_envhist.upkeep.cleaning import do_daily
 from tests.benchmarks.many_snapshots import git, sealed
 
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
-PACKED_EVERY = 7
+DAY = 24 * 3600
 POINTS = (10, 50, 100, 150, 200, 250)
 TURNS = 25
 FIRST = ["chrt", "-f", "10"] if os.geteuid() == 0 and shutil.which("chrt") else []
@@ -49,6 +52,20 @@ class Life:
         self.top = top
         self._rng = random.Random("a year")
         self._step = 0
+        if not top.exists():
+            self._begin()
+
+    def goes_on_from(self, told: list[Any]) -> None:
+        """From where `where_it_is` told of it."""
+        self._step, (version, numbers, gauss) = told
+        self._rng.setstate((version, tuple(numbers), gauss))
+
+    @property
+    def where_it_is(self) -> list[Any]:
+        return [self._step, self._rng.getstate()]
+
+    def _begin(self) -> None:
+        top = self.top
         top.mkdir(parents=True)
         git(top, "init", "-q", "--template=")
         self._write(".gitignore", ".venv/\nnode_modules/\ndist/\n*.db\n*.log\n.env*\n")
@@ -64,6 +81,9 @@ class Life:
             database.execute("create table events (id integer primary key, at text, what text)")
         git(top, "add", "-A")
         git(top, "commit", "-q", "-m", "begin")
+        git(top.parent, "clone", "-q", "--bare", str(top), f"{top}.git")
+        git(top, "remote", "add", "origin", f"{top}.git")
+        git(top, "fetch", "-q")
 
     def step(self, a_day: int) -> None:
         """One step of work; so many make a day."""
@@ -85,7 +105,7 @@ class Life:
             self._build()
         if number % max(1, a_day // 6) == 2:
             git(self.top, "add", "-A")
-            git(self.top, "commit", "-q", "-m", f"step {self._step}")
+            git(self.top, "commit", "-q", "--allow-empty", "-m", f"step {self._step}")
         if number == 0:
             self._write(".env.local", f"API_URL=http://localhost:{3000 + self._step % 100}\n")
 
@@ -120,39 +140,102 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--days", type=int, default=250)
     words.add_argument("--a-day", type=int, default=50)
+    words.add_argument("--at", type=Path, help="stays there, and goes on there")
     asked = words.parse_args()
-    with tempfile.TemporaryDirectory(prefix="year-") as base, sealed(Path(base) / "home"):
+    with _place(asked.at) as base, sealed(base / "home"):
         print("| " + " | ".join(HEADINGS) + " |")
         print("| " + " | ".join("---:" for _ in HEADINGS) + " |", flush=True)
-        for row in live(Path(base), asked.days, asked.a_day):
+        for row in live(base, asked.days, asked.a_day):
             print("| " + " | ".join(row) + " |", flush=True)
     return 0
 
 
+@contextmanager
+def _place(at: Path | None) -> Iterator[Path]:
+    if at is not None:
+        at.mkdir(parents=True, exist_ok=True)
+        yield at
+        return
+    with tempfile.TemporaryDirectory(prefix="year-") as base:
+        yield Path(base)
+
+
 def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
     """The rows of the table."""
-    with_history, without = Life(base / "with"), Life(base / "without")
-    for life in (with_history, without):
-        git(base, "clone", "-q", "--bare", str(life.top), str(life.top) + ".git")
-        git(life.top, "remote", "add", "origin", str(life.top) + ".git")
-        git(life.top, "fetch", "-q")
-    taken = 0
-    for day in range(1, days + 1):
-        times = []
-        for number in range(a_day):
-            with_history.step(a_day)
-            without.step(a_day)
-            history = _open(with_history.top, BEGIN + timedelta(days=day, minutes=number * 480 / a_day))
+    lives = Life(base / "with"), Life(base / "without")
+    first = _go_on(base, lives)
+    for day in range(first, days + 1):
+        measured = day in POINTS or day == days
+        times, history = _live_a_day(lives, day, a_day, undisturbed=measured)
+        begun = time.monotonic()
+        do_daily(history.repository, history.thin)
+        _grow_older(lives[0].top)
+        _tell(base, day, times, time.monotonic() - begun)
+        if measured:
+            yield (str(day), f"{day * a_day:,}", *_measure(base, history, times))
+        _keep(base, day + 1, lives)
+
+
+def _live_a_day(
+    lives: tuple[Life, Life], day: int, a_day: int, *, undisturbed: bool
+) -> tuple[list[float], EnvHistory]:
+    """How long each capture of a day took; the history after it."""
+    times = []
+    for number in range(a_day):
+        for life in lives:
+            life.step(a_day)
+        history = _open(lives[0].top, BEGIN + timedelta(days=day, minutes=number * 480 / a_day))
+        with _first(undisturbed):
             begun = time.monotonic()
             history.capture(f"day {day}, step {number}")
             times.append(time.monotonic() - begun)
-            taken += 1
-        history.thin()
-        if day % PACKED_EVERY == 0:
-            collect(history.repository, keep_since=NOTHING_STAYS, threads=2)
-            pack_refs(history.repository)
-        if day in POINTS or day == days:
-            yield (str(day), f"{taken:,}", *_measure(base, history, times))
+    return times, history
+
+
+@contextmanager
+def _first(undisturbed: bool) -> Iterator[None]:
+    """Before everybody else on this machine, where that is allowed."""
+    if not undisturbed or not FIRST:
+        yield
+        return
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def _grow_older(top: Path) -> None:
+    """A day passes for the packs: what waits for a day, or for two weeks, goes by when they were written."""
+    for path in (top / ".git/objects/pack").iterdir():
+        seen = path.stat()
+        os.utime(path, (seen.st_atime - DAY, seen.st_mtime - DAY))
+
+
+def _tell(base: Path, day: int, times: list[float], daily: float) -> None:
+    packs = _packs(base / "with")
+    with open(base / "days", "a", encoding="utf-8") as file:
+        file.write(
+            f"{datetime.now(UTC):%H:%M:%S} day {day}: {len(times)} captures, {statistics.median(times) * 1000:.0f} ms"
+            f" (slowest {max(times) * 1000:.0f}), by itself {daily:.1f} s, {len(packs)} packs,"
+            f" {sum(path.stat().st_size for path in packs) / 1e6:.1f} MB\n"
+        )
+
+
+def _keep(base: Path, day: int, lives: tuple[Life, Life]) -> None:
+    fresh = base / "state.new"
+    fresh.write_text(json.dumps([day, *(life.where_it_is for life in lives)]))
+    os.rename(fresh, base / "state")
+
+
+def _go_on(base: Path, lives: tuple[Life, Life]) -> int:
+    """The day to begin with."""
+    if not (base / "state").exists():
+        return 1
+    day, *told = json.loads((base / "state").read_text())
+    for life, where in zip(lives, told, strict=True):
+        life.goes_on_from(where)
+    return int(day)
 
 
 def _open(top: Path, at: datetime) -> EnvHistory:
@@ -162,9 +245,7 @@ def _open(top: Path, at: datetime) -> EnvHistory:
 
 def _measure(base: Path, history: EnvHistory, times: list[float]) -> tuple[str, ...]:
     top = base / "with"
-    packs = [
-        path for path in (top / ".git/objects/pack").glob("*.pack") if path.with_suffix(".keep").exists()
-    ]
+    packs = _packs(top)
     kept = len(git(top, "rev-list", "--first-parent", f"refs/envhist/heads/{history.timeline}").split())
     in_trash = git(top, "for-each-ref", "--format=%(refname)", "refs/envhist/trash").split()
     refs = len(git(top, "for-each-ref", "refs/envhist", "refs/notes/envhist").splitlines())
@@ -188,6 +269,10 @@ def _measure(base: Path, history: EnvHistory, times: list[float]) -> tuple[str, 
         *(_beside(base, *words) for words in _users_commands()),
         f"{_gc(base) / moments * 1000:.2f} ms",
     )
+
+
+def _packs(top: Path) -> list[Path]:
+    return [path for path in (top / ".git/objects/pack").glob("*.pack") if path.with_suffix(".keep").exists()]
 
 
 def _users_commands() -> Iterator[tuple[str, ...]]:
