@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.benchmarks.bench import Bench
-from tests.benchmarks.corpus import FULL, SMALL, Scale, build, is_built, shape
+from tests.benchmarks.corpus import FULL, MIDDLE, SMALL, Scale, build, is_built, shape
 from tests.benchmarks.peers import Setting, surroundings
 from tests.benchmarks.rows import ROWS
 from tests.benchmarks.runs import Failed
@@ -50,6 +50,7 @@ def main(words: Sequence[str]) -> int:
 def _options(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--small", action="store_true", help="a fiftieth of the environment, under a minute")
+    parser.add_argument("--middle", action="store_true", help="a fifth of it: for many captures in a row")
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}")
     parser.add_argument(
         "--runs", type=int, default=3, metavar="N", help="so many turns each, the median counts"
@@ -61,7 +62,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _make_bench(scratch: Scratch, options: argparse.Namespace) -> Bench:
-    scale = SMALL if options.small else FULL
+    scale = SMALL if options.small else MIDDLE if options.middle else FULL
     variables = surroundings(scratch.base)
     os.environ.update({name: value for name, value in variables.items() if name.startswith(("GIT_", "HOME"))})
     top = scratch.fresh("environment") / "app"

@@ -1,9 +1,9 @@
 """A year of a living environment: `python -m tests.upkeep.year [--days N] [--a-day N] [--at DIR]` prints a table.
 
 Two repositories live the same days: sources are edited and committed, packages installed and removed, builds run, a
-database grows, logs too. In one of them a capture follows every step, and once a day what comes by itself: thinned by
-the usual policy, packed as far as it is worth it, a share checked. The clock of the captures is set; packs are made a
-day older every day, so that what waits for a day, or for two weeks, waits for as long as it would.
+database grows, logs too. In one of them a capture follows every step, and once a day, beside the captures, what comes
+by itself: thinned by the usual policy, packed as far as it is worth it, a share checked. The clock of the captures is
+set; packs are made a day older every day, so that what waits for a day, or for two weeks, waits for as long.
 
 Then git's commands in either take turns: how much longer the processors work for them, which others on the machine
 hardly change.
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -36,6 +37,7 @@ from tests.benchmarks.many_snapshots import git, sealed
 
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 DAY = 24 * 3600
+LOG_TURNS_AT = 50_000
 POINTS = (10, 50, 100, 150, 200, 250)
 TURNS = 25
 FIRST = ["chrt", "-f", "10"] if os.geteuid() == 0 and shutil.which("chrt") else []
@@ -92,11 +94,14 @@ class Life:
         for _ in range(self._rng.randrange(1, 4)):
             module = self._rng.randrange(80)
             self._write(f"src/part{module % 8}/module{module}.py", self._code(self._step * 100 + module, 60))
-        with open(self.top / "app.log", "a", encoding="utf-8") as log:
+        log_file = self.top / "app.log"
+        if log_file.exists() and log_file.stat().st_size > LOG_TURNS_AT:
+            log_file.rename(log_file.with_name("old.log"))
+        with open(log_file, "a", encoding="utf-8") as log:
             log.write("".join(f"{self._step} request {self._rng.random()}\n" for _ in range(20)))
         with closing(sqlite3.connect(self.top / "app.db")) as database, database:
-            rows = [(str(self._step), f"event {self._rng.random()}" * 4) for _ in range(25)]
-            database.executemany("insert into events (at, what) values (?, ?)", rows)
+            row = (str(self._step), f"event {self._rng.random()}" * 4)
+            database.execute("insert into events (at, what) values (?, ?)", row)
         if number == a_day // 3:
             self._install(f".venv/lib/site-packages/package{self._rng.randrange(25)}", 24)
         if number == a_day // 2:
@@ -167,10 +172,8 @@ def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
     for day in range(first, days + 1):
         measured = day in POINTS or day == days
         times, history = _live_a_day(lives, day, a_day, undisturbed=measured)
-        begun = time.monotonic()
-        do_daily(history.repository, history.thin)
         _grow_older(lives[0].top)
-        _tell(base, day, times, time.monotonic() - begun)
+        _tell(base, day, times)
         if measured:
             yield (str(day), f"{day * a_day:,}", *_measure(base, history, times))
         _keep(base, day + 1, lives)
@@ -179,8 +182,9 @@ def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
 def _live_a_day(
     lives: tuple[Life, Life], day: int, a_day: int, *, undisturbed: bool
 ) -> tuple[list[float], EnvHistory]:
-    """How long each capture of a day took; the history after it."""
+    """How long each capture of a day took, while what comes by itself is done; the history after it."""
     times = []
+    by_itself = 0
     for number in range(a_day):
         for life in lives:
             life.step(a_day)
@@ -189,7 +193,26 @@ def _live_a_day(
             begun = time.monotonic()
             history.capture(f"day {day}, step {number}")
             times.append(time.monotonic() - begun)
+        by_itself = by_itself or _begin_upkeep(history)
+    _, status = os.waitpid(by_itself, 0)
+    assert status == 0, "what comes by itself failed"
     return times, history
+
+
+def _begin_upkeep(history: EnvHistory) -> int:
+    """What comes by itself, in a process of its own beside the captures of the day."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        os.setsid()
+        do_daily(history.repository, history.thin)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 @contextmanager
@@ -212,12 +235,12 @@ def _grow_older(top: Path) -> None:
         os.utime(path, (seen.st_atime - DAY, seen.st_mtime - DAY))
 
 
-def _tell(base: Path, day: int, times: list[float], daily: float) -> None:
+def _tell(base: Path, day: int, times: list[float]) -> None:
     packs = _packs(base / "with")
     with open(base / "days", "a", encoding="utf-8") as file:
         file.write(
             f"{datetime.now(UTC):%H:%M:%S} day {day}: {len(times)} captures, {statistics.median(times) * 1000:.0f} ms"
-            f" (slowest {max(times) * 1000:.0f}), by itself {daily:.1f} s, {len(packs)} packs,"
+            f" (slowest {max(times) * 1000:.0f}), {len(packs)} packs,"
             f" {sum(path.stat().st_size for path in packs) / 1e6:.1f} MB\n"
         )
 
