@@ -69,6 +69,23 @@ FOREIGN_NAMES = (
 
 DEAR = ("tests/real/", "tests/page/", "tests/compat/upstream/")
 """What stands here shares what takes long to make: with several workers one of them does all of a place."""
+PLACES_SHOWN = 25
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Where the time went, by place: the suite has to stay short, and so somebody has to see what makes it long."""
+    if not config.getoption("durations"):
+        return
+    seconds: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                place = "/".join(report.nodeid.partition("::")[0].split("/")[:2])
+                seconds[place] = seconds.get(place, 0.0) + report.duration
+    told = sorted(seconds.items(), key=lambda item: -item[1])[:PLACES_SHOWN]
+    terminalreporter.write_line(
+        "seconds by place: " + ", ".join(f"{place} {took:.0f}" for place, took in told)
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
