@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from git_envhist.spelling import escape, escape_invalid
+
+__all__ = [
+    "ELLIPSIS",
+    "SPELLED_PLAINLY",
+    "escape",
+    "escape_invalid",
+    "pad",
+    "shorten",
+    "shows_symbols",
+    "width",
+]
+
 ELLIPSIS = "…"
-SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Joiners spell words of Persian and Hindi, and emoji; they move no cursor and turn no direction.
-JOINERS = frozenset("\u200c\u200d")
-# Spaces, private glyphs, and what a newer Unicode may have assigned meanwhile.
-HARMLESS_CATEGORIES = frozenset(("Zs", "Co", "Cn"))
 ZERO_WIDTH_CATEGORIES = frozenset(("Mn", "Me", "Cf"))
 
 
@@ -32,25 +40,6 @@ def shows_symbols(environ: Mapping[str, str], *, terminal: bool) -> bool:
         named = language
     # Where nothing is said at all, as in most containers, git writes UTF-8 too.
     return not named or named.partition("@")[0].lower().replace("-", "").endswith("utf8")
-
-
-def escape(text: str | bytes, *, lines: bool = False) -> str:
-    """The text with every character that could command a terminal spelled out; `lines` keeps newlines and tabs."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "surrogateescape")
-    if text.isprintable():
-        return text
-    kept = JOINERS | {"\n", "\t"} if lines else JOINERS
-    return "".join(
-        letter if letter.isprintable() or letter in kept else _spell_out(letter) for letter in text
-    )
-
-
-def escape_invalid(text: str) -> str:
-    """The text with only those bytes spelled out that are no UTF-8."""
-    if text.isprintable():
-        return text
-    return "".join(_spell_surrogate(letter) if "\ud800" <= letter <= "\udfff" else letter for letter in text)
 
 
 def width(text: str) -> int:
@@ -77,25 +66,6 @@ def shorten(text: str, columns: int) -> str:
 def pad(text: str, columns: int) -> str:
     """The text filled with spaces up to a column; never cut."""
     return text + " " * (columns - width(text))
-
-
-def _spell_out(letter: str) -> str:
-    import unicodedata  # loaded late: keeps envlog fast, nearly every text is printable
-
-    if letter in SHORT_ESCAPES:
-        return SHORT_ESCAPES[letter]
-    if unicodedata.category(letter) in HARMLESS_CATEGORIES:
-        return letter
-    return _spell_surrogate(letter)
-
-
-def _spell_surrogate(letter: str) -> str:
-    code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _columns(letter: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "system", "values", "ourselves", "trace", "_version"}
+VOCABULARY = {"model", "errors", "system", "values", "ourselves", "spelling", "trace", "_version"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "core", "moments", "capturing", "restoring", "forking", "verifying", "lookup"}
@@ -44,6 +44,7 @@ MAY_KNOW = {
     "errors": set(),
     "system": set(),
     "ourselves": set(),
+    "spelling": set(),
     "trace": set(),
     "settings": VOCABULARY,
     "capture": VOCABULARY,
@@ -59,8 +60,8 @@ MAY_KNOW = {
     "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "library"},
     # What serves the protocol runs our programs, and knows nothing else of them.
     "mcp": VOCABULARY,
-    # Likewise what shows a history on a terminal.
-    "browse": VOCABULARY,
+    # Likewise what shows a history on a terminal; it folds what they tell it as they do themselves.
+    "browse": VOCABULARY | {"history"},
     # Values as `--json` has them in, a text out.
     "page": VOCABULARY,
     # Of `compat` it knows the one door by which a command line of others enters.

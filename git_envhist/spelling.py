@@ -1,0 +1,51 @@
+"""Characters that command what shows them, spelled out: what may have come from anywhere is shown, and never obeyed.
+
+A name, an intent or a note may hold an escape sequence, which a terminal would run, or a right-to-left override, which
+would lie in a browser as well. Whoever shows one spells it as here.
+"""
+
+from __future__ import annotations
+
+SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+# Joiners spell words of Persian and Hindi, and emoji; they move no cursor and turn no direction.
+JOINERS = frozenset("\u200c\u200d")
+# Spaces, private glyphs, and what a newer Unicode may have assigned meanwhile.
+HARMLESS_CATEGORIES = frozenset(("Zs", "Co", "Cn"))
+
+
+def escape(text: str | bytes, *, lines: bool = False) -> str:
+    """The text with every character that could command a terminal spelled out; `lines` keeps newlines and tabs."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return text
+    kept = JOINERS | {"\n", "\t"} if lines else JOINERS
+    return "".join(
+        letter if letter.isprintable() or letter in kept else _spell_out(letter) for letter in text
+    )
+
+
+def escape_invalid(text: str) -> str:
+    """The text with only those bytes spelled out that are no UTF-8."""
+    if text.isprintable():
+        return text
+    return "".join(_spell_surrogate(letter) if "\ud800" <= letter <= "\udfff" else letter for letter in text)
+
+
+def _spell_out(letter: str) -> str:
+    import unicodedata  # loaded late: keeps envlog fast, nearly every text is printable
+
+    if letter in SHORT_ESCAPES:
+        return SHORT_ESCAPES[letter]
+    if unicodedata.category(letter) in HARMLESS_CATEGORIES:
+        return letter
+    return _spell_surrogate(letter)
+
+
+def _spell_surrogate(letter: str) -> str:
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
