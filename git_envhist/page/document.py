@@ -12,8 +12,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from html import escape
+from html import escape as as_markup
 from importlib.resources import files
+
+from git_envhist.spelling import escape
 
 BEGINNING = b'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta http-equiv='
 """How every page of ours begins."""
@@ -23,8 +25,8 @@ SCRIPTS = ("script/1-words.js", "script/2-charts.js", "script/3-card.js", "scrip
 """One script, in this order: what stands later uses what stands before."""
 ENOUGH = 300
 """Up to so many moments each may be told at length."""
-AT_LENGTH = {"story": 80, "areas": 40, "paths": 60}
-IN_SHORT = {"story": 20, "areas": 14, "paths": 8}
+AT_LENGTH = {"story": 80, "areas": 40, "paths": 60, "missing": 40}
+IN_SHORT = {"story": 20, "areas": 14, "paths": 8, "missing": 8}
 """How many rows of a moment are shown: a thousand moments stay below 5 MB."""
 SHOWN = (
     *("id", "timeline", "at", "intent", "names", "trigger", "actor", "trusted", "head", "branch", "notes"),
@@ -44,22 +46,6 @@ OF_VERDICT = (
     ),
 )
 """What a check wrote is left out: a page is made to be passed on, and nobody knows what it may hold."""
-# What a browser would obey or hide: it is spelled out, as on a terminal. Joiners spell words.
-COMMANDING = {code: f"\\x{code:02x}" for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160))}
-COMMANDING |= {
-    code: f"\\u{code:04x}"
-    for code in (
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-        0x200E,
-        0x200F,
-        0x061C,
-        0xFEFF,
-        0x2028,
-        0x2029,
-    )
-}
-
 Value = Mapping[str, object]
 
 
@@ -70,7 +56,7 @@ def document(title: str, made_at: str, newest_first: Sequence[Value]) -> str:
     style = _asset("page.css")
     script = '(() => {\n"use strict";\n' + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
     parts = {
-        "title": escape(_spelled(title)),
+        "title": as_markup(_spelled(title)),
         "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:",
         "style": style,
         "script": script,
@@ -88,15 +74,19 @@ def document(title: str, made_at: str, newest_first: Sequence[Value]) -> str:
 def _shown(moment: Value, most: Mapping[str, int]) -> dict[str, object]:
     shown: dict[str, object] = {key: moment[key] for key in SHOWN if moment.get(key) not in (None, [], {})}
     verdict, changed, extent = moment["verify"], moment["env_changed"], moment["extent"]
-    story = moment["story"]
+    story, missing = moment["story"], moment["missing"]
     assert isinstance(changed, dict)
     assert isinstance(extent, dict)
     assert isinstance(story, list)
+    assert isinstance(missing, list)
     shown["verify"] = {key: verdict[key] for key in OF_VERDICT} if isinstance(verdict, dict) else None
     shown["env_changed"] = {**changed, "paths": changed["paths"][: most["paths"]]}
     shown["extent"] = {**extent, "areas": extent["areas"][: most["areas"]]}
     shown["story"] = story[: most["story"]]
+    if missing:
+        shown["missing"] = [{"path": one["path"], "why": one["why"]} for one in missing[: most["missing"]]]
     shown["more"] = {
+        "missing": max(0, len(missing) - most["missing"]),
         "story": max(0, len(story) - most["story"]),
         "areas": max(0, len(extent["areas"]) - most["areas"]),
     }
@@ -123,7 +113,7 @@ def _plain(value: object) -> object:
 
 def _spelled(text: str) -> str:
     cut = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
-    return cut.translate(COMMANDING).encode("utf-8", "backslashreplace").decode("utf-8")
+    return escape(cut, lines=True)
 
 
 def _hash(text: str) -> str:

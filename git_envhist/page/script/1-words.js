@@ -19,6 +19,16 @@ function make(name, attributes = {}, ...children) {
 /** Somebody's text: its own direction turns nothing around it. */
 const said = (text) => make("bdi", {}, text);
 
+/** The first line of an intent; what it is called where nobody said why. */
+const subject = (moment) => moment.intent.trimStart().split("\n", 1)[0].trim() || "(no intent)";
+
+/** More letters are no heading any more: it ends at a word before. */
+const LONGEST_HEADING = 160;
+function heading(moment) {
+  const letters = [...subject(moment)];
+  return letters.length > LONGEST_HEADING ? `${letters.slice(0, LONGEST_HEADING).join("").replace(/\s+\S{0,30}$/, "")}…` : letters.join("");
+}
+
 const numbers = new Intl.NumberFormat("en-US");
 const count = (number, one, many = `${one}s`) => `${numbers.format(number)} ${number === 1 ? one : many}`;
 

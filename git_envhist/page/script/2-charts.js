@@ -1,38 +1,52 @@
 // The size of the environment, its packages and the verdicts, along the steps or along the time.
 
-const CHART = { left: 64, right: 14, top: 6, size: 92, gap: 20, packages: 62, ticks: 12, foot: 20 };
+const CHART = { left: 64, right: 14, top: 6, size: 92, gap: 20, packages: 62, above: 13, ticks: 12, foot: 20 };
 const COLOURS = 6;
 
 /** How many packages of a kind; a kind may be called as anything that objects inherit. */
 const packagesOf = (moment, kind) => (Object.hasOwn(moment.extent.packages, kind) ? moment.extent.packages[kind] : 0);
 
+/** The round number that a scale ends with; half of it is round as well. */
+function roundTop(most, base) {
+  const unit = base ** Math.floor(Math.log(most) / Math.log(base));
+  const ends = [1, 2, 3, 4, 5, 6, 8].flatMap((one) => [one, one * 10, one * 100]).sort((a, b) => a - b);
+  return (ends.find((end) => end * unit >= most && Number.isInteger((end * unit) / 2)) || base) * unit;
+}
+
 class Charts {
-  constructor(place, readout, moments, choose) {
+  /** `choose` takes the moment that was clicked on. */
+  constructor(place, readout, choose) {
     this.place = place;
     this.readout = readout;
-    this.moments = moments;
-    this.choose = choose;
+    this.moments = [];
     this.along = "steps";
     this.chosen = 0;
-    // What the machine has installed stands still beside what a project installs, and would hide it.
-    const kinds = new Set(moments.flatMap((one) => Object.keys(one.extent.packages)));
-    kinds.delete("system");
-    this.kinds = [...kinds].sort((a, b) => this.most(b) - this.most(a));
     place.addEventListener("pointermove", (event) => this.hover(this.nearest(event)));
     place.addEventListener("pointerleave", () => this.hover(null));
-    place.addEventListener("click", (event) => this.choose(this.nearest(event)));
-    new ResizeObserver(() => this.draw()).observe(place);
+    place.addEventListener("click", (event) => choose(this.moments[this.nearest(event)]));
+    new ResizeObserver(() => { if (place.clientWidth !== this.wide) this.draw(); }).observe(place);
+  }
+
+  /** A moment among those of its timeline, oldest first: sizes go on along one, and not from one to another. */
+  show(moment, moments) {
+    const others = moments !== this.moments;
+    this.chosen = moments.indexOf(moment);
+    this.moments = moments;
+    if (others) {
+      // What the machine has installed stands still beside what a project installs, and would hide it.
+      const kinds = new Set(moments.flatMap((one) => Object.keys(one.extent.packages)));
+      kinds.delete("system");
+      this.kinds = [...kinds].sort((a, b) => this.most(b) - this.most(a));
+      this.draw();
+    } else {
+      this.mark(this.marks.at, this.chosen);
+      this.tell(this.chosen);
+    }
   }
 
   most(kind) { return Math.max(0, ...this.moments.map((one) => packagesOf(one, kind))); }
 
   setAlong(along) { this.along = along; this.draw(); }
-
-  setChosen(index) {
-    this.chosen = index;
-    if (this.marks) this.mark(this.marks.at, index);
-    this.tell(index);
-  }
 
   hover(index) {
     this.mark(this.marks.over, index);
@@ -67,14 +81,15 @@ class Charts {
       make("span", {}, make("b", {}, `${shortDay(moment.at)} ${clock(moment.at)}`)),
       make("span", {}, `${bytes(moment.extent.bytes)} in ${count(moment.extent.files, "file")}`),
       ...packages,
-      make("span", { class: "why" }, `${VERDICTS[verdictOf(moment)].mark} `, said(moment.intent || "(no intent)")),
+      make("span", { class: "why" }, `${VERDICTS[verdictOf(moment)].mark} `, said(subject(moment))),
     );
   }
 
   draw() {
-    const width = Math.max(this.place.clientWidth, 240);
+    this.wide = this.place.clientWidth;
+    const width = Math.max(this.wide, 240);
     const stacked = this.kinds.length > 0;
-    const tall = CHART.top + CHART.size + (stacked ? CHART.gap + CHART.packages : 0) + 8 + CHART.ticks + CHART.foot;
+    const tall = CHART.top + CHART.size + (stacked ? CHART.gap + CHART.packages : 0) + CHART.above + CHART.ticks + CHART.foot;
     this.xs = this.positions(CHART.left, width - CHART.right);
     const drawing = make("svg:svg", {
       viewBox: `0 0 ${width} ${tall}`, height: tall, role: "img",
@@ -87,8 +102,9 @@ class Charts {
     this.drawDays(drawing, width, ticks + CHART.ticks + 14);
     this.marks = { at: this.line(drawing, "at", ticks), over: this.line(drawing, "over", ticks) };
     this.place.replaceChildren(drawing);
-    this.setChosen(this.chosen);
+    this.mark(this.marks.at, this.chosen);
     this.mark(this.marks.over, null);
+    this.tell(this.chosen);
   }
 
   line(drawing, name, bottom) {
@@ -119,7 +135,7 @@ class Charts {
   }
 
   drawSize(drawing, width, top) {
-    const most = Math.max(1, ...this.moments.map((one) => one.extent.bytes)) * 1.05;
+    const most = roundTop(Math.max(2, ...this.moments.map((one) => one.extent.bytes)), 1024);
     const ys = this.moments.map((one) => top + CHART.size * (1 - one.extent.bytes / most));
     this.frame(drawing, width, top, CHART.size, "size", most, bytes);
     const path = this.moments.length > 1 ? this.steps(ys) : `${this.steps(ys)}H${width - CHART.right}`;
@@ -129,8 +145,8 @@ class Charts {
 
   drawPackages(drawing, width, top) {
     const totals = this.moments.map((one) => this.kinds.reduce((sum, kind) => sum + packagesOf(one, kind), 0));
-    const most = Math.max(1, ...totals) * 1.05;
-    this.frame(drawing, width, top, CHART.packages, "packages", most, (number) => numbers.format(Math.round(number)));
+    const most = roundTop(Math.max(2, ...totals), 1000);
+    this.frame(drawing, width, top, CHART.packages, "packages", most, (number) => numbers.format(number));
     const below = this.moments.map(() => 0);
     this.kinds.forEach((kind, place) => {
       const low = below.map((number) => top + CHART.packages * (1 - number / most));

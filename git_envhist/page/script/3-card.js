@@ -1,33 +1,55 @@
 // One moment in full.
 
 const FACTS_AT_ONCE = 14;
+const FILES_AT_ONCE = 8;
 
-function card(moment, older, newer, shared) {
+function card(moment, older, shared) {
   const verdict = moment.verify;
-  const short = moment.id.slice(0, 7);
-  const parts = [
-    make("h2", { id: "intent" }, said(moment.intent || "(no intent)"), ...moment.names.map(badge)),
-    facts([
-      ["Moment", make("button", { class: "id", type: "button", title: "Copy the whole id", onclick: () => shared.copy(moment.id) }, short)],
-      ["Taken", `${dayWords(moment.at)}, ${clock(moment.at)} (UTC${moment.at.slice(19)})`],
-      ["Why then", [TRIGGERS[moment.trigger] || moment.trigger, moment.actor.agent ? make("span", {}, " · ", said([moment.actor.agent, moment.actor.agent_version].filter(Boolean).join(" "))) : ""]],
-      ["By", said(moment.actor.name)],
-      ["Check", verdict ? verdictWords(verdict) : make("span", { class: "v-none" }, "not checked")],
-      ["Code", moment.head ? [make("code", {}, moment.head.slice(0, 7)), moment.branch ? make("span", {}, " ", said(moment.branch.replace("refs/heads/", ""))) : ""] : null],
-      ["Holds", `${bytes(moment.extent.bytes)} in ${count(moment.extent.files, "file")}${moment.complete ? "" : ", not complete"}`],
-      ["From elsewhere", moment.external_id ? said(moment.external_id) : null],
-      ["Services", moment.services.length ? said(moment.services.join(", ")) : null],
-    ]),
-  ];
+  const parts = [...headed(moment), facts([
+    ["Moment", make("button", { class: "id", type: "button", title: "Copy the whole id", onclick: () => shared.copy(moment.id) }, moment.id.slice(0, 7))],
+    ["Timeline", shared.several ? said(moment.timeline) : null],
+    ["Taken", `${dayWords(moment.at)}, ${clock(moment.at)} (UTC${moment.at.slice(19)})`],
+    ["Why then", [TRIGGERS[moment.trigger] || moment.trigger, moment.actor.agent ? make("span", {}, " · ", said([moment.actor.agent, moment.actor.agent_version].filter(Boolean).join(" "))) : ""]],
+    ["By", said(moment.actor.name)],
+    ["Check", verdict ? verdictWords(verdict) : make("span", { class: "v-none" }, "not checked")],
+    ["Brought back", moment.restored_from ? elsewhere(moment.restored_from, shared) : null],
+    ["Code", moment.head ? [make("code", {}, moment.head.slice(0, 7)), moment.branch ? make("span", {}, " ", said(moment.branch.replace("refs/heads/", ""))) : ""] : null],
+    ["Holds", `${bytes(moment.extent.bytes)} in ${count(moment.extent.files, "file")}${moment.complete ? "" : ", not complete"}`],
+    ["From elsewhere", moment.external_id ? said(moment.external_id) : null],
+    ["Services", moment.services.length ? said(moment.services.join(", ")) : null],
+  ])];
   if (moment.trusted === false) parts.push(make("p", { class: "claim" }, "No key of this machine signed this moment: what it says is a claim."));
-  if (moment.notes.length) parts.push(make("h3", {}, "Notes"), ...moment.notes.map((note) => make("p", {}, said(note.text))));
+  if (moment.missing.length) parts.push(make("h3", {}, "Not in it"), ...lacking(moment));
+  if (moment.notes.length) parts.push(make("h3", {}, "Notes"), ...moment.notes.map((note) => make("p", { class: "words", dir: "auto" }, note.text)));
   if (moment.effects.length) parts.push(make("h3", {}, "Done outside"), ...moment.effects.map((effect) => make("p", {}, said(effect.text), effect.irreversible ? " (cannot be undone)" : "")));
   if (moment.tasks.length) parts.push(make("h3", {}, "Tasks"), ...moment.tasks.map((task) => make("p", {}, `${task.status}: `, said(task.text))));
   parts.push(make("h3", {}, older ? "What this step changed" : "What the first of these moments changed"), ...story(moment));
   parts.push(...places(moment));
   parts.push(make("h3", {}, "At a prompt"), commands(moment, older, shared));
-  parts.push(make("button", { class: "plain back", type: "button", onclick: shared.back }, "Back to the list"));
   return parts;
+}
+
+/** Why it was taken: a line as a heading; what more there is stands below, or is unfolded. */
+function headed(moment) {
+  const [line, rest] = [subject(moment), moment.intent.trimStart().split("\n").slice(1).join("\n").trim()];
+  const isLong = heading(moment) !== line;
+  return [
+    make("h2", { id: "intent", dir: "auto" }, heading(moment)),
+    moment.names.length ? make("p", { class: "names" }, ...moment.names.map(badge)) : null,
+    isLong ? make("details", {}, make("summary", {}, "All of it"), make("p", { class: "words", dir: "auto" }, moment.intent)) : null,
+    rest && !isLong ? make("p", { class: "words", dir: "auto" }, rest) : null,
+  ].filter(Boolean);
+}
+
+function elsewhere(id, shared) {
+  const going = shared.goTo(id);
+  const words = id.slice(0, 7);
+  return going ? make("button", { class: "id", type: "button", title: "Show that moment", onclick: going }, words) : make("code", {}, words);
+}
+
+function lacking(moment) {
+  const told = moment.missing.map((one) => make("p", {}, make("span", { class: "mono" }, said(one.path)), `: ${one.why}`));
+  return moment.more.missing ? [...told, make("p", { class: "told" }, `and ${count(moment.more.missing, "more", "more")}: git envlog show tells them all`)] : told;
 }
 
 const badge = (name) => make("span", { class: "badge", title: name }, said(name));
@@ -50,7 +72,7 @@ function verdictWords(verdict) {
 
 /** A row for each probe and place, what was asked for first. */
 function story(moment) {
-  if (!moment.story.length) return [make("p", {}, changeWords(moment))];
+  if (!moment.story.length) return [make("p", {}, ...fileList(moment))];
   const rows = new Map();
   for (const fact of moment.story) {
     const key = JSON.stringify([fact.probe, placeOf(fact.key)]);
@@ -60,9 +82,21 @@ function story(moment) {
     const [probe, place] = JSON.parse(key);
     return make("tr", {}, make("th", { scope: "row", class: "probe" }, said(probe)), make("td", { class: "mono place", title: place }, said(place)), make("td", {}, ...factList(facts)));
   });
-  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td"), make("td", {}, changeWords(moment))));
+  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td"), make("td", {}, ...fileList(moment))));
   const table = make("table", {}, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body));
   return moment.more.story ? [table, make("p", { class: "told" }, `and ${count(moment.more.story, "more", "more")}: git envdiff tells them all`)] : [table];
+}
+
+const MARK_OF = { A: "+", M: "~", D: "−", R: "~", T: "~" };
+
+/** A few files by their names, more of them by their number. */
+function fileList(moment) {
+  const { added, modified, removed, paths } = moment.env_changed;
+  if (!paths.length || paths.length > FILES_AT_ONCE || paths.length < added + modified + removed) return [changeWords(moment)];
+  return paths.flatMap(({ status, path }) => {
+    const mark = MARK_OF[status] || "~";
+    return [make("span", { class: "fact" }, make("span", { class: CLASS_OF[mark] }, `${mark} `), make("span", { class: "mono" }, said(path))), " "];
+  });
 }
 
 function factList(facts) {
@@ -81,8 +115,9 @@ const wordOf = (area) => (area.modified || (area.added && area.removed) ? "chang
 function places(moment) {
   const areas = moment.extent.areas;
   if (!areas.length) return [];
-  const drawn = areas.filter(weightOf);
-  const map = make("div", { class: "map", role: "img", "aria-label": `Where it changed, by size; the table below says the same. The largest: ${areas[0].path || "several places"}.` });
+  // One place alone would be a picture of nothing.
+  const drawn = areas.length > 1 ? areas.filter(weightOf) : [];
+  const map = make("div", { class: `map ${drawn.length < 3 ? "flat" : drawn.length < 8 ? "low" : ""}`, role: "img", "aria-label": `Where it changed, by size; the table below says the same. The largest: ${areas[0].path || "several places"}.` });
   const legend = make("p", { class: "legend" }, ...["added", "changed", "removed"].filter((word) => drawn.some((area) => wordOf(area) === word)).map((word) => make("span", {}, make("i", { class: `is-${word}` }), word)));
   const table = make("table", {},
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "place"), make("th", { scope: "col", class: "n" }, "files"), make("th", { scope: "col", class: "n" }, "before"), make("th", { scope: "col", class: "n" }, "after"))),
@@ -111,7 +146,9 @@ function fill(map, areas) {
     const label = box.w > 64 && box.h > 34;
     const made = make("div", { class: `is-${wordOf(area)}`, title: `${area.path || "elsewhere"}  ${bytes(weightOf(area))}` },
       label ? said(lastNames(area.path) || "elsewhere") : "", label ? make("small", {}, bytes(weightOf(area))) : "");
-    Object.assign(made.style, { left: `${box.x}px`, top: `${box.y}px`, width: `${box.w}px`, height: `${box.h}px` });
+    // As shares: when the window changes, or paper is narrower, they follow.
+    const share = (part, whole) => `${((100 * part) / whole).toFixed(3)}%`;
+    Object.assign(made.style, { left: share(box.x, width), top: share(box.y, height), width: share(box.w, width), height: share(box.h, height) });
     return made;
   }));
 }

@@ -1,10 +1,18 @@
 // The list, what is chosen, the search, the keys.
 
+const NARROW = matchMedia("(max-width: 900px)");
+/** In so many rows that fit the words are marked: nobody reads more of them at once. */
+const MARKED_ROWS = 300;
+
 class Page {
   constructor({ title, moments }) {
     this.title = title;
     this.newestFirst = moments;
-    this.oldestFirst = [...moments].reverse();
+    this.lines = new Map();
+    for (const moment of [...moments].reverse()) {
+      if (!this.lines.has(moment.timeline)) this.lines.set(moment.timeline, []);
+      this.lines.get(moment.timeline).push(moment);
+    }
     this.hay = moments.map(haystack);
     this.shown = moments.map((_, index) => index);
     this.verdicts = new Set();
@@ -12,18 +20,24 @@ class Page {
     this.head();
     this.list();
     this.chips();
-    this.charts = new Charts(byId("drawn"), byId("readout"), this.oldestFirst, (index) => this.choose(moments.length - 1 - index, { reveal: true }));
+    this.charts = new Charts(byId("drawn"), byId("readout"), (moment) => this.choose(moments.indexOf(moment), { reveal: true }));
     this.listen();
     this.narrow();
-    this.choose(Math.max(0, moments.findIndex((one) => location.hash.length > 4 && one.id.startsWith(location.hash.slice(1)))), { quiet: true, reveal: location.hash.length > 4 });
+    const named = this.named();
+    this.choose(Math.max(0, named), { quiet: true, reveal: named >= 0 });
+  }
+
+  /** Which moment the address names, -1 where none. */
+  named() {
+    const id = location.hash.slice(1);
+    return id.length < 4 ? -1 : this.newestFirst.findIndex((one) => one.id.startsWith(id));
   }
 
   head() {
-    const [newest, oldest] = [this.newestFirst[0], this.oldestFirst[0]];
+    const [newest, oldest] = [this.newestFirst[0], this.newestFirst[this.newestFirst.length - 1]];
     byId("title").replaceChildren(said(this.title));
     const span = dayKey(newest.at) === dayKey(oldest.at) ? dayWords(newest.at) : `${dayWords(oldest.at)} to ${dayWords(newest.at)}`;
-    const lines = new Set(this.newestFirst.map((one) => one.timeline));
-    byId("span").replaceChildren(`${count(this.newestFirst.length, "moment")} · ${span} · `, said(lines.size === 1 ? newest.timeline : count(lines.size, "timeline")));
+    byId("span").replaceChildren(`${count(this.newestFirst.length, "moment")} · ${span} · `, said(this.lines.size === 1 ? newest.timeline : count(this.lines.size, "timeline")));
   }
 
   list() {
@@ -34,7 +48,7 @@ class Page {
         const rows = make("ol");
         days.push({ day, rows, section: make("section", { class: "day" }, make("h3", {}, dayWords(moment.at)), rows) });
       }
-      const made = row(moment, () => this.choose(index));
+      const made = row(moment, this.lines.size > 1, () => this.choose(index, { reveal: NARROW.matches }));
       days[days.length - 1].rows.append(made);
       return made;
     });
@@ -69,8 +83,16 @@ class Page {
     byId("nothing").hidden = this.shown.length > 0;
     const all = this.newestFirst.length;
     byId("found").textContent = this.shown.length === all ? count(all, "moment") : `${numbers.format(this.shown.length)} of ${count(all, "moment")}`;
+    this.words = words;
     if (this.shown.length && this.rows[this.chosen].hidden) this.choose(this.shown[0], { quiet: true });
-    else this.reachable();
+    else { this.reachable(); this.markWords(); }
+  }
+
+  /** Where the words stand that were searched for, in the list and in the card; a browser that cannot mark shows it plain. */
+  markWords() {
+    if (!window.Highlight) return;
+    const places = this.words.length ? [...this.shown.slice(0, MARKED_ROWS).map((index) => this.rows[index].firstChild), byId("card")] : [];
+    CSS.highlights.set("found", new Highlight(...places.flatMap((place) => rangesOf(place, this.words))));
   }
 
   choose(index, { focus = false, quiet = false, reveal = false } = {}) {
@@ -80,19 +102,37 @@ class Page {
     button(index).setAttribute("aria-current", "true");
     this.reachable();
     const moment = this.newestFirst[index];
-    const older = this.before(index);
-    byId("card").replaceChildren(...card(moment, older, null, {
+    byId("card").replaceChildren(...card(moment, this.before(index), {
+      several: this.lines.size > 1,
       copy: (text) => this.copy(text),
-      back: () => button(this.chosen).focus(),
+      goTo: (id) => this.way(id),
     }));
     byId("card").scrollTop = 0;
-    this.charts.setChosen(this.newestFirst.length - 1 - index);
+    this.place();
+    this.charts.show(moment, this.lines.get(moment.timeline));
+    this.markWords();
     if (focus) button(index).focus({ preventScroll: true });
-    if (focus || reveal) this.rows[index].scrollIntoView({ block: "nearest" });
-    if (!quiet) {
-      history.replaceState(null, "", `#${moment.id.slice(0, 12)}`);
-      this.say(`${moment.intent || "no intent"}, ${VERDICTS[verdictOf(moment)].word}, ${changeWords(moment)}`);
-    }
+    if (focus || reveal) this.rows[index].scrollIntoView({ block: NARROW.matches ? "start" : "nearest" });
+    if (quiet) return;
+    history.replaceState(null, "", `#${moment.id.slice(0, 12)}`);
+    // What has the focus is read by itself.
+    if (!focus) this.say(`${subject(moment)}, ${VERDICTS[verdictOf(moment)].word}, ${changeWords(moment)}`);
+  }
+
+  /** In a narrow window the card stands below its row, else beside the list. */
+  place() {
+    const [at, home] = [byId("card"), NARROW.matches ? this.rows[this.chosen] : byId("columns")];
+    if (at.parentNode !== home) home.append(at);
+  }
+
+  /** What leads to a moment, null where it is not in this page. */
+  way(id) {
+    const found = this.newestFirst.findIndex((one) => one.id === id);
+    if (found < 0) return null;
+    return () => {
+      if (this.rows[found].hidden) this.clear();
+      this.choose(found, { focus: true });
+    };
   }
 
   // One row is in the way of Tab: the chosen one, or the first where that is hidden.
@@ -138,9 +178,10 @@ class Page {
     }
     document.addEventListener("keydown", (event) => this.key(event));
     window.addEventListener("hashchange", () => {
-      const found = this.newestFirst.findIndex((one) => one.id.startsWith(location.hash.slice(1)));
-      if (location.hash.length > 4 && found >= 0) this.choose(found, { quiet: true, reveal: true });
+      const found = this.named();
+      if (found >= 0) this.choose(found, { quiet: true, reveal: true });
     });
+    NARROW.addEventListener("change", () => this.place());
     window.addEventListener("beforeprint", () => byId("print").replaceChildren(...printed(this.shown.map((index) => this.newestFirst[index]))));
   }
 
@@ -148,7 +189,7 @@ class Page {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
     if (event.key === "Escape") { this.clear(); return; }
     if (event.target.matches("input, textarea, select")) return;
-    const own = event.target.closest(".row") || event.target === document.body;
+    const own = event.target === document.body || event.target.matches(".row > button, #moments");
     const act = {
       j: () => this.move(1), k: () => this.move(-1), "/": () => byId("query").focus(), "?": () => byId("help").showModal(),
       g: () => this.seek("pass"), b: () => this.seek("fail"), t: () => nextTheme(),
@@ -184,15 +225,36 @@ class Page {
   say(text) { byId("said").textContent = text; }
 }
 
-function row(moment, choose) {
+/** The ranges below an element in which one of some words, in lower case, stands. */
+function rangesOf(place, words) {
+  const ranges = [];
+  const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+  for (let node = texts.nextNode(); node; node = texts.nextNode()) {
+    const lower = node.data.toLowerCase();
+    // Where a letter becomes two, places are others.
+    if (lower.length !== node.data.length) continue;
+    for (const word of words) {
+      for (let at = lower.indexOf(word); at >= 0; at = lower.indexOf(word, at + word.length)) {
+        const range = new Range();
+        range.setStart(node, at);
+        range.setEnd(node, at + word.length);
+        ranges.push(range);
+      }
+    }
+  }
+  return ranges;
+}
+
+function row(moment, several, choose) {
   const verdict = verdictOf(moment);
   const { mark, word } = VERDICTS[verdict];
   return make("li", { class: "row" }, make("button", { type: "button", tabindex: "-1", onclick: choose },
     make("span", { class: `v v-${verdict}` }, make("span", { "aria-hidden": "true" }, mark), make("span", { class: "unseen" }, word)),
     make("span", { class: "when" }, clock(moment.at)),
-    make("span", { class: "why" }, said(moment.intent || "(no intent)")),
+    // Its own direction for the whole line: what does not fit is cut off at its end, and not where it begins.
+    make("span", { class: "why", dir: "auto" }, subject(moment)),
     make("span", {}, ...moment.names.slice(0, 2).map(badge)),
-    make("span", { class: "told" }, said(storyWords(moment)))));
+    make("span", { class: "told" }, several ? said(`${moment.timeline} · `) : "", said(storyWords(moment)))));
 }
 
 function haystack(moment) {
@@ -215,7 +277,7 @@ function printed(moments) {
     }
     parts[parts.length - 1].append(make("li", {},
       make("span", { class: `v-${verdictOf(moment)}` }, VERDICTS[verdictOf(moment)].mark), make("span", {}, clock(moment.at)), make("code", {}, moment.id.slice(0, 7)),
-      make("span", {}, make("b", {}, said(moment.intent || "(no intent)")), ...moment.names.map(badge)),
+      make("span", {}, make("b", {}, said(heading(moment))), ...moment.names.map(badge)),
       make("span", { class: "told" }, said(storyWords(moment)))));
   }
   return parts;
@@ -237,6 +299,6 @@ function setTheme(theme) {
 
 try { setTheme(localStorage.getItem("git-envhist-theme") || ""); } catch { /* likewise */ }
 // What is empty is left out of the page.
-const EMPTY = { names: [], notes: [], effects: [], tasks: [], services: [], head: null, branch: null, external_id: null, trusted: null };
+const EMPTY = { names: [], missing: [], notes: [], effects: [], tasks: [], services: [], head: null, branch: null, external_id: null, trusted: null, restored_from: null };
 const told = JSON.parse(byId("data").textContent);
 new Page({ ...told, moments: told.moments.map((one) => ({ ...EMPTY, ...one })) });
