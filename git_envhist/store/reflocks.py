@@ -12,13 +12,15 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from git_envhist.errors import EnvhistError
 from git_envhist.store.atwork import RunningGit
 
 STALE_AFTER = 5.0
 """Seconds. A git that we cannot see (in another container, on another machine) has long moved its ref by then."""
+LONG_AGO = 3600.0
+"""Seconds, where nobody is waiting for it to go."""
 GRAIN = 0.05
 """Processes are dated by the ticks of another clock than files."""
 INTERVAL = 0.1
@@ -64,6 +66,21 @@ def remove_stale_lock(path: str, at_work: AtWork) -> bool:
     return False
 
 
+def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
+    """Take away what killed gits left below some directories of refs of ours, an hour ago or longer; how many went."""
+    found = [
+        (path, made)
+        for place in places
+        for directory, _, names in os.walk(place)
+        for path in (os.path.join(directory, name) for name in names if name.endswith(".lock"))
+        if (made := _made(path)) is not None and _age(made) >= LONG_AGO
+    ]
+    if not found:
+        return 0
+    gits = at_work()
+    return sum(not has_an_owner(made, gits) and _unlink(path) for path, made in found)
+
+
 def has_an_owner(made: float, gits: Sequence[RunningGit] | None) -> bool:
     """Whether one of these gits may have made a lock at that time; nothing known means that it may."""
     return gits is None or any(git.started <= made + GRAIN and git.command not in ONLY_READ for git in gits)
@@ -80,7 +97,7 @@ def _made(path: str) -> float | None:
 def _age(made: float) -> float:
     # One from the future, a clock having been set back, is old.
     age = time.time() - made
-    return age if age >= 0 else STALE_AFTER
+    return age if age >= 0 else LONG_AGO
 
 
 def _unlink(path: str) -> bool:

@@ -109,7 +109,8 @@ def read_kinds(common_state: str) -> dict[str, str]:
 def write_kinds(common_state: str, kinds: Mapping[str, str]) -> None:
     """Keep what the packs are."""
     path = os.path.join(common_state, STATE)
-    fresh = f"{path}.{os.getpid()}"
+    # One at a time: whoever calls holds the lock of the upkeep. What a kill leaves is written over.
+    fresh = f"{path}.new"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         write_all(descriptor, json.dumps(dict(kinds), indent=0).encode("ascii"), 0)

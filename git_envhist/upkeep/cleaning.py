@@ -16,6 +16,7 @@ from git_envhist.store.deflate import crc32
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.locks import state_directory
+from git_envhist.store.reflocks import sweep_locks
 from git_envhist.store.repository import HEADS, NOTES, TRASH, Repository
 from git_envhist.store.staging import sweep
 from git_envhist.system import core_count
@@ -120,6 +121,8 @@ def sweep_killed(repository: Repository) -> None:
     state_directory(repository.common_state)
     git = repository.git
     sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
+    places = [os.path.join(repository.common_dir, place) for place in (HEADS, TRASH, NOTES)]
+    sweep_locks(places, repository.gits_at_work)
 
 
 def since_when(repository: Repository, words: str | None) -> float | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from git_envhist.store.reflocks import STALE_AFTER
+from git_envhist.store.reflocks import LONG_AGO
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import Belongings, belongings
 from tests.support.oracle import git_fsck
@@ -129,7 +129,7 @@ def judge(repo: Repo, before: Before, done: Result | None = None) -> list[str]:
 
 def age_locks(repo: Repo) -> None:
     """As if the locks that a killed git left had been there for a while."""
-    at = time.time() - STALE_AFTER - 5
+    at = time.time() - LONG_AGO - 5
     for lock in (repo.path / ".git" / "refs").rglob("*.lock"):
         os.utime(lock, (at, at))
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist.store.atwork import gits_at_work
-from git_envhist.store.reflocks import STALE_AFTER
+from git_envhist.store.reflocks import STALE_AFTER, has_an_owner, sweep_locks
+from git_envhist.store.repository import Repository
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import worktree
 from tests.support.oracle import git_fsck
@@ -150,3 +151,41 @@ def test_other_locks_of_the_users_are_never_touched(repo: Repo) -> None:
         os.utime(lock, (time.time() - LONG_AGO,) * 2)
     assert_holds(repo, capture(repo, "second"))
     assert all(lock.exists() for lock in locks)
+
+
+def trash_locks(repo: Repo, *ages: float) -> list[Path]:
+    """Locks that killed gits left beside refs which nobody moves again."""
+    locks = []
+    for number, age in enumerate(ages):
+        lock = repo.path / f".git/refs/envhist/trash/2026-11-19/{number:040x}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        os.utime(lock, (time.time() - age,) * 2)
+        locks.append(lock)
+    return locks
+
+
+@needs_processes
+def test_a_lock_that_nobody_waits_for_goes_with_the_cleaning(repo: Repo) -> None:
+    capture(repo, "first")
+    old, young = trash_locks(repo, 2 * 3600, 60)
+    users = repo.write(".git/refs/heads/theirs.lock", b"")
+    os.utime(users, (time.time() - 2 * 3600,) * 2)
+    repo.run("envlog", "gc", check=True)
+    assert [lock.exists() for lock in (old, young, users)] == [False, True, True]
+
+
+@needs_processes
+def test_one_that_a_git_may_hold_does_not(repo: Repo) -> None:
+    capture(repo, "first")
+    words = ["git", "update-ref", "--stdin"]
+    waiting = subprocess.Popen(words, cwd=repo.path, stdin=subprocess.PIPE, env=repo.env)
+    _until_it_runs(waiting.pid)
+    [lock] = trash_locks(repo, 0)
+    at_work = Repository.open(str(repo.path)).gits_at_work
+    assert not has_an_owner(0.0, at_work())
+    assert sweep_locks([str(lock.parent)], at_work) == 0
+    os.utime(lock, (time.time() + 7200,) * 2)
+    assert sweep_locks([str(lock.parent)], at_work) == 0
+    waiting.communicate()
+    assert sweep_locks([str(lock.parent)], at_work) == 1
