@@ -42,6 +42,7 @@ from git_envhist.store.weighing import (
     Weighed,
     choose,
     read_kinds,
+    to_be_set_apart,
     weigh,
     write_kinds,
 )
@@ -153,22 +154,26 @@ class _Collector:
     def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:
         """Write anew what is needed of some packs, and have them go; how many objects went with them."""
         repository = self._repository
-        held = {oid for pack in chosen for oid in _ids(repository, pack.path)}
+        ids = {pack: _ids(repository, pack.path) for pack in chosen}
+        held = {oid for names in ids.values() for oid in names}
         # A copy elsewhere may be damaged: what is needed of a pack is written, wherever else it stands.
         live = {oid: path for oid, path in needed.items() if oid in held}
-        young = [pack for pack in chosen if pack.dead and pack.used > self._policy.keep_since]
-        apart = dict.fromkeys((oid for pack in young for oid in pack.dead if oid not in live), b"")
+        apart: set[bytes] = set()
         with Staging.create(repository.common_state, repository.pack_dir) as staging:
             self._tell("writing packs")
-            how = JOINED if all(pack.kind for pack in chosen) else ANEW
-            new = {
-                DELTIFIED: self._write(staging, live, how),
-                SET_APART: self._write(staging, apart, AS_IT_IS),
-            }
-            for pack in new[SET_APART]:
-                # They are as old as what they were used in: to be copied is no use.
-                os.utime(pack.pack_path, (max(old.used for old in young),) * 2)
-            with alone(repository, removes=bool(held - live.keys() - apart.keys())):
+            new: dict[str, list[StagedPack]] = {DELTIFIED: [], SET_APART: []}
+            packed = {oid for pack, names in ids.items() if pack.kind for oid in names}
+            for objects, how in self._ways(live, packed):
+                new[DELTIFIED] += self._write(staging, objects, how)
+            for group in to_be_set_apart(chosen, self._policy):
+                dead = {oid for pack in group for oid in pack.dead} - live.keys() - apart
+                apart |= dead
+                written = self._write(staging, dict.fromkeys(dead, b""), AS_IT_IS)
+                for pack in written:
+                    # They are as old as what they were used in: to be copied is no use.
+                    os.utime(pack.pack_path, (max(old.used for old in group),) * 2)
+                new[SET_APART] += written
+            with alone(repository, removes=bool(held - live.keys() - apart)):
                 self._tell("putting them in place")
                 late = {
                     oid: path
@@ -180,7 +185,7 @@ class _Collector:
                 # No commit speaks for these packs: found in a journal after a power cut, they would be taken back.
                 staging.settle()
                 self._remember({pack.name: kind for kind, packs in new.items() for pack in packs})
-                gone = held - live.keys() - apart.keys() - late.keys()
+                gone = held - live.keys() - apart - late.keys()
                 old = names_of(pack.path for pack in chosen)
                 anew = let_go(repository, staging, old, gone, lambda now: self._reached(held, now))
         self._remember({})
@@ -188,6 +193,15 @@ class _Collector:
             # A cache of git's: to be without one costs time alone.
             repository.git.try_run(*anew)
         return len(gone)
+
+    def _ways(
+        self, live: Mapping[bytes, bytes], packed: set[bytes]
+    ) -> list[tuple[Mapping[bytes, bytes], tuple[str, ...]]]:
+        """What is to be written, and how; `packed`: what was packed well before."""
+        if self._policy.thorough:
+            return [(live, JOINED if live.keys() <= packed else ANEW)]
+        fresh = {oid: path for oid, path in live.items() if oid not in packed}
+        return [(fresh, ANEW), ({oid: path for oid, path in live.items() if oid in packed}, JOINED)]
 
     def _write(
         self, staging: Staging, objects: Mapping[bytes, bytes], how: tuple[str, ...]

@@ -32,8 +32,8 @@ from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.weighing import read_kinds
 
 FACTOR = 2
-MOST_PACKS = 12
-"""Below this many packs nothing is gained."""
+MOST_PACKS = 8
+"""Each costs a git of the user's a hundredth of its time where it has little to do."""
 LARGEST = 32 << 20
 """Larger packs are not copied while somebody waits."""
 AT_ONCE = 2

@@ -5,7 +5,8 @@ differences of each other, and where packs are to become few: each at least twic
 together, so that every byte is copied only so often.
 
 What nothing reaches any more is kept as long as its pack was used of late: git touches a pack in which it finds what
-somebody adds. To give that a bound, it is put in a pack of its own, which keeps the time and is not added to.
+somebody adds. To give that a bound, it is put in a pack of its own, which keeps the time and is not added to. Those of
+one week become one: every git that looks an object up looks in every pack.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from git_envhist.values import dataclass
 FACTOR = 2
 WORTH = 0.1
 """So much of a pack nobody may need before it is written anew, where nobody asked for it."""
+WEEK = 7 * 24 * 3600.0
+MANY_APART = 4
+"""So many packs of what nothing reaches become one while their week lasts; any two when it is over."""
 STATE = "packs.json"
 DELTIFIED, SET_APART = "deltified", "apart"
 
@@ -77,13 +81,49 @@ def choose(packs: Sequence[Weighed], policy: Policy) -> list[Weighed]:
     chosen = [pack for pack in packs if _is_wasteful(pack, policy) or not pack.kind]
     if not policy.thorough and sum(pack.size for pack in chosen) * FACTOR**4 < _largest(packs):
         chosen = [pack for pack in chosen if _is_wasteful(pack, policy)]
-    total = sum(pack.needed for pack in chosen)
+    chosen += _of_one_week([pack for pack in packs if pack.kind == SET_APART and pack not in chosen])
+    # Nobody waits for what comes by itself, and all of it together costs most: yesterday's are joined tomorrow.
+    total = sum(pack.needed for pack in chosen if policy.thorough or pack.kind == DELTIFIED)
     rest = [pack for pack in packs if pack not in chosen and pack.kind == DELTIFIED]
-    for pack in sorted(rest, key=lambda pack: pack.size):
-        if total and pack.size < FACTOR * total:
-            chosen.append(pack)
-            total += pack.needed
-    return chosen
+    return chosen + _to_be_joined(sorted(rest, key=lambda pack: pack.size), total)
+
+
+def _to_be_joined(smallest_first: Sequence[Weighed], total: int) -> Sequence[Weighed]:
+    """With as many bytes as are written anyhow: the packs that are not twice as large as all smaller ones together."""
+    split = 0
+    for number, pack in enumerate(smallest_first):
+        if pack.size < FACTOR * total:
+            split = number + 1
+        total += pack.needed
+    return smallest_first[:split]
+
+
+def _of_one_week(apart: Iterable[Weighed]) -> list[Weighed]:
+    weeks: dict[int, list[Weighed]] = {}
+    for pack in apart:
+        weeks.setdefault(_week_of(pack), []).append(pack)
+    return [
+        pack
+        for week, some in weeks.items()
+        if len(some) >= (MANY_APART if week == max(weeks) else 2)
+        for pack in some
+    ]
+
+
+def _week_of(pack: Weighed) -> int:
+    return int(pack.used // WEEK)
+
+
+def to_be_set_apart(chosen: Iterable[Weighed], policy: Policy) -> list[list[Weighed]]:
+    """The packs of which what nothing reaches has to stay, such as may share a pack together.
+
+    By the calendar, and not by how far they lie apart: added to every day, a pack would never be old.
+    """
+    groups: dict[int | None, list[Weighed]] = {}
+    for pack in chosen:
+        if pack.dead and pack.used > policy.keep_since:
+            groups.setdefault(_week_of(pack) if pack.kind == SET_APART else None, []).append(pack)
+    return list(groups.values())
 
 
 def _is_wasteful(pack: Weighed, policy: Policy) -> bool:

@@ -141,6 +141,23 @@ def test_what_comes_by_itself_packs_what_captures_merge_every_hour(repo: Repo, h
     assert packs_of(repo)[0].stat().st_size < before / 4
 
 
+def test_day_by_day_nothing_is_lost_and_packs_stay_few(repo: Repo, history: EnvHistory) -> None:
+    for day in range(5):
+        for number in range(3):
+            repo.write("app.db", noise(6_000, day) + noise(600, number))
+            moment(history, f"{day} {number}")
+        history.drop("@~1")
+        collect(history.repository, thorough=False)
+
+    assert len(packs_of(repo)) <= 6
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+    for one in history.log():
+        day, number = map(int, one.intent.split())
+        assert history.read_file(one.id, history.environment_path(b"app.db")) == noise(6_000, day) + noise(
+            600, number
+        )
+
+
 def test_many_refs_of_ours_become_one_file(repo: Repo, history: EnvHistory) -> None:
     for number in range(MANY_REFS + 4):
         repo.write("x", f"{number}")

@@ -1,0 +1,82 @@
+"""Which packs are written anew: what nothing reaches stays for its time, and not in many packs."""
+
+from __future__ import annotations
+
+from git_envhist.store.weighing import DELTIFIED, SET_APART, WEEK, Policy, Weighed, choose, to_be_set_apart
+
+DAY = 24 * 3600.0
+NOW = 1000 * WEEK + 3 * DAY + 5
+POLICY = Policy(keep_since=NOW - 14 * DAY, thorough=False)
+
+
+def apart(days_ago: float) -> Weighed:
+    return Weighed(f"apart {days_ago}", 100, NOW - days_ago * DAY, SET_APART, 0, (b"dead",))
+
+
+def chosen(*packs: Weighed) -> set[str]:
+    return {pack.path for pack in choose(packs, POLICY)}
+
+
+def test_what_captures_wrote_is_chosen_whatever_its_age() -> None:
+    fresh = Weighed("fresh", 100, NOW, "", 100, ())
+    large = Weighed("large", 700, NOW, DELTIFIED, 700, ())
+    assert chosen(fresh, large) == {"fresh"}
+    assert chosen(fresh, Weighed("larger", 1700, NOW, DELTIFIED, 1700, ())) == set()
+
+
+def test_what_lies_apart_goes_when_its_time_is_over() -> None:
+    assert chosen(apart(1), apart(15)) == {"apart 15"}
+
+
+def test_of_this_week_few_packs_stay_and_many_become_one() -> None:
+    assert chosen(apart(0), apart(1), apart(2)) == set()
+    assert len(chosen(apart(0), apart(1), apart(2), apart(2.5))) == 4
+
+
+def test_of_an_earlier_week_two_become_one() -> None:
+    assert chosen(apart(0), apart(4), apart(5)) == {"apart 4", "apart 5"}
+
+
+def test_those_of_two_weeks_never_share_a_pack() -> None:
+    young = Weighed("young", 100, NOW, DELTIFIED, 50, (b"other",))
+    packs = [apart(4), apart(5), apart(11), apart(12), young]
+    groups = to_be_set_apart(packs, POLICY)
+    assert [[pack.path for pack in group] for group in groups] == [
+        ["apart 4", "apart 5"],
+        ["apart 11", "apart 12"],
+        ["young"],
+    ]
+
+
+def test_after_a_month_of_days_few_packs_lie_apart_and_none_for_longer_than_three_weeks() -> None:
+    packs: list[Weighed] = []
+    for day in range(60):
+        policy = Policy(NOW + day * DAY - 14 * DAY, thorough=False)
+        packs.append(Weighed("new", 100, NOW + day * DAY, SET_APART, 0, (b"%d" % day,)))
+        going = choose(packs, policy)
+        groups = to_be_set_apart(going, policy)
+        kept = [pack for pack in packs if pack not in going]
+        for group in groups:
+            dead = tuple(oid for pack in group for oid in pack.dead)
+            kept.append(Weighed("one", 100, max(pack.used for pack in group), SET_APART, 0, dead))
+        packs = kept
+        oldest = min(int(oid) for pack in packs for oid in pack.dead)
+        assert len(packs) <= 7
+        assert day - oldest <= 21
+        assert {int(oid) for pack in packs for oid in pack.dead} >= set(range(max(0, day - 13), day + 1))
+
+
+def test_day_by_day_packs_are_few_and_each_byte_is_copied_a_few_times() -> None:
+    packs: list[Weighed] = []
+    copied = 0
+    for _ in range(256):
+        fresh = Weighed("fresh", 100, NOW, "", 100, ())
+        joined = [pack for pack in choose([*packs, fresh], POLICY) if pack.kind]
+        packs = [pack for pack in packs if pack not in joined]
+        if joined:
+            size = sum(pack.size for pack in joined)
+            copied += size
+            packs.append(Weighed(f"joined {size}", size, NOW, DELTIFIED, size, ()))
+        packs.append(Weighed(f"packed {len(packs)}", 100, NOW, DELTIFIED, 100, ()))
+        assert len(packs) <= 9
+    assert copied < 256 * 100 * 9
