@@ -94,17 +94,27 @@ class World:
 # --- finding
 
 
+SHORTEST_OLD = 7
+"""Digits of a hash that is long gone, as git cuts it; of so many some begin with any fewer."""
 EXTERNAL_KEYS = frozenset(("external-id", "checkpoint", "checkpoint-id"))
 
 
 def by_id(timeline: Timeline, prefix: str) -> tuple[Spot, ...]:
     """Those whose id, or whose hash as plain git shows it now, begins with these hex digits."""
     digits = prefix.lower()
-    return tuple(
+    found = tuple(
         spot
         for spot in timeline.spots()
         if spot.snapshot.id.startswith(digits) or spot.snapshot.commit.startswith(digits)
     )
+    return found or tuple(spot for spot in timeline.spots() if _was_once(spot.snapshot, digits))
+
+
+def _was_once(snapshot: Snapshot, digits: str) -> bool:
+    """Whether plain git showed it under such a hash, after one rewrite and before the next."""
+    if snapshot.id == snapshot.commit or len(digits) < SHORTEST_OLD:
+        return False
+    return any(one.startswith(digits) or digits.startswith(one) for one in snapshot.were)
 
 
 def is_id(text: str) -> bool:

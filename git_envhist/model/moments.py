@@ -179,10 +179,22 @@ class Snapshot:
     """What was attached later, of each name the last."""
 
     @property
+    def were(self) -> tuple[str, ...]:
+        """Hashes, cut short, that plain git showed between its first commit and this one."""
+        return were_of(self.message)
+
+    @property
     def verdict(self) -> Verdict | None:
         """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked."""
         ours = [verdict for verdict in self.verdicts if verdict.claimed_by is None] or self.verdicts
         return ours[-1] if ours else None
+
+
+def were_of(message: bytes) -> tuple[str, ...]:
+    """What the message of a commit says of the hashes that it had."""
+    _, found, rest = message[message.rfind(b"\n\n") + 1 :].partition(b"\nEnv-Were: ")
+    told = rest.partition(b"\n")[0].decode("ascii", "replace").split() if found else ()
+    return tuple(one for one in told if one.isalnum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from git_envhist.errors import Damaged
 from git_envhist.model import SnapshotId
+from git_envhist.model.moments import were_of
 from git_envhist.store.commits import Commit, encode_commit, parse_commit
 from git_envhist.store.message import NewerFormat, mac_input, read_message, split_mac, with_mac
 from git_envhist.store.signatures import FindKey
@@ -18,6 +19,9 @@ from git_envhist.store.trailers import quote
 from git_envhist.values import dataclass
 
 WAS = "Env-Was"
+WERE = "Env-Were"
+"""What plain git showed between the first commit and this one; people write such hashes down, too."""
+SHORT, MOST_WERE = 16, 60
 AFTER, BEFORE = "Env-Dropped-After", "Env-Dropped-Before"
 """In the trash: the ids between which a snapshot stood."""
 NONE = "none"
@@ -98,10 +102,18 @@ def retell(
         is_ours = key is not None and hmac.compare_digest(
             key.mac(mac_input(data.tree, data.author, bare)), mac or ""
         )
-        message = with_trailers(bare, {**(trailers or {}), WAS: link.id})
+        message = with_trailers(bare, {**(trailers or {}), WAS: link.id, WERE: _were(link, bare)})
         if key is not None and is_ours:
             message = with_mac(message, key.mac(mac_input(new_tree, data.author, message)))
     return encode_commit(new_tree, parent, data.author, data.committer, message)
+
+
+def _were(link: Link, bare: bytes) -> str | None:
+    """The hashes by which this commit was known, cut short; the newest of very many."""
+    told = were_of(bare)
+    if link.commit != link.id:
+        told = (*told, link.commit[:SHORT])
+    return " ".join(told[-MOST_WERE:]) or None
 
 
 def with_trailers(message: bytes, changes: Mapping[str, str | None]) -> bytes:

@@ -59,6 +59,31 @@ def test_what_is_dropped_is_gone_and_all_else_is_as_it_was(repo: Repo, gone: lis
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
+def test_a_hash_between_two_rewrites_is_known_here_and_elsewhere(repo: Repo) -> None:
+    before = take(repo)
+    ref = f"refs/envhist/heads/{open_history(repo).timeline}"
+    written_down = []
+    for number in (0, 1):
+        repo.run("envlog", "drop", before[number].id, check=True)
+        written_down += [repo.git("rev-parse", ref), repo.git("rev-parse", "--short=8", ref)]
+    repo.run("envlog", "drop", before[2].id, check=True)
+    repo.run("envlog", "gc", "--prune=now", check=True)
+    repo.git("init", "-q", "--bare", "../server")
+    repo.git("remote", "add", "origin", "../server")
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.git("clone", "-q", "../server", "../other", check=False)
+    other = Repo(repo.path.parent / "other", repo.env)
+    other.run("envlog", "fetch", check=True)
+
+    for known in written_down:
+        for place in (repo, other):
+            assert (
+                json.loads(place.run("envlog", "show", known, "--json", check=True).out)["id"] == before[3].id
+            )
+    assert open_history(repo).judge(open_history(repo).log()[0]).trusted
+    assert repo.run("envlog", "show", written_down[0][:6]).status == 4
+
+
 def test_what_a_moment_says_of_the_one_before_is_told_anew(repo: Repo) -> None:
     before = take(repo, 3)
     assert [one.story for one in before] == ["2 files", "+1 file", "+1 file"]
