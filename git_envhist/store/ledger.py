@@ -2,6 +2,9 @@
 
 A label is a moment, a directory, a class. An object with one label alone goes when that goes; the bytes that count are
 those that its entries take in the packs. Trees are looked into once for each label, however many snapshots share them.
+
+What stays may be stored as a difference of what goes: then one such difference becomes the whole, and no more than that
+difference comes back.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ class Sizes:
 
     of: dict[bytes, int] = field(default_factory=dict)
     total: int = 0
+    differences: dict[bytes, list[bytes]] = field(default_factory=dict)
+    """What is stored as a difference of an object."""
 
     @classmethod
     def read(cls, packs: Iterable[PackFile], hash_length: int) -> Sizes:
@@ -55,6 +60,8 @@ class Sizes:
                 taken = end - offsets[number]
                 sizes.of[names[number]] = sizes.of.get(names[number], 0) + taken
                 sizes.total += taken
+            for oid, base in pack.bases():
+                sizes.differences.setdefault(base, []).append(oid)
         return sizes
 
 
@@ -99,12 +106,35 @@ class Ledger:
             if isinstance(labels, bytes):
                 one = found.setdefault(labels, Held())
                 one.holds += size
-                one.frees += size
+                one.frees += self._comes_back(oid, labels)
             else:
                 for label in labels:
                     found.setdefault(label, Held()).holds += size
         found.pop(b"\0kept", None)
         return found
+
+    def _comes_back(self, oid: bytes, label: bytes) -> int:
+        """How many bytes are there again when an object goes with all else of its label."""
+        sizes = self._sizes.of
+        taken = sizes.get(oid, 0)
+        others = self._sizes.differences.get(oid)
+        if not others:
+            return taken
+        # git writes the newest first, and that is what it would store as it is.
+        staying = (sizes[one] for one in others if self._leads_to_what_stays(one, label))
+        return min(taken, next(staying, taken))
+
+    def _leads_to_what_stays(self, oid: bytes, label: bytes) -> bool:
+        """Whether an object, or one that is a difference of it by however many steps, stays without a label."""
+        waiting = [oid]
+        while waiting:
+            one = waiting.pop()
+            labels = self._labels.get(one)
+            if labels is not None and labels != label:
+                return True
+            if labels is not None:
+                waiting += self._sizes.differences.get(one, ())
+        return False
 
     def _mark(self, oid: bytes, label: bytes) -> bool:
         """Whether the label is new there."""

@@ -6,6 +6,7 @@ Read by `pread`, never mapped: a pack that was cut short is then an error to rep
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ OFFSET_DELTA, ID_DELTA = 6, 7
 WINDOW = 1 << 15
 """Most objects lie in one reading of this size: 8 KiB took a second one for half of them, and 10 % more time."""
 CHUNK = 1 << 18
+LONGEST_HEAD = 64
 MOST_INFLATION = 1040
 """Deflate never makes more of a byte than this."""
 LONGEST_CHAIN = 4096
@@ -82,6 +84,18 @@ class PackFile:
         if digest.digest() != oid:
             raise self._damaged(f"object {oid.hex()} has other bytes than its id says")
         return kind, data
+
+    def bases(self) -> Iterator[tuple[bytes, bytes]]:
+        """(id, id of what it is stored as a difference of), for all that are stored as differences."""
+        names, offsets = self.index.names(), self.index.offsets()
+        at = dict(zip(offsets, names, strict=True))
+        start, read = 0, b""
+        for offset in sorted(at):
+            if offset + LONGEST_HEAD > start + len(read):
+                start, read = offset, self._window(offset)
+            head = self._parse_head(offset, read[offset - start : offset - start + LONGEST_HEAD])
+            if head.code not in KINDS and head.base in at:
+                yield at[offset], at[head.base]
 
     def close(self) -> None:
         self.index.close()

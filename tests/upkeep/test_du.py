@@ -12,7 +12,7 @@ from git_envhist.model import Snapshot
 from tests.cli.test_json import validate
 from tests.store.packing import noise
 from tests.support.repository import Repo
-from tests.upkeep.test_collect import moment
+from tests.upkeep.test_collect import moment, size_of
 
 
 @pytest.fixture
@@ -147,3 +147,21 @@ def test_the_words_and_the_json(repo: Repo, history: EnvHistory) -> None:
 def test_an_empty_history_holds_nothing(repo: Repo) -> None:
     assert "0 B in 0 packs" in repo.run("git-envlog", "du", check=True).out
     subprocess.run(["git", "status"], cwd=repo.path, check=True, capture_output=True)
+
+
+def test_what_others_are_differences_of_comes_back_in_part(repo: Repo, history: EnvHistory) -> None:
+    for number in range(4):
+        repo.write("large", noise(60_000, 9) + noise(3_000, number))
+        moment(history, f"{number}")
+    history.gc("now")
+    said = history.du("@").together
+    before = size_of(repo)
+
+    history.drop("@")
+    for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").split():
+        repo.git("update-ref", "-d", ref)
+    history.gc("now")
+
+    assert said is not None
+    assert abs(said - (before - size_of(repo))) < 1_500
+    assert said < 20_000
