@@ -85,7 +85,7 @@ def choose(packs: Sequence[Weighed], policy: Policy) -> list[Weighed]:
     # Nobody waits for what comes by itself, and all of it together costs most: yesterday's are joined tomorrow.
     total = sum(pack.needed for pack in chosen if policy.thorough or pack.kind == DELTIFIED)
     rest = [pack for pack in packs if pack not in chosen and pack.kind == DELTIFIED]
-    return chosen + _to_be_joined(sorted(rest, key=lambda pack: pack.size), total)
+    return [*chosen, *_to_be_joined(sorted(rest, key=lambda pack: pack.size), total)]
 
 
 def _to_be_joined(smallest_first: Sequence[Weighed], total: int) -> Sequence[Weighed]:
