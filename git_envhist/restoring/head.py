@@ -19,6 +19,9 @@ UNDER_WAY = {
     "REVERT_HEAD": "a revert",
     "BISECT_LOG": "a bisection",
 }
+REFS = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
+"""Which of these are refs: where refs are kept in tables, there are no such files."""
+MAILS = os.path.join("rebase-apply", "applying")
 REASON = "git envrestore --head"
 
 
@@ -45,7 +48,7 @@ def plan_move(repository: Repository, snapshot: Snapshot, view: GitView, *, forc
     commit = snapshot.head
     if commit is None:
         raise Refused("no code commit was checked out at that moment", hint="leave --head out")
-    _refuse_under_way(repository.git_dir)
+    _refuse_under_way(repository)
     if repository.git.try_run("cat-file", "-e", f"{commit}^{{commit}}").status != 0:
         raise Refused(
             f"the code commit of that moment is gone: '{commit[:10]}'",
@@ -68,7 +71,7 @@ def catch_up(repository: Repository, told: str) -> Iterator[str]:
     """Make a move that a journal remembers; why it was not made, where something would be lost by now."""
     commit, branch = Move.read(told)
     try:
-        _refuse_under_way(repository.git_dir)
+        _refuse_under_way(repository)
         # Half of it may have been done: then the index is that of the commit already.
         if not any(_index_is(repository, one) for one in ("HEAD", commit)):
             raise Refused("there are staged changes by now", hint="git commit or git stash, then again")
@@ -113,15 +116,24 @@ def is_there(repository: Repository, snapshot: Snapshot) -> bool:
     return (branch or None) == wanted
 
 
-def _refuse_under_way(git_dir: str) -> None:
+def _refuse_under_way(repository: Repository) -> None:
+    git_dir = repository.git_dir
     for name, what in UNDER_WAY.items():
-        if os.path.lexists(os.path.join(git_dir, name)):
+        if os.path.lexists(os.path.join(git_dir, name)) or _is_ref_under_way(repository, name):
+            if os.path.lexists(os.path.join(git_dir, MAILS)):
+                what = "the applying of mails (git am)"
             raise Refused(
                 f"{what} is under way",
                 hint="finish or abort it first; without --head the files can be restored",
             )
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
         raise Refused("the index is locked: another git is at work", hint="wait until it is done")
+
+
+def _is_ref_under_way(repository: Repository, name: str) -> bool:
+    if name not in REFS or not os.path.isdir(os.path.join(repository.common_dir, "reftable")):
+        return False
+    return repository.git.try_run("rev-parse", "--verify", "--quiet", name).status == 0
 
 
 def _can_be_on(repository: Repository, branch: str | None, commit: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from git_envhist.model import Snapshot
 from git_envhist.restoring.head import Move, carry_out, plan_move
 from git_envhist.store.gitview import read_view
 from tests.crash.faults import needs_strace, traced
-from tests.support.repository import Repo
+from tests.support.gits import git_with_reftable
+from tests.support.repository import Repo, make_repo
 
 
 def captured(repo: Repo) -> tuple[EnvHistory, Snapshot]:
@@ -76,6 +79,69 @@ def test_what_is_under_way_is_not_disturbed(repo: Repo, name: str) -> None:
     (repo.path / ".git" / name).write_text("")
     with pytest.raises(Refused):
         plan(history, snapshot, force=True)
+
+
+CONFLICTS = {
+    "a rebase": ("rebase", "side"),
+    "a merge": ("merge", "side"),
+    "a cherry-pick": ("cherry-pick", "side"),
+    "a revert": ("revert", "--no-edit", "HEAD~1"),
+    "a bisection": ("bisect", "start"),
+    "the applying of mails (git am)": ("am", "-3", "mail"),
+}
+
+
+@pytest.mark.parametrize("what", CONFLICTS)
+@pytest.mark.parametrize("linked", [False, True])
+def test_whatever_git_is_in_the_middle_of_is_refused_by_its_name(
+    repo: Repo, tmp_path: Path, what: str, *, linked: bool
+) -> None:
+    repo.write("file", b"one\n")
+    repo.commit("one")
+    repo.git("checkout", "-q", "-b", "side")
+    repo.write("file", b"theirs\n")
+    repo.commit("theirs")
+    mail = repo.git("format-patch", "--stdout", "-1")
+    repo.git("checkout", "-q", "-b", "ours", "HEAD~1")
+    for text in ("ours\n", "again\n"):
+        repo.write("file", text)
+        repo.commit(text)
+    if linked:
+        repo.git("worktree", "add", "-q", "-b", "there", str(tmp_path / "there"))
+        repo = replace(repo, path=tmp_path / "there")
+    first = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
+    repo.write("mail", mail + "\n\n")
+    repo.run_git(*CONFLICTS[what], check=False)
+    repo.write("file", b"in the middle of it\n")
+
+    done = repo.run("envrestore", "--head", first)
+    assert (done.status, repo.read("file")) == (3, b"in the middle of it\n")
+    assert f"{what} is under way" in done.err
+    assert "finish or abort it first; without --head the files can be restored" in done.err
+    assert repo.run("envrestore", "--head", "--force", first).status == 3
+    assert repo.run("envrestore", first).status == 0
+
+
+@pytest.mark.parametrize("what", ["a cherry-pick", "a revert"])
+def test_it_is_seen_where_refs_are_kept_in_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    git_with_reftable().put_first(monkeypatch)
+    repo = make_repo(tmp_path / "tables", commit=False)
+    shutil.rmtree(repo.path / ".git")
+    repo.git("init", "-q", "--template=", "--ref-format=reftable")
+    repo.git("config", "user.name", "A")
+    repo.git("config", "user.email", "a@example.com")
+    for text in ("one\n", "two\n", "three\n"):
+        repo.write("file", text)
+        repo.commit(text)
+    first = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
+    words = {"a cherry-pick": ("cherry-pick", "HEAD~2"), "a revert": ("revert", "--no-edit", "HEAD~1")}
+    repo.run_git(*words[what], check=False)
+    repo.write("file", b"in the middle of it\n")
+    done = repo.run("envrestore", "--head", first)
+    assert done.status == 3
+    assert f"{what} is under way" in done.err
 
 
 def test_what_is_staged_is_not_thrown_away_unasked(repo: Repo) -> None:

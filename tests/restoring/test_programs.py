@@ -377,6 +377,19 @@ def test_a_home_directory_is_not_restored_unasked(repo: Repo) -> None:
     assert (repo.path / "file").exists()
 
 
+@pytest.mark.parametrize("words", [(), ("-n",), ("--", "etc")])
+def test_the_whole_machine_is_not_restored_unasked(
+    repo: Repo, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    first = capture(repo, "one")
+    (tmp_path / "slash").symlink_to("/")
+    for root in ("/", str(tmp_path / "slash")):
+        env = {**repo.env, "GIT_DIR": str(repo.path / ".git"), "GIT_WORK_TREE": root}
+        done = repo.run("envrestore", first, *words, env=env)
+        assert (done.status, "the whole machine" in done.err) == (3, True)
+        assert "--force" in done.err
+
+
 def test_what_cannot_be_had_here_is_told_by_its_own_status(repo: Repo) -> None:
     repo.write("a/file", b"one")
     first = capture(repo, "one")
