@@ -23,7 +23,13 @@ from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.ending import TARGET, Way
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
-from git_envhist.restoring.guards import refuse_locked_repositories, refuse_open_databases, refuse_unsaved
+from git_envhist.restoring.guards import (
+    hidden_by_mounts,
+    refuse_locked_repositories,
+    refuse_mounted,
+    refuse_open_databases,
+    refuse_unsaved,
+)
 from git_envhist.restoring.here import UNKNOWN, Choose, Here
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
@@ -36,6 +42,7 @@ from git_envhist.restoring.room import refuse_without_room
 from git_envhist.restoring.saved import Saved, prove_saved
 from git_envhist.restoring.seen import landed
 from git_envhist.restoring.trust import told, write_blobs
+from git_envhist.restoring.unfetched import not_here
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.values import dataclass, field, replace
 
@@ -87,6 +94,9 @@ class Course:
         if wish.planned is not None:
             wish.planned(planned)
         if is_idle(planned, wish, self.capturing.repository):
+            if not wish.dry_run and not wish.force:
+                # What cannot be reached is not as it was, even if all the rest is.
+                refuse_mounted(planned.plan, held.taken.gathered.missing)
             return Decided(planned)
         guard = partial(self._guard, held, planned)
         if wish.dry_run:
@@ -152,7 +162,9 @@ class Course:
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
             warnings += doubtful(git, target.tree, plan)
-            return Restored(target, plan, held.taken.files, losses=closed_paths(plan), warnings=warnings)
+            warnings += not_here(self.capturing.repository.git, plan, planner.spared)
+            losses = (*closed_paths(plan), *hidden_by_mounts(plan, held.taken.gathered.missing))
+            return Restored(target, plan, held.taken.files, losses=losses, warnings=warnings)
         pairs, findings = self._inspect(target)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:
@@ -176,6 +188,7 @@ class Course:
         with closing(self.here.contents(git)) as contents:
             refuse_without_room(planned.plan, bases, git, contents)
         if not self.wish.force:
+            refuse_mounted(planned.plan, held.taken.gathered.missing)
             refuse_open_databases(planned.plan, bases)
         return plan_rest(self.here.capturing, planned.target, held.view, self.wish)
 

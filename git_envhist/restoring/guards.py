@@ -7,8 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from git_envhist.errors import Refused
 from git_envhist.history.classes import database_of
-from git_envhist.model import SQLITE_HEADER, EntryKind, EnvPath, Missing, Plan, PlanStep, WhyMissing
+from git_envhist.model import (
+    SQLITE_HEADER,
+    EntryKind,
+    EnvPath,
+    LeftAlone,
+    Missing,
+    Plan,
+    PlanStep,
+    WhyMissing,
+)
 from git_envhist.restoring.processes import holders
+from git_envhist.restoring.scope import MOUNTED
 from git_envhist.system import NOFOLLOW
 
 DOT_GIT = b".git"
@@ -33,6 +43,39 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
             f"{first.detail or first.why.value}",
             hint="put that right first, or leave it out: git envrestore <rev> -- . ':!<path>'",
         )
+
+
+def refuse_mounted(plan: Plan, missing: Iterable[Missing]) -> None:
+    """What is mounted is not restored through, and no directory goes from under it."""
+    mounts = _mounts(missing)
+    hidden = {
+        item.path for left in hidden_by_mounts(plan, missing) if (item := _at_or_above(left.path, mounts))
+    }
+    going = tuple(step.shown + b"/" for step in plan.steps if _goes(step))
+    held = {path for path in mounts if going and path.startswith(going)}
+    if hidden or held:
+        first = min(hidden | held)
+        why = "it hides what would be restored" if first in hidden else "what it stands in would go"
+        more = len(hidden | held) - 1
+        raise Refused(
+            f"{_name(first)} is mounted from elsewhere, and {why}"
+            + (f"; {more} more are, too" if more else ""),
+            hint="unmount it first; with --force it stays as it is, with the directories that it stands in",
+        )
+
+
+def hidden_by_mounts(plan: Plan, missing: Iterable[Missing]) -> tuple[LeftAlone, ...]:
+    """What the moment holds where something else is mounted now."""
+    mounts = _mounts(missing)
+    return tuple(
+        left
+        for left in plan.left_alone
+        if left.why == MOUNTED and mounts and _at_or_above(left.path, mounts) is not None
+    )
+
+
+def _mounts(missing: Iterable[Missing]) -> dict[EnvPath, Missing]:
+    return {item.path: item for item in missing if item.why is WhyMissing.MOUNT}
 
 
 def refuse_open_databases(plan: Plan, bases: Mapping[bytes, bytes]) -> None:

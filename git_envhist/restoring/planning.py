@@ -11,10 +11,10 @@ from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.history.classes import class_of
-from git_envhist.model import EntryKind, LeftAlone, Pair, Plan, shown_path
+from git_envhist.model import EntryKind, EnvPath, LeftAlone, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
-from git_envhist.restoring.pointers import Pointers, sparing
+from git_envhist.restoring.pointers import Pointers, Spared, sparing
 from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of
 from git_envhist.restoring.sincetip import since_tip
 from git_envhist.restoring.wish import Wish
@@ -81,13 +81,15 @@ class Planner:
         self._now = Extent.of(survey.ignore, survey.exclude, taken.gathered.missing)
         self._guess = guess
         self._taken = taken
+        self.spared: dict[EnvPath, Spared] = {}
+        """The `.git` files of submodules that the plan does not bring."""
 
     @step("the plan is made")
     def plan(self, before: str, after: str, wish: Wish, findings: Findings | None = None) -> Plan:
         """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
         with closing(self._contents) as contents:
             pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after), self._taken)
-            spared = Pointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
+            self.spared = Pointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
         with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)
         scope = Scope(
@@ -97,7 +99,7 @@ class Planner:
             chosen=chosen_paths(self._git, pairs, wish, (before, after)),
             code=tracked(self._git) if wish.keep_code else (),
         )
-        rules = sparing(Rules(scope.keep_standing, keep_new=wish.keep_new), spared)
+        rules = sparing(Rules(scope.keep_standing, keep_new=wish.keep_new), self.spared)
         if findings is None:
             return make_plan(pairs, rules)
         return make_plan(map(findings.sanitised, pairs), findings.rules(rules))

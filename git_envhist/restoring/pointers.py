@@ -20,6 +20,16 @@ OF_ANOTHER = "it leads to the git directory that this submodule has in another w
 LEADS_ASTRAY = "the git directory of this submodule is here, and it would not lead there"
 
 
+class Spared(NamedTuple):
+    """One that is not to come."""
+
+    why: str
+    directory: bytes
+    """Where it would stand."""
+    place: bytes
+    """The git directory that it names."""
+
+
 class Pointers(NamedTuple):
     """Judges what a moment brings against where the git directories of this working tree are."""
 
@@ -27,17 +37,17 @@ class Pointers(NamedTuple):
     bases: Mapping[bytes, bytes]
     contents: Contents
 
-    def left_alone(self, pairs: Iterable[Pair]) -> dict[EnvPath, str]:
-        """Each one that is not to come, and why; the paths as people see them."""
+    def left_alone(self, pairs: Iterable[Pair]) -> dict[EnvPath, Spared]:
+        """Each one that is not to come; the paths as people see them."""
         found = {}
         for pair in pairs:
             entry = pair.after.entries.get(NAME) if pair.after is not None and pair.path else None
-            why = None if entry is None else self._why(pair, entry)
-            if entry is not None and why is not None:
-                found[shown_path(pair.realm, entry.path)] = why
+            spared = None if entry is None else self._judge(pair, entry)
+            if entry is not None and spared is not None:
+                found[shown_path(pair.realm, entry.path)] = spared
         return found
 
-    def _why(self, pair: Pair, entry: Entry) -> str | None:
+    def _judge(self, pair: Pair, entry: Entry) -> Spared | None:
         base = self.bases.get(pair.realm)
         if base is None or entry.kind is not EntryKind.FILE or entry.stored is not StoredAs.PLAIN:
             return None
@@ -46,20 +56,27 @@ class Pointers(NamedTuple):
         if then is None or is_own(then, self.git_dir):
             return None
         if module_of(then, common_dir_of(self.git_dir)) is not None:
-            return OF_ANOTHER
-        now = place_named(directory, _read(os.path.join(directory, NAME)))
-        leads = now is not None and is_own(now, self.git_dir) and os.path.exists(now)
-        return LEADS_ASTRAY if leads and not os.path.exists(then) else None
+            return Spared(OF_ANOTHER, directory, then)
+        leads = own_place(directory, self.git_dir) is not None
+        return Spared(LEADS_ASTRAY, directory, then) if leads and not os.path.exists(then) else None
 
 
-def sparing(rules: Rules, spared: Mapping[EnvPath, str]) -> Rules:
+def own_place(directory: bytes, git_dir: str) -> bytes | None:
+    """The git directory of a submodule of this working tree, where its `.git` file leads to one now."""
+    now = place_named(directory, _read(os.path.join(directory, NAME)))
+    return now if now is not None and is_own(now, git_dir) and os.path.exists(now) else None
+
+
+def sparing(rules: Rules, spared: Mapping[EnvPath, Spared]) -> Rules:
     """Rules, and what else stays as it is."""
     if not spared:
         return rules
 
     def keep(path: EnvPath, directory: bool) -> str | None:
         why = rules.keep(path, directory)
-        return why if why is not None else spared.get(path)
+        if why is None and (one := spared.get(path)) is not None:
+            return one.why
+        return why
 
     return Rules(keep, rules.keep_new)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,24 @@ def test_the_original_keeps_its_own_git_directories_when_a_fork_is_adopted(paren
     assert parent.git("status", "--porcelain") == ""
     assert parent.run("envrestore", "--redo").status == 0
     assert (parent.path / "lib/app.py").read_text() == "better\n"
+
+
+def test_the_commits_of_a_fork_s_submodule_are_told_with_what_brings_them(parent: Repo) -> None:
+    made = fork(parent, "made")
+    (made.path / "lib/app.py").write_text("better\n")
+    inside(made).git("commit", "-qam", "better")
+    line, commit = captured(made, "better"), inside(made).git("rev-parse", "HEAD")
+    assert inside(parent).run_git("cat-file", "-e", commit, check=False).status != 0
+    planned = parent.run("envrestore", "--dry-run", line, check=True)
+    done = parent.run("envrestore", line, check=True)
+    told = [one for one in done.err.splitlines() if commit[:10] in one]
+    assert len(told) == 1
+    assert told[0] in planned.err
+    parent.execute(*shlex.split(told[0].partition("is not here: ")[2]))
+    assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
+    assert inside(parent).git("diff", "--stat", commit) == ""
+    parent.run("envrestore", "--undo", check=True)
+    assert commit[:10] not in parent.run("envrestore", line, check=True).err
 
 
 def test_a_fork_that_goes_back_to_its_beginning_keeps_its_git_directories(parent: Repo) -> None:

@@ -1,0 +1,118 @@
+"""What is mounted inside the environment: where a restore would have to touch it, it is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from git_envhist.errors import Refused
+from git_envhist.model import EnvPath, LeftAlone, Missing, Plan, WhyMissing
+from git_envhist.restoring.guards import refuse_mounted
+from git_envhist.restoring.scope import MOUNTED
+from git_envhist.system import WITHOUT
+from tests.support.mounts import Room, private_mounts
+from tests.support.repository import Repo, Result
+from tests.support.trees import File, build
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    with private_mounts() as there:
+        yield there
+
+
+@pytest.fixture(params=["bind", "tmpfs"])
+def kind(request: pytest.FixtureRequest, repo: Repo) -> str:
+    """What is mounted; of memory without being told by the system, so that the device has to tell."""
+    kind: str = request.param
+    if kind == "tmpfs":
+        repo.env[WITHOUT] = "proc"
+    return kind
+
+
+def mount(room: Room, kind: str, place: Path) -> Path:
+    """Mount something with a file in it; where that file is seen."""
+    if kind == "tmpfs":
+        room.mount("-t", "tmpfs", "tmpfs", place)
+    else:
+        volume = place.parents[1] / "volume"
+        volume.mkdir()
+        room.mount("--bind", volume, place)
+    file = room.seen(place) / "file"
+    file.write_bytes(b"mounted")
+    return file
+
+
+def restore(room: Room, repo: Repo, *words: str) -> Result:
+    return repo.run("envrestore", *words, prefix=room.inside(repo.path), check=False)
+
+
+def begin(room: Room, repo: Repo) -> str:
+    build({b"deps/data/covered": File(b"1"), b"deps/beside": File(b"2"), b"a": File(b"3")}, repo.path)
+    return room.capture(repo).out.strip()
+
+
+def refused(done: Result, name: str) -> None:
+    assert done.status == 3
+    assert f"'{name}' is mounted from elsewhere" in done.err
+    assert "--force" in done.err
+
+
+def test_what_hides_something_of_the_moment_is_refused_and_with_force_stays(
+    repo: Repo, room: Room, kind: str
+) -> None:
+    before = begin(room, repo)
+    file = mount(room, kind, repo.path / "deps/data")
+    # Also where all the rest is as it was.
+    refused(restore(room, repo, before), "deps/data")
+    repo.write("a", b"changed")
+    refused(restore(room, repo, before), "deps/data")
+    assert repo.read("a") == b"changed"
+    assert "would be refused" in restore(room, repo, "-n", before).err
+
+    assert restore(room, repo, before, "--", "a").status == 0
+    assert repo.read("a") == b"3"
+    repo.write("a", b"changed")
+    forced = restore(room, repo, "--force", before)
+    assert (forced.status, "deps/data" in forced.err) == (5, True)
+    assert repo.read("a") == b"3"
+    assert file.read_bytes() == b"mounted"
+    room.umount(repo.path / "deps/data")
+    assert repo.read("deps/data/covered") == b"1"
+
+
+@pytest.mark.parametrize("comes", ["nothing", "a file"])
+def test_no_directory_goes_from_under_a_mount(repo: Repo, room: Room, kind: str, comes: str) -> None:
+    build({b"a": File(b"3"), **({b"new": File(b"4")} if comes == "a file" else {})}, repo.path)
+    before = room.capture(repo).out.strip()
+    (repo.path / "new").unlink(missing_ok=True)
+    build({b"new/in/mnt/covered": File(b"1"), b"new/in/x": File(b"2")}, repo.path)
+    file = mount(room, kind, repo.path / "new/in/mnt")
+    refused(restore(room, repo, before), "new/in/mnt")
+    assert repo.read("new/in/x") == b"2"
+
+    assert restore(room, repo, "--force", before).status == 5
+    assert file.read_bytes() == b"mounted"
+    room.umount(repo.path / "new/in/mnt")
+    assert repo.read("new/in/mnt/covered") == b"1"
+    assert restore(room, repo, before).status == 0
+    assert not (repo.path / "new/in").exists()
+
+
+def test_what_was_mounted_then_as_now_is_in_nobodys_way(repo: Repo, room: Room, kind: str) -> None:
+    build({b"deps/data/covered": File(b"1"), b"a": File(b"3")}, repo.path)
+    file = mount(room, kind, repo.path / "deps/data")
+    before = room.capture(repo).out.strip()
+    repo.write("a", b"changed")
+    assert restore(room, repo, before).status == 0
+    assert (repo.read("a"), file.read_bytes()) == (b"3", b"mounted")
+
+
+def test_how_many_more_are_mounted_is_told() -> None:
+    missing = [Missing(EnvPath(path), WhyMissing.MOUNT) for path in (b"b", b"a/c", b"z")]
+    left = [LeftAlone(EnvPath(path), MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
+    with pytest.raises(Refused, match=r"'a/c' is mounted from elsewhere, .*; 1 more are, too"):
+        refuse_mounted(Plan((), (), 0, tuple(left)), missing)
+    refuse_mounted(Plan((), (), 0, (LeftAlone(EnvPath(b"then"), MOUNTED),)), missing)
