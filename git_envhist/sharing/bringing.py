@@ -7,6 +7,7 @@ compare them or have them back.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,7 +26,9 @@ from git_envhist.store.trees import DIRECTORY, decode_tree
 
 POINTER = b"envhist-pieces 1\n"
 NOT_LISTS = (b"pieces", b"dotgit", b"roots", b"attachments", b"staged")
-AT_ONCE = 50_000
+FIRST_TURN, LEAST, MOST = 2_000, 500, 50_000
+SHORT, LONG = 2.0, 10.0
+"""Of a turn, in seconds."""
 LOCK = "fetch.lock"
 
 
@@ -65,11 +68,22 @@ def bring_objects(
 
 
 def ask_for(transport: Transport, missing: Sequence[str]) -> None:
-    """Fetch objects, in turns that a server can take."""
-    for start in range(0, len(missing), AT_ONCE):
-        done = transport.fetch_objects(list(missing[start : start + AT_ONCE]))
+    """Fetch objects in turns that take some seconds each: what a broken line loses is one of them."""
+    start, many = 0, FIRST_TURN
+    while start < len(missing):
+        began = time.monotonic()
+        done = transport.fetch_objects(list(missing[start : start + many]))
         if done.status != 0:
             raise why_it_failed(transport.remote, done)
+        start += many
+        many = next_turn(many, time.monotonic() - began)
+
+
+def next_turn(many: int, seconds: float) -> int:
+    """How many objects to ask for after a turn of so many that took so long."""
+    if seconds > LONG:
+        return max(LEAST, many // 2)
+    return min(MOST, many * 4) if seconds < SHORT else many
 
 
 class Lists(NamedTuple):

@@ -94,17 +94,20 @@ class _Fetch:
     def run(self) -> Fetch:
         there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
         before = self._here(self._heads), self._here(self._notes)
+        # What came with a fetch that was broken off was not looked at: then all is new.
+        again = self._fetched.begin(self._remote.name)
         # Notes come whole, and before what they are about.
         self._take(there.notes, before[1], NOTES, self._notes, WHOLE)
-        self._take(there.heads, before[0], HEADS, self._heads, WHOLE if self._full else LAZY)
+        self._take(there.heads, before[0], HEADS, self._heads, LAZY)
         self._forget(there, *before)
         after = self._here(self._heads)
-        fresh = [oid for name, oid in after.items() if before[0].get(name) != oid]
+        fresh = [oid for name, oid in after.items() if again or before[0].get(name) != oid]
         said = self._here(self._notes)
-        fresh_words = {name for name in {*said, *before[1]} if said.get(name) != before[1].get(name)}
+        fresh_words = {name for name in {*said, *before[1]} if again or said.get(name) != before[1].get(name)}
         if fresh_words:
             list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
         full = self._contents(fresh, [oid for oid in before[0].values() if oid not in fresh], after)
+        self._fetched.end(self._remote.name)
         told = tuple(
             (f"{self._remote.name}/{name}", self._arrival(before[0].get(name), after.get(name)))
             for name in sorted({*before[0], *after})
@@ -142,17 +145,19 @@ class _Fetch:
 
     def _contents(self, fresh: Sequence[str], known: Sequence[str], after: Mapping[str, str]) -> bool:
         """Fetch the lists of what is new, or with `--full` all there is; whether nothing is missing then."""
-        if self._full:
-            ask_for(self._transport, self._fetched.missing(list(after.values())))
-            return True
-        lists = list(lists_of(self._fetched, self._trees(fresh, known), manifest=False))
-        trees, blobs = {t for one in lists for t in one.trees}, {b for one in lists for b in one.blobs}
         try:
-            ask_for(self._transport, self._fetched.missing(trees, blobs))
+            ask_for(self._transport, self._wanted(fresh, known, after))
         except RemoteFailed:
             # It leaves contents out, and does not give them on demand either (an old protocol, another setting).
             self._take(dict.fromkeys(after, ""), {}, HEADS, self._heads, ("--refetch", *WHOLE))
-        return not self._fetched.missing(fresh[:1])
+        return self._full or not self._fetched.missing(fresh[:1])
+
+    def _wanted(self, fresh: Sequence[str], known: Sequence[str], after: Mapping[str, str]) -> list[str]:
+        if self._full:
+            return self._fetched.missing(list(after.values()))
+        lists = list(lists_of(self._fetched, self._trees(fresh, known), manifest=False))
+        trees, blobs = {t for one in lists for t in one.trees}, {b for one in lists for b in one.blobs}
+        return self._fetched.missing(trees, blobs)
 
     def _trees(self, fresh: Sequence[str], known: Sequence[str]) -> list[str]:
         if not fresh:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from git_envhist.model import Snapshot
 from git_envhist.store.chain import Tell, read_chain
-from git_envhist.store.durable import cannot_write
+from git_envhist.store.durable import cannot_write, forget
 from git_envhist.store.git import Git
 from git_envhist.store.locks import state_directory
 from git_envhist.store.repository import Repository
@@ -86,6 +86,25 @@ class Fetched:
     def was_imported(self, name: str) -> bool:
         told = self.git.try_run("config", "--local", "--get-all", IMPORTED)
         return name in os.fsdecode(told.out).splitlines()
+
+    def begin(self, remote: str) -> bool:
+        """Say that a fetch from there is under way; whether an earlier one never came to its end."""
+        path = self._under_way(remote)
+        was_broken_off = os.path.exists(path)
+        try:
+            with open(path, "ab"):
+                pass
+        except OSError as error:
+            raise cannot_write(error, self.path) from error
+        return was_broken_off
+
+    def end(self, remote: str) -> None:
+        """Say that it came to its end."""
+        forget(self._under_way(remote))
+
+    def _under_way(self, remote: str) -> str:
+        # No remote has a plus in its name.
+        return os.path.join(self.path, "fetching-" + remote.replace("/", "+"))
 
     def refs(self, prefix: str) -> dict[str, str]:
         """ref -> hash."""

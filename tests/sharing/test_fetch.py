@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.api import EnvHistory
+from git_envhist.sharing.bringing import MOST, next_turn
+from git_envhist.store.fetched import Fetched
+from git_envhist.store.remotes import RemoteFailed
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import refs, timeline
@@ -248,6 +252,55 @@ def test_a_fetch_that_is_broken_off_leaves_what_is_whole_and_goes_on(
     colleague.git("config", "--unset", "remote.origin.uploadpack")
     colleague.run("envlog", "fetch", check=True)
     assert len(colleague.run("envlog", "--oneline", shared, check=True).out.splitlines()) == 3
+
+
+def test_what_came_before_the_line_broke_is_looked_at_by_the_next_fetch(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    capture(colleague, "mine")
+    colleague.run("envlog", "note", shared, "-m", "seen over here", check=True)
+    colleague.run("envlog", "push", "--yes", check=True)
+    # Refs are told, notes arrive, and then nothing more.
+    calls = repo.path.parent / "calls"
+    breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 3 ] && git-upload-pack "$@"\n')
+    repo.git("config", "remote.origin.uploadpack", f"sh {breaks}")
+    assert repo.run("envlog", "fetch").status == 128
+    repo.git("config", "--unset", "remote.origin.uploadpack")
+    repo.run("envlog", "fetch", check=True)
+    assert "seen over here (said by" in repo.run("envlog", "show", check=True).out
+    assert not list((repo.path / ".git/envhist/fetched.git").glob("fetching-*"))
+
+
+@pytest.mark.parametrize(
+    ("many", "seconds", "then"), [(2000, 0.1, 8000), (2000, 5, 2000), (2000, 60, 1000), (600, 60, 500)]
+)
+def test_a_turn_is_as_long_as_one_would_lose(many: int, seconds: float, then: int) -> None:
+    assert next_turn(many, seconds) == then
+    assert next_turn(MOST, seconds) <= MOST
+
+
+def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
+    repo: Repo, bare: Repo, colleague: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("git_envhist.sharing.bringing.FIRST_TURN", 20)
+    monkeypatch.setattr("git_envhist.sharing.bringing.MOST", 20)
+    for number in range(100):
+        repo.write(f"d/{number}", os.urandom(3000))
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    calls = repo.path.parent / "calls"
+    breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 7 ] && git-upload-pack "$@"\n')
+    colleague.git("config", "remote.origin.uploadpack", f"sh {breaks}")
+    history = EnvHistory.open(str(colleague.path))
+    with pytest.raises(RemoteFailed):
+        history.fetch(full=True)
+    tip = next(iter(refs_of_fetched(colleague).values()))
+    there = len(Fetched.of(history.repository).missing([tip]))
+    assert 20 <= there < 100, "some turns arrived"
+    colleague.git("config", "--unset", "remote.origin.uploadpack")
+    assert EnvHistory.open(str(colleague.path)).fetch(full=True).full
+    assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
 
 
 def test_what_is_not_to_be_had_any_more_is_said(bare: Repo, colleague: Repo, shared: str) -> None:
