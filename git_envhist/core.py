@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import agent_of, moment, signature, who_am_i
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.history.timeline import World
-from git_envhist.lookup import judge_verdicts, list_timelines, read_timeline, world_of
+from git_envhist.history.timeline import Timeline, World
+from git_envhist.lookup import (
+    judge_verdicts,
+    list_timelines,
+    newest_at,
+    newest_of_all,
+    read_timeline,
+    world_of,
+)
 from git_envhist.model import Captured, EnvPath, Moment, Progress, Record, Snapshot
 from git_envhist.opening import Opened
 from git_envhist.settings import config_home, read_settings
@@ -67,6 +74,19 @@ class Core:
     def timelines(self) -> tuple[str, ...]:
         """The names of all timelines that are known here, this working tree's own first."""
         return list_timelines(self.repository, self.timeline)
+
+    def newest(self, limit: int) -> list[Snapshot] | None:
+        """The newest of all timelines; None where it takes reading all of them to know."""
+        tips = newest_at(self.repository)
+        if tips is None:
+            return None
+        own = self.timeline
+        ordered = {
+            name: tips[name] for name in sorted(tips, key=lambda name: (is_fetched(name), name != own))
+        }
+        return newest_of_all(
+            ordered, lambda name, most: Timeline.of(name, self.log(most, name)).snapshots, limit
+        )
 
     def resolve(self, text: str) -> Snapshot:
         """The snapshot that some words mean."""

@@ -12,7 +12,7 @@ from git_envhist.errors import Damaged, GitFailed, UsageError
 from git_envhist.history.timeline import Timeline, World
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.chain import Tell, read_chain
-from git_envhist.store.fetched import Fetched, is_fetched
+from git_envhist.store.fetched import REMOTES, Fetched, is_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.othernotes import with_others_words, with_our_words
 from git_envhist.store.repository import HEADS, TRASH, Repository
@@ -55,6 +55,46 @@ def list_timelines(repository: Repository, own: str | None) -> tuple[str, ...]:
     names = sorted(ref.removeprefix(HEADS) for ref in repository.list_refs(HEADS))
     fetched = Fetched.of(repository).timelines()
     return (*sorted(names, key=lambda name: name != own), *fetched)
+
+
+def newest_at(repository: Repository) -> dict[str, float] | None:
+    """When each timeline's tip was taken, ours first; None where git cannot say it of all of them."""
+    fetched = Fetched.of(repository)
+    found: dict[str, float] = {}
+    for git, place in ((repository.git, HEADS), (fetched.git, REMOTES))[: 1 + fetched.is_there]:
+        told = git.try_run("for-each-ref", "--format=%(committerdate:unix) %(refname)", place)
+        if told.status != 0:
+            return None
+        for line in told.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+            at, _, ref = line.partition(" ")
+            if not at.isdigit():
+                return None
+            found[ref.removeprefix(place)] = float(at)
+    return found
+
+
+def newest_of_all(
+    tips: Mapping[str, float], read: Callable[[str, int], Sequence[Snapshot]], limit: int
+) -> list[Snapshot]:
+    """The newest of all timelines, each moment once and as the first of them tells it; read are only those that count.
+
+    `tips`: when the newest of each was taken, and nothing on a timeline is newer than its tip.
+    """
+    lines: dict[str, Sequence[Snapshot]] = {}
+    newest: list[float] = []
+    known: set[str] = set()
+    for name in sorted(tips, key=lambda name: tips[name], reverse=True):
+        if limit <= len(newest) and (not limit or tips[name] < newest[limit - 1]):
+            break
+        lines[name] = read(name, limit)
+        newest += [one.at.timestamp() for one in lines[name] if one.id not in known]
+        newest = sorted(newest, reverse=True)[:limit]
+        known.update(one.id for one in lines[name])
+    found: dict[str, Snapshot] = {}
+    for name in tips:
+        for one in lines.get(name, ()):
+            found.setdefault(one.id, one)
+    return sorted(found.values(), key=lambda one: one.at, reverse=True)[:limit]
 
 
 def judge_verdicts(found: Sequence[Snapshot], keys: Callable[[], KeyRing]) -> list[Snapshot]:

@@ -77,6 +77,14 @@ def _reached(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
     if wanted.every:
         if wanted.revisions:
             raise UsageError("--all and a range exclude each other")
+        if (
+            wanted.limit is not None
+            and wanted.limit >= 0
+            and not (wanted.pathspecs or wanted.choice.restricts)
+        ):
+            newest = history.newest(wanted.limit)
+            if newest is not None:
+                return newest
         # What was fetched may be ours: it is told once, by our own copy.
         everything: dict[str, Snapshot] = {}
         for line in history.world.timelines():

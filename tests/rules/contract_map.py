@@ -1921,6 +1921,11 @@ PYTHON = (
         ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),
     ),
     Line(
+        "python newest",
+        "the newest moments of all timelines",
+        ("sharing/test_fetch.py::test_the_newest_of_all_are_the_first_lines_of_all",),
+    ),
+    Line(
         "python read_file",
         "a file's bytes as they were",
         ("end_to_end/test_python.py::test_words_mean_snapshots_and_errors_are_ours",),

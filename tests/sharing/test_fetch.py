@@ -342,3 +342,21 @@ def test_what_is_said_of_a_fetched_moment_is_told_here_and_there(
     repo.run("envlog", "fetch", check=True)
     told = repo.run("envlog", "show", check=True).out
     assert told.count("said by") == 2
+
+
+def test_the_newest_of_all_are_the_first_lines_of_all(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    for number in range(3):
+        repo.write("c", f"{number}")
+        capture(repo, f"ours {number}", "--name", "moves")
+        colleague.write("c", f"{number}")
+        capture(colleague, f"theirs {number}")
+    repo.run("envlog", "push", check=True)
+    colleague.run("envlog", "push", "--yes", check=True)
+    for each in (repo, colleague):
+        each.run("envlog", "fetch", check=True)
+        whole = each.run("envlog", "--all", "--no-fold", check=True).out.splitlines()
+        for count in (0, 2, len(whole) - 1):
+            some = each.run("envlog", "--all", "--no-fold", f"-{count}", check=True).out.splitlines()
+            assert [line.split() for line in some] == [line.split() for line in whole[:count]]

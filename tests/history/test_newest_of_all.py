@@ -1,0 +1,66 @@
+"""The newest of many timelines are found without reading them all, and are those that reading them all would give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.lookup import newest_of_all
+from git_envhist.model import Snapshot
+from tests.history.moments import NOW, hex_id, snapshot
+
+LINES = st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=6), max_size=6)
+
+
+def read_all(lines: dict[str, list[Snapshot]], limit: int) -> list[Snapshot]:
+    found: dict[str, Snapshot] = {}
+    for line in lines.values():
+        for one in line:
+            found.setdefault(one.id, one)
+    return sorted(found.values(), key=lambda one: one.at, reverse=True)[:limit]
+
+
+@given(LINES, st.integers(0, 8))
+def test_they_are_those_that_all_of_them_would_give(told: list[list[tuple[int, int]]], limit: int) -> None:
+    # One moment may stand on several timelines: pushed, fetched, kept here by somebody else; its time is its own.
+    times: dict[int, int] = {}
+    lines: dict[str, list[Snapshot]] = {}
+    for number, moments in enumerate(told):
+        each = {key: times.setdefault(key, minutes) for minutes, key in moments}
+        line = [
+            snapshot(
+                f"{key}", NOW + timedelta(minutes=at), id=hex_id(str(key)), timeline=f"host/line-{number}"
+            )
+            for key, at in each.items()
+        ]
+        lines[f"host/line-{number}"] = sorted(line, key=lambda one: one.at, reverse=True)
+    tips = {name: line[0].at.timestamp() for name, line in lines.items() if line}
+    read: list[str] = []
+
+    def take(name: str, most: int) -> Sequence[Snapshot]:
+        read.append(name)
+        return lines[name][:most]
+
+    assert newest_of_all(tips, take, limit) == read_all(lines, limit)
+    assert len(read) == len(set(read))
+
+
+def test_of_hundreds_those_are_read_that_count() -> None:
+    lines = {
+        f"host/line-{number}": [
+            snapshot(str(number), NOW - timedelta(minutes=number), id=hex_id(str(number)))
+        ]
+        for number in range(500)
+    }
+    read: list[str] = []
+
+    def take(name: str, most: int) -> Sequence[Snapshot]:
+        read.append(name)
+        return lines[name][:most]
+
+    tips = {name: line[0].at.timestamp() for name, line in lines.items()}
+    assert len(newest_of_all(tips, take, 20)) == 20
+    assert len(read) == 20
