@@ -20,7 +20,7 @@ from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pointers import pieces_path, read_pointer
-from git_envhist.store.remotes import Transport, find_fetched_remote, own_config, why_it_failed
+from git_envhist.store.remotes import RemoteFailed, Transport, find_fetched_remote, own_config, why_it_failed
 from git_envhist.store.repository import Repository
 from git_envhist.store.trees import DIRECTORY, decode_tree
 
@@ -64,7 +64,14 @@ def bring_objects(
     remote = find_fetched_remote(repository, fetched.git, split_name(snapshot.timeline)[0])
     with locked(os.path.join(fetched.path, LOCK)):
         fetched.know(remote.name, remote.url)
-        ask_for(Transport(fetched.git, remote, environ, own_config(repository)), missing)
+        try:
+            ask_for(Transport(fetched.git, remote, environ, own_config(repository)), missing)
+        except RemoteFailed as failed:
+            raise RemoteFailed(
+                failed.message,
+                hint=f"contents of '{snapshot.timeline}' are not here yet and come from there alone"
+                + (f"\n{failed.hint}" if failed.said else ""),
+            ) from failed
 
 
 def ask_for(transport: Transport, missing: Sequence[str]) -> None:

@@ -65,6 +65,12 @@ class PushWish:
     most: int | None = None
     """So many bytes at once; None: as it is configured."""
 
+    @property
+    def typed(self) -> list[str]:
+        """The words that say where to, and what."""
+        words = [word for path in self.allow for word in ("--allow", os.fsdecode(path))]
+        return [*words, *([self.remote] if self.remote is not None else []), *self.timelines]
+
 
 def push(
     repository: Repository, environ: Mapping[str, str], directory: str, own: str | None, wish: PushWish
@@ -100,7 +106,7 @@ class _Push:
         for problem in problems:
             raise problem
         if planned.first and not self._wish.agreed and leaving:
-            raise FirstPush(planned)
+            raise FirstPush(planned, self._wish.typed)
         if moves:
             self._send(moves, leaving, there, parts)
         return planned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 
 from git_envhist.errors import Refused
@@ -38,11 +39,12 @@ class FirstPush(Refused):
 
     code = "first-push"
 
-    def __init__(self, planned: Pushed) -> None:
+    def __init__(self, planned: Pushed, typed: Sequence[str] = ()) -> None:
+        """`typed`: the words that said where to, and what."""
         remote = planned.remote
         super().__init__(
             f"the first push to '{remote.name}' ({remote.shown}): nothing was sent",
-            hint="if all of this may leave: git envlog push --yes",
+            hint=f"if all of this may leave: {shlex.join(['git', 'envlog', 'push', '--yes', *typed])}",
         )
         self.planned = planned
 

@@ -48,6 +48,11 @@ class RemoteFailed(EnvhistError):
 
     code = "remote-failed"
 
+    @property
+    def said(self) -> bool:
+        """Whether the hint is what the other side said."""
+        return self.hint != self.usual_hint
+
 
 @dataclass(frozen=True, slots=True)
 class Remote:

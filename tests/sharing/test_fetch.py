@@ -17,7 +17,7 @@ from git_envhist.store.remotes import RemoteFailed
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import refs, timeline
-from tests.support.oracle import git_fsck, rsync_differences
+from tests.support.oracle import git_fsck, listing, rsync_differences
 from tests.support.repository import Repo
 
 BIG = 400_000
@@ -303,13 +303,20 @@ def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
 
 
-def test_what_is_not_to_be_had_any_more_is_said(bare: Repo, colleague: Repo, shared: str) -> None:
+def test_what_is_not_to_be_had_any_more_is_said(
+    bare: Repo, colleague: Repo, shared: str, tmp_path: Path
+) -> None:
     colleague.run("envlog", "fetch", check=True)
     bare.path.rename(bare.path.with_name("gone"))
     done = colleague.run("envlog", "show", shared, "--", "data.bin")
     assert done.status == 128
     assert "'origin'" in done.err
+    assert f"contents of '{shared}' are not here yet and come from there alone" in done.err
     assert colleague.run("envlog", shared).status == 0, "the list needs nobody"
+    before = listing(colleague.path, top=True)
+    assert colleague.run("envrestore", "--to", str(tmp_path / "then"), shared).status == 128
+    assert not (tmp_path / "then").exists()
+    assert listing(colleague.path, top=True) == before
 
 
 def test_an_address_without_a_name_is_fetched_too(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -66,6 +67,16 @@ def test_the_first_push_tells_what_leaves_and_wants_a_yes(repo: Repo, bare: Repo
     repo.write("c")
     capture(repo, "three")
     assert repo.run("envlog", "push").status == 3, "another address is another place"
+
+
+def test_what_is_to_be_typed_after_the_first_push_says_where_to(repo: Repo, bare: Repo) -> None:
+    capture(repo, "one")
+    there = f"file://{bare.path.with_name('other one.git')}"
+    bare.git("clone", "-q", "--bare", str(bare.path), str(bare.path.with_name("other one.git")))
+    done = repo.run("envlog", "push", "--allow", "a b", there, timeline(repo))
+    assert done.status == 3
+    hint = done.err.splitlines()[-1].partition(": git envlog push ")[2]
+    assert shlex.split(hint) == ["--yes", "--allow", "a b", there, timeline(repo)]
 
 
 def test_a_dry_run_sends_and_remembers_nothing(repo: Repo, bare: Repo) -> None:
