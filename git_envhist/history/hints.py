@@ -56,7 +56,7 @@ def _hint(way: Revision, text: str, world: World, now: datetime, before_base: in
         case Back(base, _) if before_base is None:
             return _hint(base, shorten(text), world, now, None)
         case Back():
-            return _hint_for_steps(text, before_base or 0, world)
+            return _hint_for_steps(text, before_base or 0)
         case AtTime(time, timeline):
             return _hint_for_time(time, timeline, world, now)
         case _ if not world.own.snapshots:
@@ -104,9 +104,7 @@ def _similar_name(word: str, world: World) -> str | None:
     return f"did you mean '{folded[close[0]]}'?" if close else None
 
 
-def _hint_for_steps(text: str, before_base: int, world: World) -> str:
-    if not world.own.snapshots:
-        return NOTHING_CAPTURED
+def _hint_for_steps(text: str, before_base: int) -> str:
     base = shorten(text)
     if before_base == 0:
         return f"'{base}' is the oldest of its timeline"

@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath
-from git_envhist.sharing.bringing import LOCK
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.git import Git
 from git_envhist.store.layout import stored_places
-from git_envhist.store.locks import locked
 from git_envhist.store.names import stored_name
 from git_envhist.store.remotememory import directory_of, read_memory
 from git_envhist.store.remotes import find_remote
@@ -69,7 +67,7 @@ def forget_fetched(repository: Repository, paths: Sequence[EnvPath], *, dry_run:
     if not fetched.is_there or not _held(fetched.git, "--all", paths):
         return False
     if not dry_run:
-        with locked(os.path.join(fetched.path, LOCK)):
+        with fetched.receiving():
             going = f"{fetched.path}.{os.urandom(6).hex()}"
             os.rename(fetched.path, going)
             shutil.rmtree(going)

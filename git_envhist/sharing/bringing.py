@@ -15,7 +15,6 @@ from git_envhist.errors import Damaged
 from git_envhist.model import TOP, EnvPath, Snapshot
 from git_envhist.store.fetched import Fetched, split_name
 from git_envhist.store.layout import MANIFEST, RESERVED, stored_places
-from git_envhist.store.locks import locked
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
@@ -29,7 +28,6 @@ NOT_LISTS = (b"pieces", b"dotgit", b"roots", b"attachments", b"staged")
 FIRST_TURN, LEAST, MOST = 2_000, 500, 50_000
 SHORT, LONG = 2.0, 10.0
 """Of a turn, in seconds."""
-LOCK = "fetch.lock"
 
 
 def bring(
@@ -62,7 +60,7 @@ def bring_objects(
         return
     fetched = Fetched.of(repository)
     remote = find_fetched_remote(repository, fetched.git, split_name(snapshot.timeline)[0])
-    with locked(os.path.join(fetched.path, LOCK)):
+    with fetched.receiving():
         fetched.know(remote.name, remote.url)
         try:
             ask_for(Transport(fetched.git, remote, environ, own_config(repository)), missing)

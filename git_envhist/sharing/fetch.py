@@ -6,15 +6,13 @@ into places that say where they came from. A fetch that was broken off leaves wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from git_envhist.errors import GitFailed, Refused
-from git_envhist.sharing.bringing import LOCK, ask_for, lists_of
+from git_envhist.sharing.bringing import ask_for, lists_of
 from git_envhist.store.fetched import NOTES, REMOTES, Fetched, without_fetched
 from git_envhist.store.git import Git
-from git_envhist.store.locks import locked
 from git_envhist.store.othernotes import list_crossed
 from git_envhist.store.remoterefs import HEADS, There, read_there
 from git_envhist.store.remotes import (
@@ -70,7 +68,7 @@ def fetch(
     remote = find_remote(repository, word, directory)
     fetched = Fetched.of(repository)
     fetched.ensure()
-    with locked(os.path.join(fetched.path, LOCK)):
+    with fetched.receiving():
         if fetched.was_imported(remote.name):
             raise Refused(
                 f"'{remote.name}' names what was imported from a file",

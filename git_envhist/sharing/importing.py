@@ -11,14 +11,12 @@ import re
 from collections.abc import Mapping
 
 from git_envhist.errors import Damaged, Refused, UsageError
-from git_envhist.sharing.bringing import LOCK
 from git_envhist.sharing.fetch import Arrival
 from git_envhist.store.archive import read_archive
 from git_envhist.store.bundles import Taken, publish, take_bundle, workplace
 from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.fetched import NOTES, REMOTES, Fetched
 from git_envhist.store.git import Git
-from git_envhist.store.locks import locked
 from git_envhist.store.remoteparts import NOBODY
 from git_envhist.store.remotes import NAME, last
 from git_envhist.store.repository import Repository
@@ -58,7 +56,7 @@ def take_in(repository: Repository, path: str, name: str | None, tell: Tell) -> 
         fetched.ensure()
         taken = take_bundle(bundle, fetched.path, objects, repository.object_format)
         counts = {timeline: _count(taken, timeline, tell) for timeline in taken.heads}
-        with locked(os.path.join(fetched.path, LOCK)):
+        with fetched.receiving():
             chosen = name or _free_name(repository, fetched, path, taken)
             moves = _moves(fetched, chosen, taken)
             publish(objects, fetched.objects_dir)

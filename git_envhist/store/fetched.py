@@ -8,19 +8,23 @@ name of ours has one.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from git_envhist.model import Snapshot
+from git_envhist.store.atwork import gits_at_work
 from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.durable import cannot_write, forget
 from git_envhist.store.git import Git
-from git_envhist.store.locks import state_directory
+from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import Repository
 from git_envhist.values import replace
 
 REMOTES = "refs/envhist/remotes/"
 NOTES = "refs/notes/envhist/"
+LOCK = "fetch.lock"
 IMPORTED = "envhistfetched.imported"
 """In the repository of what was fetched: the names that imports stand under."""
 
@@ -86,6 +90,25 @@ class Fetched:
     def was_imported(self, name: str) -> bool:
         told = self.git.try_run("config", "--local", "--get-all", IMPORTED)
         return name in os.fsdecode(told.out).splitlines()
+
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """Alone here, to take something in; what a git left that was ended half way goes, before and after."""
+        with locked(os.path.join(self.path, LOCK)):
+            self._sweep()
+            try:
+                yield
+            except BaseException:
+                self._sweep()
+                raise
+
+    def _sweep(self) -> None:
+        left = glob.glob(os.path.join(glob.escape(self.objects_dir), "*", "tmp_*"))
+        # A git may outlive the program that started it, and write on.
+        if left and gits_at_work(self.path, ()) == []:
+            for path in left:
+                with suppress(OSError):
+                    os.unlink(path)
 
     def begin(self, remote: str) -> bool:
         """Say that a fetch from there is under way; whether an earlier one never came to its end."""

@@ -33,6 +33,7 @@ PUSH = (
     "--recurse-submodules=no",
     "--no-signed",
 )
+NO_ROOM = "No space left on device"
 OUR_REFS = ("refs/envhist/heads/*", "refs/notes/envhist/*", "refs/envhist/upload/*")
 CODE_REFS = "refs/heads/*"
 
@@ -267,6 +268,10 @@ def why_it_failed(remote: Remote, done: Completed) -> RemoteFailed:
     said = [line for line in lines if line not in fatal and not line.startswith("hint: ")][:10]
     why = fatal[0].partition(": ")[2] if fatal else f"git ended with status {done.status}"
     message = f"'{remote.name}' ({remote.shown}): {without_password(why)}"
+    if NO_ROOM in why and not said:
+        return RemoteFailed(
+            message, hint="make room on this disk, and type it again: it goes on where it stood"
+        )
     return RemoteFailed(message, hint="\n".join(map(without_password, said)) or None)
 
 

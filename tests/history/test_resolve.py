@@ -324,6 +324,8 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("@{2020-01-01}", MORNING, "the oldest snapshot is from 2026-11-17 18:02"),
         ("box/none@{10:27}", MORNING, "no timeline is called 'box/none': git envlog --all"),
         ("@~9", MORNING, "the oldest is '@~3'"),
+        ("box/app~1", world(others={"box/app": Timeline.of("box/app", [snapshot("a", timeline="box/app")])}),
+         "'box/app' is the oldest of its timeline"),
         ("before-refactor~2", MORNING, "the oldest is 'before-refactor~1'"),
         ("@~3~1", MORNING, "'@~3' is the oldest of its timeline"),
         ("nothing~1", MORNING, "'git envlog' lists every snapshot"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.sharing.bringing import MOST, next_turn
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.remotes import RemoteFailed
+from git_envhist.system import SYSTEM
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import refs, timeline
@@ -301,6 +303,31 @@ def test_a_full_fetch_that_was_broken_off_asks_only_for_what_is_missing(
     colleague.git("config", "--unset", "remote.origin.uploadpack")
     assert EnvHistory.open(str(colleague.path)).fetch(full=True).full
     assert git_fsck(colleague.path / ".git/envhist/fetched.git") == ""
+
+
+@pytest.mark.skipif(not SYSTEM.proc, reason="nobody tells whether a git is at work")
+def test_what_a_killed_git_left_goes_and_nothing_of_one_that_is_at_work(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    place = colleague.path / ".git/envhist/fetched.git"
+    left = place / "objects/pack/tmp_pack_x"
+    left.write_bytes(b"half")
+    words = ["git", "--git-dir", str(place), "cat-file", "--batch"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, env=colleague.env) as working:
+        colleague.run("envlog", "fetch", check=True)
+        assert left.exists(), "it may be that one's"
+        working.communicate()
+    colleague.run("envlog", "fetch", check=True)
+    assert not left.exists()
+    # The line breaks: what its git leaves goes at once.
+    slow = colleague.write("../upload-pack", f"#!{sys.executable}\n{BREAKS}", 0o755)
+    repo.write("more", os.urandom(100_000))
+    capture(repo, "more")
+    repo.run("envlog", "push", check=True)
+    colleague.git("config", "remote.origin.uploadpack", str(slow))
+    assert colleague.run("envlog", "fetch", "--full").status == 128
+    assert not list(place.glob("objects/*/tmp_*"))
 
 
 def test_what_is_not_to_be_had_any_more_is_said(
