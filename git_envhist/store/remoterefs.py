@@ -5,6 +5,7 @@ Names come from the other side: a ref that is not spelled as ours are is passed 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -28,6 +29,16 @@ class Outcome(Enum):
     DELETED = "deleted"
     DIVERGED = "diverged"
     """Somebody else's moments stand there: nothing is sent."""
+
+
+def read_listing(out: bytes) -> list[tuple[str, str]]:
+    """The lines of `git ls-remote`; what is no such line is passed over."""
+    found = []
+    for line in out.split(b"\n"):
+        oid, tab, ref = line.partition(b"\t")
+        if tab and re.fullmatch(rb"[0-9a-f]{40}|[0-9a-f]{64}", oid):
+            found.append((os.fsdecode(ref), oid.decode("ascii")))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.store.git import COMMAND as SEALED
 from git_envhist.store.git import Completed, Git, spawn
+from git_envhist.store.remoterefs import read_listing
 from git_envhist.store.repository import Config, Repository
 from git_envhist.values import dataclass
 
@@ -273,16 +274,6 @@ def why_it_failed(remote: Remote, done: Completed) -> RemoteFailed:
             message, hint="make room on this disk, and type it again: it goes on where it stood"
         )
     return RemoteFailed(message, hint="\n".join(map(without_password, said)) or None)
-
-
-def read_listing(out: bytes) -> list[tuple[str, str]]:
-    """The lines of `git ls-remote`; what is no such line is passed over."""
-    found = []
-    for line in out.split(b"\n"):
-        oid, tab, ref = line.partition(b"\t")
-        if tab and re.fullmatch(rb"[0-9a-f]{40}|[0-9a-f]{64}", oid):
-            found.append((os.fsdecode(ref), oid.decode("ascii")))
-    return found
 
 
 def _environment(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:
