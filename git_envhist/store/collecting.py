@@ -37,11 +37,12 @@ from git_envhist.store.retiring import names_of
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.weighing import (
     DELTIFIED,
-    SET_APART,
+    LONG_AGO,
     Policy,
     Weighed,
     choose,
     read_kinds,
+    times_of,
     to_be_set_apart,
     weigh,
     write_kinds,
@@ -114,6 +115,7 @@ class _Collector:
         self._threads = threads
         self._tell = tell
         self._kinds = read_kinds(repository.common_state)
+        self._now = time.time()
 
     def run(self) -> Collected:
         repository = self._repository
@@ -126,7 +128,7 @@ class _Collector:
             tips = tips_of(repository.git)
             needed = self._reached(ours)
             weighed = [
-                weigh(pack, self._kinds.get(name, ""), needed)
+                weigh(pack, self._kinds.get(name, ""), needed, self._now)
                 for name, pack in zip(own.names, own.packs, strict=True)
             ]
             chosen = choose(weighed, self._policy)
@@ -161,18 +163,19 @@ class _Collector:
         apart: set[bytes] = set()
         with Staging.create(repository.common_state, repository.pack_dir) as staging:
             self._tell("writing packs")
-            new: dict[str, list[StagedPack]] = {DELTIFIED: [], SET_APART: []}
+            new: list[StagedPack] = []
+            kinds: dict[str, str] = {}
             packed = {oid for pack, names in ids.items() if pack.kind for oid in names}
             for objects, how in self._ways(live, packed):
-                new[DELTIFIED] += self._write(staging, objects, how)
+                new += self._write(staging, objects, how)
+            kinds |= {pack.name: f"{DELTIFIED} {int(self._now)}" for pack in new}
             for group in to_be_set_apart(chosen, self._policy):
                 dead = {oid for pack in group for oid in pack.dead} - live.keys() - apart
                 apart |= dead
                 written = self._write(staging, dict.fromkeys(dead, b""), AS_IT_IS)
-                for pack in written:
-                    # They are as old as what they were used in: to be copied is no use.
-                    os.utime(pack.pack_path, (max(old.used for old in group),) * 2)
-                new[SET_APART] += written
+                # They are as old as what they were used in: to be copied is no use.
+                kinds |= {pack.name: times_of(group) for pack in written}
+                new += written
             with alone(repository, removes=bool(held - live.keys() - apart)):
                 self._tell("putting them in place")
                 late = {
@@ -180,11 +183,12 @@ class _Collector:
                     for oid, path in self._reached(held, tips).items()
                     if oid not in live and oid not in apart
                 }
-                new[DELTIFIED] += self._write(staging, late, AS_IT_IS)
-                staging.publish([pack for packs in new.values() for pack in packs])
+                more = self._write(staging, late, AS_IT_IS)
+                kinds |= {pack.name: f"{DELTIFIED} {int(self._now)}" for pack in more}
+                staging.publish([*new, *more])
                 # No commit speaks for these packs: found in a journal after a power cut, they would be taken back.
                 staging.settle()
-                self._remember({pack.name: kind for kind, packs in new.items() for pack in packs})
+                self._remember(kinds)
                 gone = held - live.keys() - apart - late.keys()
                 old = names_of(pack.path for pack in chosen)
                 anew = let_go(repository, staging, old, gone, lambda now: self._reached(held, now))
@@ -208,7 +212,10 @@ class _Collector:
     ) -> list[StagedPack]:
         repository = self._repository
         where = (repository.objects_dir, staging.path, repository.object_format)
-        return write_pack(repository.git, *where, objects, how, threads=self._threads)
+        packs = write_pack(repository.git, *where, objects, how, threads=self._threads)
+        for pack in packs:
+            os.utime(pack.pack_path, (LONG_AGO, LONG_AGO))
+        return packs
 
     def _remember(self, new: Mapping[str, str]) -> None:
         """Keep of each pack that is there what kind it is."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from git_envhist.store.packs import PackWriter, StagedPack
+from git_envhist.store.weighing import LONG_AGO, read_kinds, write_kinds
 from tests.support.repository import Repo, make_repo
 
 IDENTITY = b"Test User <test@example.com> 1767323045 +0000"
@@ -93,3 +94,17 @@ def damage(path: Path | str, change: Callable[[bytearray], object]) -> None:
 
 def flip(content: bytearray, at: int) -> None:
     content[at] ^= 0x10
+
+
+def grow_older(git_dir: Path, seconds: float) -> None:
+    """Time passes for the packs: what waits for a day, or for two weeks, goes by when they were used."""
+    for path in (git_dir / "objects/pack").iterdir():
+        seen = path.stat()
+        if seen.st_mtime > LONG_AGO:
+            os.utime(path, (seen.st_atime - seconds, seen.st_mtime - seconds))
+    state = str(git_dir / "envhist")
+    told = read_kinds(state)
+    for name, said in told.items():
+        kind, *used = said.split()
+        told[name] = " ".join([kind, *(str(int(float(one) - seconds)) for one in used)])
+    write_kinds(state, told)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from git_envhist.store.weighing import DELTIFIED, SET_APART, WEEK, Policy, Weighed, choose, to_be_set_apart
+from git_envhist.store.weighing import (
+    DELTIFIED,
+    SET_APART,
+    WEEK,
+    Policy,
+    Weighed,
+    choose,
+    times_of,
+    to_be_set_apart,
+)
 
 DAY = 24 * 3600.0
 NOW = 1000 * WEEK + 3 * DAY + 5
@@ -34,16 +43,16 @@ def test_of_this_week_few_packs_stay_and_many_become_one() -> None:
 
 
 def test_of_an_earlier_week_two_become_one() -> None:
-    assert chosen(apart(0), apart(4), apart(5)) == {"apart 4", "apart 5"}
+    assert chosen(apart(0), apart(9), apart(10)) == {"apart 9", "apart 10"}
 
 
-def test_those_of_two_weeks_never_share_a_pack() -> None:
+def test_no_pack_spans_more_than_a_week() -> None:
     young = Weighed("young", 100, NOW, DELTIFIED, 50, (b"other",))
     packs = [apart(4), apart(5), apart(11), apart(12), young]
     groups = to_be_set_apart(packs, POLICY)
     assert [[pack.path for pack in group] for group in groups] == [
-        ["apart 4", "apart 5"],
-        ["apart 11", "apart 12"],
+        ["apart 12", "apart 11"],
+        ["apart 5", "apart 4"],
         ["young"],
     ]
 
@@ -58,7 +67,8 @@ def test_after_a_month_of_days_few_packs_lie_apart_and_none_for_longer_than_thre
         kept = [pack for pack in packs if pack not in going]
         for group in groups:
             dead = tuple(oid for pack in group for oid in pack.dead)
-            kept.append(Weighed("one", 100, max(pack.used for pack in group), SET_APART, 0, dead))
+            used, oldest = map(float, times_of(group).split()[1:])
+            kept.append(Weighed("one", 100, used, SET_APART, 0, dead, oldest))
         packs = kept
         oldest = min(int(oid) for pack in packs for oid in pack.dead)
         assert len(packs) <= 7

@@ -16,8 +16,9 @@ from git_envhist.store import handover
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.repository import Repository
+from git_envhist.store.weighing import LONG_AGO
 from tests.end_to_end.captures import assert_holds
-from tests.store.packing import noise
+from tests.store.packing import grow_older, noise
 from tests.support.repository import Repo, make_repo
 
 
@@ -131,10 +132,33 @@ def test_what_nothing_reaches_stays_for_a_while_by_itself(repo: Repo, history: E
     assert (again.packs, again.bytes, again.kept) == (first.packs, first.bytes, first.kept)
 
     # To be copied was no use: two days later they go.
-    for pack in packs_of(repo):
-        seen = pack.stat().st_mtime
-        os.utime(pack, (seen - 2 * 24 * 3600,) * 2)
+    grow_older(repo.path / ".git", 2 * 24 * 3600)
     assert clean(repo, keep_since=None).removed == first.kept
+    assert not stands(repo, gone.commit)
+
+
+def test_gits_own_cleaning_does_not_follow_what_we_keep_for_a_while(repo: Repo, history: EnvHistory) -> None:
+    repo.write("large", noise(20_000))
+    gone = moment(history, "large")
+    forget(repo, history)
+    (repo.path / "large").unlink()
+    moment(history, "small")
+    assert clean(repo, keep_since=None).kept > 0
+    assert {pack.stat().st_mtime for pack in packs_of(repo)} == {LONG_AGO}
+
+    # Where it is not known how old they are they stay.
+    (repo.path / ".git/envhist/packs.json").unlink()
+    assert clean(repo, keep_since=None).removed == 0
+    grow_older(repo.path / ".git", 10 * 24 * 3600)
+    # git finds there what somebody adds, and says so by the time of the pack.
+    repo.write("large", noise(20_000))
+    repo.git("add", "large")
+    repo.git("rm", "-q", "--cached", "large")
+    grow_older(repo.path / ".git", 10 * 24 * 3600)
+    assert clean(repo, keep_since=None).removed == 0
+    assert stands(repo, gone.commit)
+    grow_older(repo.path / ".git", 5 * 24 * 3600)
+    assert clean(repo, keep_since=None).removed > 0
     assert not stands(repo, gone.commit)
 
 

@@ -34,6 +34,7 @@ from typing import Any
 from git_envhist.api import EnvHistory
 from git_envhist.upkeep.cleaning import do_daily
 from tests.benchmarks.many_snapshots import git, sealed
+from tests.store.packing import grow_older
 
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 DAY = 24 * 3600
@@ -172,7 +173,7 @@ def live(base: Path, days: int, a_day: int) -> Iterator[tuple[str, ...]]:
     for day in range(first, days + 1):
         measured = day in POINTS or day == days
         times, history = _live_a_day(lives, day, a_day, undisturbed=measured)
-        _grow_older(lives[0].top)
+        grow_older(lives[0].top / ".git", DAY)
         _tell(base, day, times)
         if measured:
             yield (str(day), f"{day * a_day:,}", *_measure(base, history, times))
@@ -230,13 +231,6 @@ def _first(undisturbed: bool) -> Iterator[None]:
         yield
     finally:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-
-
-def _grow_older(top: Path) -> None:
-    """A day passes for the packs: what waits for a day, or for two weeks, goes by when they were written."""
-    for path in (top / ".git/objects/pack").iterdir():
-        seen = path.stat()
-        os.utime(path, (seen.st_atime - DAY, seen.st_mtime - DAY))
 
 
 def _tell(base: Path, day: int, times: list[float]) -> None:
