@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.store.durable import read_exactly, sync_directory
@@ -59,10 +60,20 @@ def check_packs(repository: Repository, *, quick: bool, only: Iterable[str] | No
         found = _look(repository, name, quick)
         if isinstance(found, BadPack):
             bad.append(found)
-        else:
-            objects += found
+            continue
+        objects += found
+        with suppress(FileNotFoundError):
             size += os.stat(os.path.join(repository.pack_dir, f"{name}.pack")).st_size
+    # Captures and cleanings go on meanwhile: what was joined with others, or came back, is not damaged.
+    bad = [again for one in bad if (again := _look_again(repository, one.name, quick)) is not None]
     return Looked(len(chosen), objects, size, tuple(bad))
+
+
+def _look_again(repository: Repository, name: str, quick: bool) -> BadPack | None:
+    if not os.path.lexists(os.path.join(repository.pack_dir, f"{name}.keep")):
+        return None
+    found = _look(repository, name, quick)
+    return found if isinstance(found, BadPack) else None
 
 
 def own_names(pack_dir: str) -> list[str]:

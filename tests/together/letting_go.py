@@ -35,7 +35,7 @@ GITS = (
     ("repack", "-q", "-a", "-d"),
     ("maintenance", "run", "--quiet"),
 )
-OURS = ("drop", "undrop", "prune", "gc", "drop", "gc --prune=now")
+OURS = ("drop", "undrop", "prune", "gc", "drop", "gc --prune=now", "fsck", "fsck --quick")
 TURN = 25
 """So many captures beside all of them, so many beside ours alone."""
 PAUSE = 0.1
