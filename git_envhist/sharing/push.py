@@ -107,7 +107,8 @@ class _Push:
             raise problem
         if planned.first and not self._wish.agreed and leaving:
             raise FirstPush(planned, self._wish.typed)
-        if moves:
+        # Who was broken off at the very end left nothing to do but to clear away what it had sent before.
+        if moves or parts.left_there(there.uploads):
             self._send(moves, leaving, there, parts)
         return planned
 

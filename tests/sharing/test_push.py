@@ -273,6 +273,21 @@ def test_an_upload_that_was_broken_off_is_gone_on_with(repo: Repo, bare: Repo) -
     assert not list((repo.path / ".git" / "envhist" / "remotes").glob("*.upload"))
 
 
+def test_who_is_broken_off_at_the_very_end_has_the_next_push_clear_away(repo: Repo, bare: Repo) -> None:
+    repo.git("config", "envhist.uploadSize", "200000")
+    many(repo)
+    capture(repo, "one")
+    # All of it arrives; only the refs of its parts cannot go any more.
+    hook(bare, "while read -r old new ref; do case $new in *[!0]*) ;; *) exit 1 ;; esac; done")
+    assert repo.run("envlog", "push", "--yes").status == 128
+    assert refs(bare, "refs/envhist/heads")
+    assert refs(bare, "refs/envhist/upload")
+    hook(bare, "exit 0\n")
+    assert "up to date" in repo.run("envlog", "push", check=True).out
+    assert not refs(bare, "refs/envhist/upload")
+    assert not list((repo.path / ".git" / "envhist" / "remotes").glob("*.upload"))
+
+
 def test_a_push_that_is_killed_leaves_a_whole_timeline_or_none(repo: Repo, bare: Repo) -> None:
     many(repo)
     commit = capture(repo, "one")
