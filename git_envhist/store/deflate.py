@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from git_envhist.system import SYSTEM
 
 if TYPE_CHECKING:
-    from zlib import adler32, compress, crc32, decompressobj
+    from zlib import adler32, compress, crc32, decompress, decompressobj
 
     InflateError: tuple[type[Exception], ...]
     QUICKEST: int
@@ -16,9 +16,9 @@ else:
     try:
         if not SYSTEM.isal:
             raise ImportError
-        from isal.isal_zlib import IsalError, adler32, compress, crc32, decompressobj
+        from isal.isal_zlib import IsalError, adler32, compress, crc32, decompress, decompressobj
     except ImportError:  # no wheel for this machine
-        from zlib import adler32, compress, crc32, decompressobj
+        from zlib import adler32, compress, crc32, decompress, decompressobj
 
         InflateError = (zlib.error,)
         QUICKEST = 1
@@ -26,7 +26,7 @@ else:
         InflateError = (IsalError, zlib.error)
         QUICKEST = 0
 
-__all__ = ["InflateError", "adler32", "compress", "crc32", "decompressobj", "pack"]
+__all__ = ["InflateError", "adler32", "compress", "crc32", "decompress", "decompressobj", "pack"]
 
 SMALL = (16 << 10) - 1
 """Up to here the codes of a stream of its own cost a third to three quarters of the time (9 microseconds, whatever the

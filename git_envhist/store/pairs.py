@@ -17,7 +17,7 @@ from git_envhist.store.halves import GIT, NESTED, ROOT, Half, Objects, Place, Tr
 from git_envhist.store.layout import dotgit_directory
 from git_envhist.store.manifest import Shard, read_shard, scan_shard
 from git_envhist.store.names import stored_name, suspicious
-from git_envhist.store.plainlists import plain_entries
+from git_envhist.store.plainlists import plain_entries, plain_own
 from git_envhist.store.trees import DIRECTORY, EXECUTABLE, LINK
 from git_envhist.store.trimming import trim
 
@@ -95,9 +95,12 @@ def _read_plain(place: Place, text: bytes, tree: Tree) -> Listing | None:
     start = text.find(b"\n", text.find(b"\n") + 1) + 1
     if not start:
         return None
-    head = scan_shard(text[:start], directory=place.stored)
-    entries = plain_entries(text, start, place.path, head.own, tree)
-    return None if entries is None else Listing(_whole(head.own, place.path, head.own, None), entries)
+    own = plain_own(text[:start], place.stored, place.path)
+    if own is None:
+        line = scan_shard(text[:start], directory=place.stored).own
+        own = _whole(line, place.path, line, None)
+    entries = plain_entries(text, start, place.path, own, tree)
+    return None if entries is None else Listing(own, entries)
 
 
 def _below(place: Place, name: bytes) -> bytes:

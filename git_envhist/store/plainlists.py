@@ -15,6 +15,7 @@ from operator import lt
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, StoredAs
 from git_envhist.store.manifest import BUDGET
 from git_envhist.store.names import suspicious
+from git_envhist.store.quoting import quote_path
 from git_envhist.store.trees import DIRECTORY, EXECUTABLE, FILE, LINK
 
 _LINE = re.compile(rb"(?m)^([^\x00-\x20%/\x7f]++) ([fdl]) ([0-7]{4}) (0|[1-9][0-9]{0,18})\n")
@@ -24,7 +25,22 @@ Looked for at the beginnings of lines alone, and never twice at one: a line may 
 """
 SEPARATORS = len(b"   \n") + len(b"f") + len(b"0644")
 MOST_BYTES = 1 << 24
+_HEAD = re.compile(
+    rb"(?s)envhist-manifest 1 (.+)\n"
+    rb"\. d ([0-7]{4}) (0|[1-9][0-9]{0,18}) u=(0|[1-9][0-9]{0,8}) g=(0|[1-9][0-9]{0,8})\n"
+)
+"""The two lines above: owners whose numbers are not large."""
 _KINDS = {b"f": EntryKind.FILE, b"d": EntryKind.DIRECTORY, b"l": EntryKind.LINK}
+
+
+def plain_own(head: bytes, stored: bytes, path: EnvPath) -> Entry | None:
+    """What the first two lines of a shard say of its directory; None where they say more, or name another one."""
+    found = _HEAD.fullmatch(head)
+    if found is None or found[1] != quote_path(stored) or stored.count(b"/") >= BUDGET.depth:
+        return None
+    mode, time, uid, gid = found.group(2, 3, 4, 5)
+    owner = int(uid), int(gid)
+    return Entry(path, EntryKind.DIRECTORY, int(mode, 8), int(time), None, StoredAs.PLAIN, *owner)
 
 
 def plain_entries(

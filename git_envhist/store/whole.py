@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from git_envhist.model import Entry, EntryKind, EnvPath, Listing
-from git_envhist.store.halves import NESTED, ROOT, Half, Objects, Place, damaged, tree_text
+from git_envhist.store.halves import NESTED, ROOT, Half, Objects, Place, Tree, damaged, tree_text
 from git_envhist.store.layout import split_realm
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import true_name
@@ -20,6 +20,8 @@ from git_envhist.store.trees import DIRECTORY, decode_by_name
 
 Shard = tuple[bytes, bytes]
 NESTED_DEPTH = 2
+OF_DIRECTORIES = b"40000 "
+"""How the entry of a directory begins in a tree."""
 
 
 class Found(NamedTuple):
@@ -30,7 +32,7 @@ class Found(NamedTuple):
     """What its tree says; None where no tree can hold what it holds."""
     shard: bytes
     entries: int
-    """How many its tree has."""
+    """About how many its tree has."""
     directories: tuple[bytes, ...]
     """The true names of those in it that trees hold."""
 
@@ -93,10 +95,18 @@ class Whole:
         while todo:
             stored, oid = todo.pop()
             text = None if oid is None else tree_text(self._objects, oid)
-            tree = self._top if oid is None or text is None else decode_by_name(text, len(oid))
-            below = [(name, item[1]) for name, item in tree.items() if item[0] == DIRECTORY]
+            below: list[tuple[bytes, bytes]] = []
+            entries = len(self._top)
+            if oid is None or text is None:
+                below = _directories(self._top)
+            elif OF_DIRECTORIES in text:
+                tree = decode_by_name(text, len(oid))
+                below, entries = _directories(tree), len(tree)
+            else:
+                # Whoever reads what stands in it looks whether it is one.
+                entries = text.count(b"\0")
             names = tuple([true_name(name) for name, _ in below])
-            yield Found(self._half.place(stored), text, self._shard(stored), len(tree), names)
+            yield Found(self._half.place(stored), text, self._shard(stored), entries, names)
             prefix = stored + b"/" if stored else b""
             todo += [(prefix + name, inner) for name, inner in reversed(below)]
 
@@ -128,3 +138,8 @@ class Whole:
             raise damaged("no directory is described for what stands in", stored)
         self._left.discard((outer, inner))
         return found[1]
+
+
+def _directories(tree: Tree) -> list[tuple[bytes, bytes]]:
+    """Stored name and id of each directory that a tree holds."""
+    return [(name, item[1]) for name, item in tree.items() if item[0] == DIRECTORY]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from git_envhist.errors import Damaged
-from git_envhist.store.deflate import InflateError, decompressobj
+from git_envhist.store.deflate import InflateError, decompress, decompressobj
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packfile import KINDS, PackFile
 
@@ -31,6 +31,13 @@ WORTH_A_LIST = 1 << 10
 """Who has read so many objects of a pack, and a sixteenth of it, will read most: where all are is learned by heart."""
 MOST_LISTED = 1 << 19
 """So many are learned, at 150 bytes each, in a process."""
+QUICK = 1 << 18
+"""What claims to be smaller is inflated at one go, which spares what a stream needs between two. It may turn out to be
+more, by no more than deflate can make of as many bytes."""
+DEFLATED, FRAME = 0x78, 2
+"""How the frame of git's streams begins, and how long it is."""
+BARE = -15
+"""Without the frame's checksum: what an object is held to is its id."""
 NOWHERE = 0
 """Where a pack begins there is no object."""
 
@@ -96,14 +103,24 @@ class _Pack:
         start = offset & -BLOCK
         try:
             view = self._blocks.get(start) or self._read_block(start)
-            code, size, at = _head(view, offset - start)
+            at = offset - start
+            byte = view[at]
+            code, size = byte >> 4 & 7, byte & 15
+            if byte & 0x80:
+                size, at = _rest_of_size(view, at, size)
             kind = KINDS.get(code)
             if kind is None or size > LARGEST:
                 return None
+            at += 1
             # Bytes without a pattern take nine bits each in a code that was made for others.
             most = size + (size >> 3) + SLACK
-            inflater = decompressobj()
-            data = inflater.decompress(view[at : at + most], size + 1)
+            if view[at] != DEFLATED:
+                return None
+            if size < QUICK and at + most <= len(view):
+                data = decompress(view[at + FRAME : at + most], BARE, size + 1)
+                return (kind, data) if len(data) == size else None
+            inflater = decompressobj(BARE)
+            data = inflater.decompress(view[at + FRAME : at + most], size + 1)
             if not inflater.eof and at + most > len(view):
                 data += self._inflate_more(inflater, start, at + most - len(view), size + 1 - len(data))
         except (OSError, IndexError):
@@ -160,13 +177,12 @@ class _Pack:
         return found
 
 
-def _head(data: memoryview, at: int) -> tuple[int, int, int]:
-    """The code of an entry's kind, the size of its object, and where its deflated bytes begin."""
-    byte = data[at]
-    code, size, shift = byte >> 4 & 7, byte & 15, 4
+def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:
+    """The size of an entry's object, and where the last byte of what says it stands."""
+    shift, byte = 4, 0x80
     while byte & 0x80:
         at += 1
         byte = data[at]
         size |= (byte & 0x7F) << shift
         shift += 7
-    return code, size, at + 1
+    return size, at
