@@ -254,14 +254,12 @@ def _print_json(session: Session, shown: list[Snapshot], *, measured: bool) -> N
 
 
 def _json_values(history: EnvHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
-    from git_envhist.cli.details import read_details, with_outputs  # loaded late: keeps envlog fast
-    from git_envhist.cli.jsonform import PATHS_IN_LISTS, snapshot_json  # loaded late: only --json needs it
+    from git_envhist.cli.jsonform import PATHS_IN_LISTS  # loaded late: only --json needs it
 
     if measured:
         from git_envhist.cli.measured import measured_values  # loaded late: only --stat needs it
 
         return measured_values(history, shown, most_paths=PATHS_IN_LISTS)
-    return (
-        snapshot_json(with_outputs(history, one), read_details(history, one), most_paths=PATHS_IN_LISTS)
-        for one in shown
-    )
+    from git_envhist.cli.listed import listed_values  # loaded late: only --json needs it
+
+    return listed_values(history, shown, most_paths=PATHS_IN_LISTS)

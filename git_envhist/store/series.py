@@ -49,9 +49,10 @@ def those_that_changed(git: Git, steps: Sequence[Step], pathspecs: Sequence[byte
 
 
 def changes_of(git: Git, reader: CatFile, steps: Sequence[Step]) -> Iterator[tuple[str, tuple[Change, ...]]]:
-    """Each of those commits, and in what it differs from the one that it stands beside."""
+    """Each of those commits, and in what it differs from the one that it stands beside: in the order of the paths."""
     for commit, rows in _compare_all(git, steps):
-        yield commit, tuple(find_changes(reader, rows, commit).values())
+        changes = find_changes(reader, rows, commit)
+        yield commit, tuple(changes[path] for path in sorted(changes))
 
 
 def _paths(reader: CatFile, commit: str, rows: Rows) -> Paths:
