@@ -21,7 +21,7 @@ BEGINNING = b'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\
 """How every page of ours begins."""
 LONGEST_TEXT = 2000
 """Of an intent more is not shown: `git envlog show` tells it all."""
-SCRIPTS = ("script/1-words.js", "script/2-charts.js", "script/3-card.js", "script/4-page.js")
+SCRIPTS = tuple(f"script/{name}.js" for name in ("1-words", "2-charts", "3-card", "4-rows", "5-page"))
 """One script, in this order: what stands later uses what stands before."""
 ENOUGH = 300
 """Up to so many moments each may be told at length."""
