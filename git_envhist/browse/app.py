@@ -11,14 +11,18 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal
+from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 from textual.worker import get_current_worker
 
-from git_envhist.browse import dialogs
-from git_envhist.browse.asking import Answer, Row, ask, fits, plan_of, rows
+from git_envhist.browse import dialogs, plans
+from git_envhist.browse.asking import Answer, Row, Told, ask_json, fits, rows
 from git_envhist.browse.moments import Moments
-from git_envhist.browse.texts import hanging, headline
+from git_envhist.browse.panel import Panel, Write, set_in
+from git_envhist.browse.texts import headline
+from git_envhist.browse.told import difference, step
+from git_envhist.spelling import escape
 
 PATIENCE = 0.08
 """Seconds the cursor rests on a moment before it is asked about: whoever runs down the list starts no programs."""
@@ -38,7 +42,6 @@ class Browser(App[None]):
     #right { width: 1fr; padding: 0 1; scrollbar-size: 1 1; }
     #right:focus { background: $boost; }
     #search { dock: bottom; display: none; height: 1; border: none; padding: 0 1; }
-    #search.-shown { display: block; }
     Told { align: center middle; }
     #told-box { width: 92%; max-width: 110; height: auto; max-height: 92%; }
     #told-box { border: round $primary; padding: 0 1; background: $surface; }
@@ -46,8 +49,10 @@ class Browser(App[None]):
     #told-title, #told-foot { height: 1; }
     """
     BINDINGS = [  # noqa: RUF012 - as textual has it
-        Binding("slash", "search", "search"),
+        # Before any widget has it: what is typed right behind it is what is searched for, and no key of the list's.
+        Binding("slash", "search", "search", priority=True),
         Binding("u", "undo", "undo"),
+        Binding("U", "redo", show=False),
         Binding("question_mark", "keys", "keys"),
         Binding("q", "quit", "quit"),
         Binding("f5", "look_again", show=False),
@@ -58,14 +63,14 @@ class Browser(App[None]):
         super().__init__()
         self._all: list[Row] = []
         self._shown_for: str | None = None
-        self._busy = False
+        self._doing = ""
+        """What is under way; nothing else is begun meanwhile."""
 
     def compose(self) -> ComposeResult:
         yield Static("looking…", id="top")
         with Horizontal(id="middle"):
             yield Moments(id="moments")
-            with VerticalScroll(id="right"):
-                yield Static(id="told")
+            yield Panel(id="right")
         yield Input(placeholder="words that the moment is told with", id="search")
         yield Footer(show_command_palette=False)
 
@@ -89,7 +94,7 @@ class Browser(App[None]):
         self._narrow()
         if answer.status or not found:
             words = answer.err.strip() or "nothing was captured here yet: git envlog capture"
-            self._tell(Text.from_ansi(words))
+            self.query_one(Panel).tell(Text(escape(words, lines=True)))
 
     def _narrow(self) -> None:
         words = self._words()
@@ -97,15 +102,18 @@ class Browser(App[None]):
         self.query_one(Moments).put(shown)
         self._head()
         if not shown and self._all:
-            self._tell(Text("no moment is told with these words"))
+            self.query_one(Panel).tell(Text("no moment is told with these words"))
 
     def _head(self) -> None:
         moments = self.query_one(Moments)
         number = f"{len(self._all):,}"
         if self._words():
             number = f"{moments.count:,} of {number}"
-        head = f"{os.path.basename(os.getcwd()) or '/'} · {number} {'moment' if len(self._all) == 1 else 'moments'}"
-        if moments.marked:
+        noun = "moment" if len(self._all) == 1 else "moments"
+        head = f"{escape(os.path.basename(os.getcwd()) or '/')} · {number} {noun}"
+        if self._doing:
+            head += f" · {self._doing}…"
+        elif moments.marked:
             head += f" · marked {moments.marked[:7]}: d at another one shows what differs"
         self.query_one("#top", Static).update(Text(head, no_wrap=True, overflow="ellipsis"))
 
@@ -121,49 +129,38 @@ class Browser(App[None]):
     def _card(self, row: Row) -> None:
         worker = get_current_worker()
         time.sleep(PATIENCE)
-        columns = self._columns()
-        told = headline(row)
-        # What a moment changed is what it is looked at for; its card stands below.
-        for words in (("envdiff", f"{row.id}~1..{row.id}"), ("envlog", "show", row.id)):
-            if worker.is_cancelled:
-                return
-            answer = ask(words[0], *words[1:-1], "--color=always", words[-1], columns=columns)
-            if answer.status == 0 and answer.out.strip():
-                told = Text("\n\n").join([told, hanging(answer.out, columns)])
-            self._show(worker.is_cancelled, told)
+        if worker.is_cancelled:
+            return
+        told = ask_json("envlog", "show", row.id)
+        self._show(worker.is_cancelled, headline(row), told, step)
 
     @work(thread=True, exclusive=True, group="card")
     def _difference(self, old: str, new: str) -> None:
-        columns = self._columns()
-        answer = ask("envdiff", "--color=always", f"{old}..{new}", columns=columns)
-        head = Text(f"from {old[:7]} to {new[:7]}\n\n", style="bold")
-        told = head + hanging(answer.text or "nothing differs", columns)
-        self._show(get_current_worker().is_cancelled, told)
+        told = ask_json("envdiff", f"{old}..{new}")
+        head = Text(f"from {old[:7]} to {new[:7]}", style="bold")
+        self._show(get_current_worker().is_cancelled, head, told, difference)
 
-    def _show(self, too_late: bool, text: Text) -> None:
+    def _show(self, too_late: bool, head: Text, told: Told, write: Write) -> None:
         if not too_late:
-            self.call_from_thread(self._tell, text)
-
-    def _tell(self, text: Text) -> None:
-        self.query_one("#told", Static).update(text)
-        self.query_one("#right", VerticalScroll).scroll_home(animate=False)
-
-    def _columns(self) -> int:
-        return max(30, self.query_one("#right", VerticalScroll).size.width - 3)
+            self.call_from_thread(self.query_one(Panel).draw, head, told, write)
 
     def on_resize(self) -> None:
         moments = self.query_one(Moments)
         moments.styles.width = "45%" if self.size.width < NARROW else "40%"
 
-    def _hung(self, printed: str) -> Text:
-        return hanging(printed, dialogs.columns_in(self.size.width))
-
     # --- keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # In the field itself, and over the list, it is a letter.
+        if action == "search":
+            return not (isinstance(self.focused, Input) or isinstance(self.screen, ModalScreen))
+        return True
 
     def action_search(self) -> None:
         field = self.query_one("#search", Input)
-        field.add_class("-shown")
-        field.focus()
+        field.display = True
+        # At once: `focus()` would leave the next letters to the list.
+        self.screen.set_focus(field)
 
     def on_input_changed(self) -> None:
         self._narrow()
@@ -174,7 +171,7 @@ class Browser(App[None]):
     def action_clear(self) -> None:
         field, moments = self.query_one("#search", Input), self.query_one(Moments)
         field.value = ""
-        field.remove_class("-shown")
+        field.display = False
         moments.marked = None
         moments.focus()
         self._shown_for = None
@@ -207,45 +204,54 @@ class Browser(App[None]):
     def action_undo(self) -> None:
         self._go("take back", "--undo")
 
+    def action_redo(self) -> None:
+        self._go("do again what was taken back", "--redo")
+
     # --- going back
 
     def _go(self, title: str, *words: str) -> None:
         """Show what it would do; do it where somebody agrees; say what came of it."""
-        if self._busy:
-            return
-        self._busy = True
-        self._plan(title, words)
+        if not self._doing:
+            self._do("looking what that would do")
+            self._plan(title, words)
+
+    def _do(self, what: str) -> None:
+        self._doing = what
+        self._head()
 
     @work(thread=True, group="restore")
     def _plan(self, title: str, words: tuple[str, ...]) -> None:
-        shown, plan = plan_of(*words)
-        self.call_from_thread(self._ask_whether, title, words, shown, plan)
+        told = ask_json("envrestore", "--dry-run", *words)
+        self.call_from_thread(self._ask_whether, title, words, told)
 
-    def _ask_whether(self, title: str, words: tuple[str, ...], shown: Answer, plan: str | None) -> None:
-        if plan is None:
-            self._said(title, shown)
+    def _ask_whether(self, title: str, words: tuple[str, ...], told: Told) -> None:
+        if told.value is None or plans.is_idle(told.value):
+            self._said(title, told, plans.planned)
             return
+        self._do("")
+        # What was shown is done, or nothing is.
+        agreed = (*words, "--plan", told.value["plan_id"])
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._carry_out(title, (*words, "--plan", plan))
-            else:
-                self._busy = False
+                self._do(f"{title}: under way")
+                self._carry_out(title, agreed)
 
-        self.push_screen(dialogs.plan(title, self._hung(shown.text)), answered)
+        self.push_screen(dialogs.plan(title, plans.planned(told.value, self._columns_over())), answered)
 
     @work(thread=True, group="restore")
     def _carry_out(self, title: str, words: tuple[str, ...]) -> None:
-        answer = ask("envrestore", "--color=always", *words)
-        self.call_from_thread(self._said, title, answer)
+        told = ask_json("envrestore", *words)
+        self.call_from_thread(self._said, title, told, plans.done)
 
-    def _said(self, title: str, answer: Answer) -> None:
-        def gone_on(_: bool | None) -> None:
-            self._busy = False
-            self.action_look_again()
+    def _said(self, title: str, told: Told, write: Write) -> None:
+        self._do("")
+        how = title if told.value is not None else f"{title}: not done"
+        text = set_in(told, write, self._columns_over())
+        self.push_screen(dialogs.message(how, text), lambda _: self.action_look_again())
 
-        how = title if answer.status in (0, 5) else f"{title}: not done"
-        self.push_screen(dialogs.message(how, self._hung(answer.text or "nothing to do")), gone_on)
+    def _columns_over(self) -> int:
+        return dialogs.columns_in(self.size.width)
 
 
 def browse() -> int:

@@ -1,4 +1,7 @@
-"""Asks our own programs: what they print is what is shown, and what they refuse is refused here."""
+"""Asks our own programs: what they tell as JSON is what is shown, and what they refuse is refused here.
+
+The list alone is told by a template: JSON says of each moment which paths it changed, and of 5,000 that takes a while.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
-from typing import NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
 
+from git_envhist.browse.values import Json
 from git_envhist.ourselves import start_words
 
 FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%s", "%(name)", "%(story)", "%(trigger)")
 TEMPLATE = "%x00".join(FIELDS) + "%x00"
+REFUSED = 128
 NO_PAGER = {"GIT_PAGER_IN_USE": "true", "GIT_PAGER": "cat"}
 """A program that writes to us writes to nobody's pager."""
 
@@ -36,24 +42,48 @@ class Answer(NamedTuple):
     out: str
     err: str
 
-    @property
-    def text(self) -> str:
-        """Both, in the order in which a terminal has them at the end."""
-        return "\n".join(part.rstrip("\n") for part in (self.out, self.err) if part.strip())
+
+class Told(NamedTuple):
+    """What a program answered under `--json`: a value, or in its place why there is none."""
+
+    value: Json | None
+    trouble: str = ""
 
 
-def ask(program: str, *words: str, columns: int = 80) -> Answer:
+def ask(program: str, *words: str) -> Answer:
     """Run a program of ours to its end."""
-    done = subprocess.run(
-        [*start_words(program), *words],
+    try:
+        # Into files: when this browser is killed, a restore has nobody to write to, and goes on to its end.
+        with TemporaryFile() as out, TemporaryFile() as err:
+            status = _run([*start_words(program), *words], out, err)
+            return Answer(status, *map(_read, (out, err)))
+    except OSError as error:
+        return Answer(REFUSED, "", f"git-{program} could not be run: {error.strerror}")
+
+
+def _run(words: list[str], out: IO[bytes], err: IO[bytes]) -> int:
+    return subprocess.run(
+        words,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env={**os.environ, **NO_PAGER, "COLUMNS": str(columns)},
+        stdout=out,
+        stderr=err,
+        env={**os.environ, **NO_PAGER},
         check=False,
         # Ctrl-C at the terminal is ours to hear: what is under way is finished.
         start_new_session=True,
-    )
-    return Answer(done.returncode, _text(done.stdout), _text(done.stderr))
+    ).returncode
+
+
+def ask_json(program: str, *words: str) -> Told:
+    """What a program of ours tells as JSON."""
+    answer = ask(program, *words, "--json")
+    try:
+        value = json.loads(answer.out)
+    except ValueError:
+        return Told(None, answer.err.strip() or f"git-{program} ended with {answer.status}")
+    if not isinstance(value, dict) or "error" in value:
+        return Told(None, _error_words(value["error"] if isinstance(value, dict) else {}))
+    return Told(value)
 
 
 def rows(year: str) -> tuple[list[Row], Answer]:
@@ -71,24 +101,14 @@ def read_rows(text: str) -> list[Row]:
     return [Row(*(field.replace("\n", " ") for field in record)) for record in records]
 
 
-def plan_of(*words: str) -> tuple[Answer, str | None]:
-    """What going somewhere would do, and under which id that plan can be asked for; None where it is refused."""
-    shown = ask("envrestore", "--dry-run", "--color=always", *words)
-    told = ask("envrestore", "--dry-run", "--json", *words)
-    return shown, _plan_id(told) if shown.status == told.status == 0 else None
+def _error_words(error: Json) -> str:
+    hint = f"\nhint: {error['hint']}" if error.get("hint") else ""
+    return f"{error.get('message', 'no answer')}{hint}"
 
 
-def _plan_id(answer: Answer) -> str | None:
-    try:
-        value = json.loads(answer.out)
-    except ValueError:
-        return None
-    found = value.get("plan_id") if isinstance(value, dict) else None
-    return found if isinstance(found, str) else None
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "backslashreplace")
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "backslashreplace")
 
 
 def fits(row: Row, words: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ KEYS = (
     ("d", "mark this moment; at another one: what differs between the two"),
     ("r", "what going back to this moment would do, and then do it"),
     ("u", "what taking back the last restore would do, and then do it"),
+    ("U", "the same for what was taken back"),
     ("F5", "look again"),
     ("q", "leave"),
 )

@@ -8,6 +8,8 @@ from git_envhist.cli.command import Session, command
 from git_envhist.errors import EnvhistError, UsageError
 
 PARTS = ("textual", "rich")
+DUMB = "dumb"
+"""A terminal that shows lines and nothing else, as an editor's."""
 
 
 class NoBrowser(EnvhistError):
@@ -22,7 +24,7 @@ def browse(session: Session) -> int:
     session.no_paths()
     if session.json:
         raise UsageError("a terminal is no place for JSON", hint="git envlog --json")
-    if not (os.isatty(0) and os.isatty(1)):
+    if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM") == DUMB:
         raise EnvhistError(
             "a terminal is needed to browse", hint="'git envlog' prints the same, '--html' a page"
         )

@@ -183,14 +183,29 @@ def test_it_follows_the_size_of_the_terminal(told: Repo, browse: Open) -> None:
     screen.resize(140, 40)
     screen.wait(lambda shown: "(works)" in cursor(shown))
     screen.resize(60, 16)
-    shown = screen.wait(lambda shown: len(shown.split("\n")) <= 16 and "quit" in shown.split("\n")[-1])
+    # Drawn whole: a look in between may find the foot alone.
+    shown = screen.wait(lambda shown: "quit" in shown.split("\n")[-1] and "\n›" in shown)
+    assert len(shown.split("\n")) <= 16
     assert "working" in cursor(shown)
 
 
 def test_what_somebody_wrote_commands_no_terminal(repo: Repo, browse: Open) -> None:
-    repo.run("envlog", "capture", "-m", "\x1b[2Jgone\u202e [bold]x[/] [/", check=True)
+    hostile, shown = "\x1b[2Jgone\u202e [bold]x[] [", r"\x1b[2Jgone\u202e [bold]x[] ["
+    repo.write(hostile, "x")
+    repo.write("check.sh", f"echo '{hostile}'; exit 1\n")
+    words = ("-m", hostile, "--verify", "sh check.sh", "--name", "[red]x", "--meta", f"{hostile}={hostile}")
+    repo.run("envlog", "capture", *words, check=True)
+    repo.run("envlog", "note", "-m", hostile, check=True)
     screen = browse(LARGE)
-    screen.see("1 moment", r"\x1b[2Jgone\u202e [bold]x[/] [/", "Timeline:")
+    told = screen.see("1 moment", shown, "Timeline:", "Note:", "Names:     [red]x")
+    # The row, the heading, the file, what the check wrote, the card, the note, what it was captured with.
+    assert told.count(shown) >= 8
+    screen.type("r")
+    screen.see("nothing to restore")
+    screen.type("Enter")
+    (repo.path / hostile).unlink()
+    screen.type("r")
+    screen.see("write 1", f"    {shown}", "Enter does it")
 
 
 def test_five_thousand_moments_are_walked_through(repo: Repo, browse: Open) -> None:
@@ -209,7 +224,8 @@ def test_without_a_history_it_says_how_to_begin(repo: Repo, browse: Open) -> Non
     browse(LARGE).see("nothing was captured here yet: git envlog capture")
 
 
-def test_without_a_terminal_it_says_what_else_there_is(told: Repo) -> None:
+def test_without_a_terminal_it_says_what_else_there_is(told: Repo, browse: Open) -> None:
+    browse(LARGE, "TERM=dumb git envlog browse").see("a terminal is needed", "ended with 128")
     refused = told.run("envlog", "browse")
     assert refused.status == 128
     assert "a terminal is needed" in refused.err
