@@ -7,7 +7,7 @@ only the manifest knows by the lines that git has for modes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from git_envhist.cli.colour import Palette
 from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_in_pieces, is_sealed
@@ -143,18 +143,35 @@ def _mode_lines(change: Change) -> list[bytes]:
 
 
 def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[bytes]:
-    word = {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
+    told = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
     shows_values = manner.reveal
     if not shows_values and not is_environment_file(change):
-        return [b"sealed file " + word]
+        return _as_hunk(change, manner, told)
     try:
         old, new = contents.both(change)
     except SealingError as failure:
-        return [b"sealed file " + word + b": " + escape(failure.message).encode()]
+        return _as_hunk(change, manner, told + b": " + escape(failure.message).encode())
     if shows_values:
         return _revealed(change, old, new, manner)
-    told = [_masked(variable) for variable in compare_variables(old, new)]
-    return [b"sealed file " + word + b", values masked (--reveal shows them)", *told]
+    told += b", values masked (--reveal shows them)"
+    return _as_hunk(change, manner, told, compare_variables(old, new))
+
+
+def _as_hunk(
+    change: Change, manner: Manner, told: bytes, variables: Sequence[VariableChange] = ()
+) -> list[bytes]:
+    """What is told of a file: for eyes in the form of a patch, as a pager such as delta drops all else below a name."""
+    if not _is_for_eyes(manner):
+        # Whoever applies it must not get a file of asterisks.
+        return [told, *map(_masked, variables)]
+    old = [b"-" + one.key.encode() + b"=" + MASKED for one in variables if one.mark != "+"]
+    new = [b"+" + one.key.encode() + b"=" + MASKED for one in variables if one.mark not in MARKS]
+    if not old and not new:
+        old = [b"-(sealed)"] if change.before is not None else []
+        new = [b"+(sealed)"] if change.after is not None else []
+    left, right = _sides(change, manner)
+    counts = [b"%d,%d" % (bool(lines), len(lines)) for lines in (old, new)]
+    return [b"--- " + left, b"+++ " + right, b"@@ -%s +%s @@ " % (counts[0], counts[1]) + told, *old, *new]
 
 
 def _masked(variable: VariableChange) -> bytes:
@@ -162,10 +179,14 @@ def _masked(variable: VariableChange) -> bytes:
     return mark + b" " + variable.key.encode() + b"=" + MASKED
 
 
-def _revealed(change: Change, old: bytes, new: bytes, manner: Manner) -> list[bytes]:
+def _sides(change: Change, manner: Manner) -> tuple[bytes, bytes]:
     names = [quoted(prefix + path, quote_all=manner.quote_all) for prefix, path in _names(change)]
     left = names[0] if change.before is not None else b"/dev/null"
-    right = names[1] if change.after is not None else b"/dev/null"
+    return left, names[1] if change.after is not None else b"/dev/null"
+
+
+def _revealed(change: Change, old: bytes, new: bytes, manner: Manner) -> list[bytes]:
+    left, right = _sides(change, manner)
     if is_binary(old) or is_binary(new):
         return [b"Binary files " + left + b" and " + right + b" differ"]
     hunks = unified_hunks(old, new)
@@ -181,9 +202,13 @@ def _size_of(side: Side, contents: Contents) -> str:
     return "sealed" if side.stored is StoredAs.SEALED else size(contents.size(side))
 
 
+def _is_for_eyes(manner: Manner) -> bool:
+    return manner.columns is not None or manner.palette.coloured
+
+
 def _finish(text: bytes, manner: Manner) -> bytes:
     # For eyes, contents are spelled out like any other words; to a file they go byte for byte, for `git apply`.
-    if manner.columns is not None or manner.palette.coloured:
+    if _is_for_eyes(manner):
         text = escape(text, lines=True).encode("utf-8")
     return _paint(text, manner.palette)
 

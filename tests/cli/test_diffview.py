@@ -229,6 +229,17 @@ def test_a_sealed_file_of_variables_shows_keys_and_no_value(secret: Views) -> No
         assert "http" not in shown
 
 
+def test_for_eyes_it_has_the_form_of_a_patch_which_pagers_show(secret: Views) -> None:
+    patch = secret.show("patch", Manner(columns=80))
+    assert (
+        "diff --git a/.env.local b/.env.local\n--- a/.env.local\n+++ b/.env.local\n"
+        "@@ -1,2 +1,2 @@ sealed file changed, values masked (--reveal shows them)\n"
+        "-API_URL=***\n-OLD=***\n+API_URL=***\n+DEBUG=***\n"
+    ) in patch
+    assert "@@ -1,1 +1,1 @@ sealed file changed\n-(sealed)\n+(sealed)\n" in patch
+    assert "http" not in patch
+
+
 def test_the_story_tells_variables_by_their_keys(secret: Views) -> None:
     assert secret.show("story") == (
         "env       .env.local     ~ API_URL   + DEBUG   − OLD\n"
