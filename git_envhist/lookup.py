@@ -115,7 +115,29 @@ def world_of(
     """All that a revision can speak of."""
     others = Others(lambda: [name for name in list_names() if name != own], lambda name: log(None, name))
     dropped = Dropped(git)
-    return World(Timeline.of(own, log(None, own or None)), others, CodeCommits(git), os.path.lexists, dropped)
+    return World(Timeline.of(own, log(None, own or None)), others, CodeCommits(git), Paths(git, own), dropped)
+
+
+class Paths:
+    """Whether words are a path: one that stands here, or that stood here when the newest snapshot was taken."""
+
+    def __init__(self, git: Git, timeline: str) -> None:
+        self._git = git
+        self._timeline = timeline
+
+    def __call__(self, text: str) -> bool:
+        return os.path.lexists(text) or self._stood_here(text)
+
+    def _stood_here(self, text: str) -> bool:
+        # What somebody wants back is gone: it is looked for where it was.
+        if self._git.work_tree is None or not self._timeline:
+            return False
+        try:
+            path = path_below(os.fsencode(self._git.work_tree), os.getcwdb(), os.fsencode(text))
+        except (UsageError, OSError, ValueError):
+            return False
+        place = os.fsencode(HEADS + self._timeline) + b":" + path
+        return bool(path) and self._git.try_run("cat-file", "-e", place).status == 0
 
 
 def path_below(root: bytes, directory: bytes, typed: bytes) -> EnvPath:

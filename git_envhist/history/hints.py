@@ -21,6 +21,8 @@ from git_envhist.history.times import SPELLINGS, parse_moment, printed_time
 from git_envhist.model import VerdictStatus
 
 SPELLED = f"a time is one of: {SPELLINGS}"
+NEWEST, BEFORE = "the newest is '@'", "the one before the newest is '@~1'"
+SPELLED_OTHERWISE = {"latest": NEWEST, "last": NEWEST, "newest": NEWEST, "previous": BEFORE, "prev": BEFORE}
 NOTHING_CAPTURED = "nothing was captured here yet: git envlog capture"
 
 
@@ -71,6 +73,8 @@ def _hint(way: Revision, text: str, world: World, now: datetime, before_base: in
 def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
     if not world.own.snapshots:
         return NOTHING_CAPTURED
+    if word.lower() in SPELLED_OTHERWISE:
+        return SPELLED_OTHERWISE[word.lower()]
     if "^" in word:
         return PARENTS_HINT
     if ".." in word:

@@ -81,6 +81,11 @@ CASES = {
         ("envrestore", "why so"), 4, "no-such-snapshot", "'why so'", "':/why so'",
         lambda repo: repo.run("envlog", "capture", "why so", check=True),
     ),
+    "path that is gone": Case(
+        ("envrestore", "gone"), 4, "no-such-snapshot", "'gone'", "it is a path: git envrestore @ -- gone",
+        lambda repo: (repo.write("gone"), repo.run("envlog", "capture", check=True), (repo.path / "gone").unlink()),
+    ),
+    "newest": Case(("envrestore", "latest"), 4, "no-such-snapshot", "'latest'", "the newest is '@'", _opened),
     "empty": Case(("envrestore", "@"), 4, "no-such-snapshot", "'@'", "nothing was captured here yet"),
     "path": Case(
         ("envrestore", "early", "--", "nowhere"), 4, "no-such-path", "'nowhere'", "git envdiff", _opened,
