@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 from git_envhist.capture.descent import REALM_MARK, join
-from git_envhist.capture.ignore import FILE_NAME, split_lines, usable
+from git_envhist.capture.ignore import FILE_NAME, path_matcher, split_lines, usable
 from git_envhist.capturing.mounts import read_mounts
 from git_envhist.errors import Refused
 from git_envhist.model import WhyMissing
@@ -58,6 +58,8 @@ def survey(
     bases, warnings = bases_of(repository, settings)
     mounts = read_mounts()
     pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or (), apart)
+    # One that is none could mean anything: rather no capture than a secret in the clear.
+    path_matcher(list(settings.secret))
     lines, unread = _read_ignore_file(repository.root)
     ignore, bad = usable(lines)
     exclude, also_bad = usable(settings.exclude)

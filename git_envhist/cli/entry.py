@@ -33,21 +33,25 @@ gc.set_threshold(50_000, 20, 20)
 
 def envlog() -> NoReturn:
     """`git envlog`: read and keep the history."""
+    keep_standard_streams()
     leave(run_program("git-envlog", sys.argv[1:]))
 
 
 def envdiff() -> NoReturn:
     """`git envdiff`: what changed."""
+    keep_standard_streams()
     leave(run_program("git-envdiff", sys.argv[1:]))
 
 
 def envrestore() -> NoReturn:
     """`git envrestore`: go back, losing nothing."""
+    keep_standard_streams()
     leave(run_program("git-envrestore", sys.argv[1:]))
 
 
 def envhist() -> NoReturn:
     """`git envhist`: what hooks call; every subcommand of `git envlog`."""
+    keep_standard_streams()
     if sys.argv[1:2] == ["hook"]:
         from git_envhist.triggers.git.called import (
             called as answer,  # loaded late: only a hook of git needs it
@@ -67,6 +71,18 @@ def envhist() -> NoReturn:
 
         leave(main(sys.argv[2:]))
     leave(run_program("git-envhist", sys.argv[1:]))
+
+
+def keep_standard_streams() -> None:
+    """Where one is closed, nothing that is opened later may take its number: an answer would be written there."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is this one; as git does it, what is said there is lost.
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def leave(status: int) -> NoReturn:

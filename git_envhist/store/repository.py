@@ -257,7 +257,10 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
             f"not a git repository, nor below one: '{here}'",
             hint="'git envlog init' keeps a history without git, 'git init' makes a repository",
         )
-    return NotARepository(done.complaint)
+    return GitFailed(
+        done.complaint.partition("\n")[0].removeprefix("fatal: "),
+        hint="git itself cannot open the repository here: mend what it names, 'git status' says the same",
+    )
 
 
 def _why_not_moved(done: Completed) -> EnvhistError:

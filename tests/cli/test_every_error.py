@@ -1,0 +1,166 @@
+"""Every kind of error there is, provoked through the programs: status, one line that says what, a hint, no traceback.
+
+`test_errors.py` has what people meet; here is what is rare: what somebody does in a shell, in a repository with two
+moments, `early` and `late`, and the command that fails then. What takes more than a shell is provoked elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.test_errors import CASES as MET
+from tests.rules.source import CHECKOUT
+from tests.rules.test_errors import KINDS
+from tests.support.repository import Repo, make_repo
+
+
+class Case(NamedTuple):
+    """How it ends, what was done before, and the command that fails."""
+
+    status: int
+    before: str
+    last: str
+
+
+MODULE = "mkdir -p m; echo 'raise ModuleNotFoundError(name=\"{0}\")' > m/{0}.py"
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+PLAIN = "mkdir ../plain; cd ../plain; echo 1 > file; git-envlog init; git-envlog capture first"
+NEW = "echo 1 > new; git-envlog capture x"
+CASES = {
+    "another-directory": Case(
+        128, f"{PLAIN}; cd ..; mv plain moved; rm -r moved; mkdir plain; cd plain; echo 2 > f", "git-envlog",
+    ),
+    "bad-pattern": Case(128, "git config envhist.secret '!'", "git-envlog capture x"),
+    "cannot-tell": Case(125, NEW, "git-envlog bisect --good early -- 'exit 125'"),
+    "damaged": Case(128, "echo 1 > out", "git-envlog import out"),
+    "defect": Case(
+        128, "mkdir m; echo 'raise ValueError(1)' > m/click.py", "PYTHONPATH=m git-envlog -h",
+    ),
+    "definition-differs": Case(
+        3,
+        "echo 1 > p; git-envlog task add x; git-envlog task start 1 --definition p; echo 2 > p",
+        "git-envlog resume --definition p",
+    ),
+    "diverged": Case(
+        3,
+        "git-envlog push --yes; cp -r . ../second; git-envlog capture x; git-envlog push;"
+        "cd ../second; git-envlog capture y",
+        "git-envlog push",
+    ),
+    "failed": Case(128, "ulimit -n 12", "git-envlog capture x"),
+    "file-exists": Case(3, "echo 1 > out", "git-envlog export out early"),
+    "first-push": Case(3, ":", "git-envlog push"),
+    "git-failed": Case(128, "echo '[core' > .git/config", "git-envlog"),
+    "history-away": Case(128, f'{PLAIN}; rm -r "$XDG_DATA_HOME"/git-envhist/histories/*', "git-envlog"),
+    "holds-tokens": Case(
+        3,
+        f"head -c 40000 /dev/zero > a.log; echo ' {TOKEN} ' >> a.log; head -c 40000 /dev/zero >> a.log;"
+        "git-envlog capture x",
+        "git-envlog push --yes",
+    ),
+    "inside-check": Case(3, "export GIT_ENVHIST_CHECK=$PWD", "git-envlog verify -- true"),
+    "name-taken": Case(3, "git-envlog export out early", "git-envlog import out --as origin"),
+    "no-locks": Case(
+        128,
+        "export XDG_RUNTIME_DIR=/proc",
+        "strace -f -qq -o /dev/null -e trace=flock -e inject=flock:error=ENOLCK git-envlog capture x",
+    ),
+    "no-mcp": Case(128, MODULE.format("mcp"), "PYTHONPATH=m git-envlog mcp"),
+    "no-space": Case(
+        128, "head -c 3000000 /dev/urandom > big; ulimit -f 1000", "git-envlog capture x",
+    ),
+    "no-shell-files": Case(
+        128,
+        f"mkdir x; cp -r {CHECKOUT}/git_envhist x",
+        f"PYTHONPATH=x {sys.executable} -S -c \"import sys; sys.path += {sys.path!r}; sys.prefix = '/nowhere';"
+        " sys.argv[1:] = ['install', '--shell'];"
+        " from git_envhist.cli.entry import envlog; envlog()\"",
+    ),
+    "no-tui": Case(
+        128, MODULE.format("textual"), "PYTHONPATH=m script -qec 'git-envlog browse 2>&3' /dev/null 3>&2",
+    ),
+    "not-in-trash": Case(4, ":", "git-envlog undrop nowhere"),
+    "nothing-to-find": Case(1, NEW, "git-envlog bisect --good early -- true"),
+    "nothing-to-show": Case(4, ":", "git-envlog --html page.html --grep nowhere"),
+    "output": Case(128, ":", "git-envlog > /dev/full"),
+    "platform-failed": Case(128, "git config envhist.platformList 'exit 3'", "git-envlog observe"),
+    "remote-failed": Case(128, "git remote set-url origin ../nowhere", "git-envlog push --yes"),
+    "stale-plan": Case(3, ":", "git-envrestore --plan 0123456789abcdef early"),
+    "too-large": Case(
+        3,
+        "git config envhist.largestObject 1k; head -c 300000 /dev/urandom > big; git-envlog capture x",
+        "git-envlog push --yes",
+    ),
+}  # fmt: skip
+TESTS = CHECKOUT / "tests"
+ELSEWHERE = {
+    "ambiguous": ("history/test_resolve.py", "AmbiguousRevision"),
+    "busy": ("upkeep/test_collect.py", "SomebodyAtWork"),
+    "interrupted": ("services/test_services.py", "stopped: "),
+    "newer-format": ("doing/test_resuming.py", "NewerRecord"),
+    "read-only": ("hygiene/test_a_git_directory_that_cannot_be_written.py", "cannot write below"),
+    "ref-locked": ("hygiene/test_a_ref_that_is_locked.py", "a ref is locked by"),
+    "two-directories": ("cli/test_init.py", "both claim one history"),
+    "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
+}
+"""What takes a race, a signal at the right time, a file system of its own: where it is provoked, and by which words."""
+NEVER = {"refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told"}
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository that all begin with, and a remote that holds nothing."""
+    place = tmp_path_factory.mktemp("shelf")
+    repo = make_repo(place / "repo")
+    repo.git("init", "-q", "--bare", "--template=", "../remote.git")
+    repo.git("remote", "add", "origin", "../remote.git")
+    repo.write("gone", "1\n")
+    repo.run("envlog", "capture", "--name", "early", check=True)
+    (repo.path / "gone").unlink()
+    repo.run("envlog", "capture", "--name", "late", check=True)
+    return place
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_each_is_told_in_a_line_and_says_what_comes_next(
+    shelf: Path, tmp_path: Path, hermetic: Path, code: str
+) -> None:
+    case = CASES[code]
+    shutil.copytree(shelf, tmp_path / "here", symlinks=True)
+    repo = Repo(tmp_path / "here" / "repo", dict(os.environ))
+    done = repo.execute("sh", "-c", f"{{ {case.before}; }} >/dev/null 2>&1; {case.last}", check=False)
+    told = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    hinted = [line for line in done.err.splitlines() if line.startswith("hint: ")]
+    assert done.status == case.status, done.err
+    assert len(told) == 1, done.err
+    assert hinted, done.err
+    assert "Traceback" not in done.out + done.err
+    assert not told[0].endswith(".")
+
+
+def test_every_code_is_provoked() -> None:
+    codes = {kind.code for kind in KINDS} | {"no-mcp", "no-tui"}
+    assert codes == {*CASES, *ELSEWHERE, *NEVER, *(case.code for case in MET.values())}
+
+
+@pytest.mark.parametrize("code", ELSEWHERE)
+def test_what_is_provoked_elsewhere_is_provoked_there(code: str) -> None:
+    place, words = ELSEWHERE[code]
+    assert words in (TESTS / place).read_text()
+
+
+def test_the_page_lists_every_code_with_its_status() -> None:
+    page = (CHECKOUT / "docs" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (`[a-z`, -]+`) \| (\d+) \|", page, re.MULTILINE)
+    listed = {code: {int(status)} for codes, status in rows for code in codes.replace("`", "").split(", ")}
+    statuses = {"no-mcp": {128}, "no-tui": {128}}
+    for kind in KINDS:
+        statuses.setdefault(kind.code, set()).add(kind.exit_code)
+    assert listed == statuses
