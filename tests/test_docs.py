@@ -24,6 +24,7 @@ ELSEWHERE = {
 }
 PAGES = [page for page in EVERY if blocks(page, "console") and page.name not in ELSEWHERE]
 OURS = re.compile(r"`git (env(?:log|diff|restore))((?: [^`]*)?)`")
+SUB = re.compile(r"`git env(?:log|hist) ([a-z]{3,})[ `]")
 # What each class of readers is promised.
 WANTED = (
     "tutorial", "agents", "recovery", "security", "format", "configuration", "performance", "comparison",
@@ -77,6 +78,12 @@ def test_every_command_and_long_option_that_a_page_names_exists(page: Path) -> N
             if name.startswith("--") and len(name) > 2 and name not in known | {"--no-color"}:
                 wrong.append(f"git {program}{rest}")
     assert not wrong
+
+
+@pytest.mark.parametrize("page", EVERY, ids=lambda page: page.name)
+def test_every_subcommand_that_a_page_names_exists(page: Path) -> None:
+    named = set(SUB.findall(page.read_text(encoding="utf-8")))
+    assert not named - {*SUBCOMMANDS, "good", "bad"}
 
 
 def test_every_key_stands_in_the_page_of_configuration() -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
@@ -19,6 +19,9 @@ from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, EnvPath, Missing, Trigger
 from git_envhist.values import replace
 from git_envhist.verifying.watching import UNWATCHED, Watching
+
+if TYPE_CHECKING:
+    from git_envhist.api import EnvHistory
 
 MOST_LINES = 20
 """So many paths of a kind are told; the card has them all."""
@@ -93,7 +96,7 @@ class _Telling:
             # Nothing changed, nothing made: the snapshot that holds this very state is the answer.
             session.line(captured.snapshot.id if captured.snapshot else _newest_id(session))
         else:
-            _print_all(session, captured_lines(captured))
+            _print_all(session, captured_lines(captured, session.history))
 
     def tell_what_stands(self) -> None:
         """The check was stopped; what was captured before stands."""
@@ -195,7 +198,7 @@ def _newest_id(session: Session) -> str:
     return session.history.resolve("@").id
 
 
-def captured_lines(captured: Captured) -> Iterator[str]:
+def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
     """What a capture says at its end."""
     snapshot = captured.snapshot
     if snapshot is None:
@@ -205,12 +208,9 @@ def captured_lines(captured: Captured) -> Iterator[str]:
     partial = f", partial: {count(len(captured.missing), 'path')} missing" if captured.missing else ""
     yield f" {counts_line(captured)}{partial}"
     if captured.first:
-        yield from _first_lines(captured)
+        yield from _first_lines(captured, history)
     if captured.sealed_first:
-        yield from (
-            " secret files are sealed with a key that was made just now, kept in the git directory and in",
-            " your configuration directory; a backup: git envlog key export",
-        )
+        yield " secret files are sealed with a key that was made just now; a backup: git envlog key export"
 
 
 def counts_line(captured: Captured) -> str:
@@ -221,17 +221,25 @@ def counts_line(captured: Captured) -> str:
     return f"{count(captured.files, 'file')}, {new}, {seconds(captured.seconds)}"
 
 
-def _first_lines(captured: Captured) -> Iterator[str]:
+def _first_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
     told = " the first snapshot here holds the whole environment"
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:LARGEST]
     yield told + ("; its largest directories:" if largest else "")
     yield from directory_lines(largest)
     below = [path for path, _, _ in largest if path.isascii() and os.fsdecode(path).isprintable()]
-    if below:
+    example = next((path for path in below if not _is_tracked(history, path)), None)
+    if example is not None:
         import shlex  # loaded late: only a first capture needs it
 
-        pattern = shlex.quote(f"/{os.fsdecode(below[0])}/")
+        pattern = shlex.quote(f"/{os.fsdecode(example)}/")
         yield f" to leave one out: echo {pattern} >> .envhistignore"
+
+
+def _is_tracked(history: EnvHistory, directory: EnvPath) -> bool:
+    """Whether git itself holds something of a directory: sources are no example of what to leave out."""
+    pathspec = ":(top,literal)" + os.fsdecode(directory)
+    listed = history.repository.git.try_run("ls-files", "-z", "--", pathspec)
+    return bool(listed.out)
 
 
 def directory_lines(directories: tuple[tuple[EnvPath, int, int], ...]) -> Iterator[str]:

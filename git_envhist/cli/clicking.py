@@ -80,7 +80,7 @@ def _teller(
 
 
 def _tell_help(command: Command, program: str, output: Output) -> None:
-    output.write(short_help(command, program))
+    output.prose(short_help(command, program).rstrip("\n"))
 
 
 def _tell_all(command: Command, program: str, output: Output) -> None:

@@ -72,14 +72,7 @@ class Session:
     @cached_property
     def columns(self) -> int | None:
         """The width to keep to; None where the answer does not go to a terminal."""
-        if not self.output.terminal:
-            return None
-        if os.environ.get("COLUMNS", "").isdecimal():
-            return int(os.environ["COLUMNS"]) or None
-        try:
-            return os.get_terminal_size(2).columns or None
-        except OSError:
-            return 80
+        return self.output.columns
 
     def date_style(self, given: str | None = None) -> str | None:
         """How times are told: as `--date` says, else as git's own `log.date` does; None: as each place does."""
@@ -94,6 +87,14 @@ class Session:
             self.output.page()
 
     def line(self, text: str = "") -> None:
+        """Say a line; on a terminal it is broken between words where it is too long."""
+        if self.json:
+            self.output.line(text)
+        else:
+            self.output.prose(text)
+
+    def verbatim(self, text: str) -> None:
+        """A line, or several, as they are: what is to be copied whole, or what somebody else wrote."""
         self.output.line(text)
 
     def paint(self, slot: str, text: str) -> str:

@@ -67,7 +67,10 @@ def share_width(lines: list[Line], columns: int) -> Widths:
     name = longest
     if name + number + 6 + graph > columns:
         if graph > columns * 3 // 8 - number - 6:
-            graph = max(columns * 3 // 8 - number - 6, 6)
+            # A word of ours is wider than any of git's numbers: what git says of a binary file still has to fit.
+            graph = max(
+                columns * 3 // 8 - number - 6, 6, words - 4 if any(line.word for line in lines) else 0
+            )
         if name > columns - number - 6 - graph:
             name = columns - number - 6 - graph
         else:

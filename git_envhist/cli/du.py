@@ -17,6 +17,7 @@ from git_envhist.model import Holder, Space
 
 SHOWN = 10
 WIDEST = 44
+NARROWEST = 20
 
 
 @command("du", "git envlog du [-n <number>] [<rev>…] [-- <path>…]")
@@ -34,7 +35,7 @@ def du(session: Session, revisions: tuple[str, ...], limit: int | None) -> None:
     if space.together is not None:
         session.line(f"{_asked(revisions, paths)} would free {size(space.together)} of {size(space.bytes)}")
         return
-    for line in _lines(space, Look(history.now), SHOWN if limit is None else limit):
+    for line in _lines(space, Look(history.now), SHOWN if limit is None else limit, _room(session)):
         session.line(line.rstrip())
 
 
@@ -44,21 +45,26 @@ def _asked(revisions: Sequence[str], paths: Sequence[bytes]) -> str:
     return "dropping " + ", ".join(map(escape, revisions))
 
 
-def _lines(space: Space, look: Look, limit: int) -> Iterator[str]:
+def _room(session: Session) -> int:
+    """How wide a name may be, beside two columns of sizes."""
+    return WIDEST if session.columns is None else max(NARROWEST, min(WIDEST, session.columns - 24))
+
+
+def _lines(space: Space, look: Look, limit: int, room: int) -> Iterator[str]:
     trash = f", {space.in_trash:,} in the trash" if space.in_trash else ""
     yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.moments, 'moment')}{trash}"
     if space.trash_frees:
         yield f"{size(space.trash_frees)} of it come back when the trash is emptied"
-    yield from _table("class", space.by_class, limit, [row.name for row in space.by_class])
-    yield from _table("directory", space.by_directory, limit, [row.name for row in space.by_directory])
-    yield from _table("moment", space.by_moment, limit, [_moment(row, look) for row in space.by_moment])
+    yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
+    yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
+    yield from _table("moment", space.by_moment, limit, room, [_moment(row, look) for row in space.by_moment])
 
 
-def _table(title: str, rows: Sequence[Holder], limit: int, names: Iterable[str]) -> Iterator[str]:
+def _table(title: str, rows: Sequence[Holder], limit: int, room: int, names: Iterable[str]) -> Iterator[str]:
     shown = list(zip(rows, names, strict=True))[:limit]
     if not shown:
         return
-    told = [shorten(escape(name), WIDEST) for _, name in shown]
+    told = [shorten(escape(name), room) for _, name in shown]
     wide = max(len(title), *map(width, told))
     yield ""
     yield f"{pad(title, wide)}  {'holds':>10}  {'frees':>10}"

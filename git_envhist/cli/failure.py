@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from git_envhist.cli.output import Output
@@ -35,7 +36,8 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
     else:
         complain(f"error: {escape(error.message)}")
         if error.hint and not (isinstance(error, Refused) and _is_unwanted()):
-            complain(f"hint: {escape(error.hint, lines=True)}")
+            for line in error.hint.split("\n"):
+                complain(f"hint: {escape(line)}")
     return error.exit_code
 
 
@@ -54,11 +56,20 @@ def _is_unwanted() -> bool:
 
 
 def complain(line: str) -> None:
-    """A line on stderr; where that is full or gone, the exit status says it alone."""
+    """A line on stderr, as wide as the terminal; where that is full or gone, the exit status says it alone."""
     with suppress(OSError):
-        if not shows_symbols(os.environ, terminal=sys.stderr.isatty()):
+        terminal = sys.stderr.isatty()
+        if not shows_symbols(os.environ, terminal=terminal):
             line = line.translate(SPELLED_PLAINLY)
-        print(line, file=sys.stderr, flush=True)
+        print("\n".join(_fitted(line)) if terminal else line, file=sys.stderr, flush=True)
+
+
+def _fitted(text: str) -> list[str]:
+    from git_envhist.cli.terminal import terminal_columns  # loaded late: most errors go to programs
+    from git_envhist.cli.wrapping import all_wrapped  # loaded late: likewise
+
+    columns = terminal_columns(sys.stderr.fileno())
+    return all_wrapped(text.split("\n"), columns) if columns else [text]
 
 
 def error_object(error: EnvhistError) -> dict[str, object]:
@@ -118,11 +129,22 @@ def versions(program: str) -> list[str]:
         git = "git could not be asked"
     system = os.uname()
     return [
-        f"{program}, git-envhist {__version__}",
+        f"{' '.join([program, *outline(sys.argv[1:])])}, git-envhist {__version__}",
         f"Python {' '.join(sys.version.split())}",
         git,
         f"{system.sysname} {system.release} {system.machine}",
     ]
+
+
+def outline(words: Sequence[str]) -> Iterator[str]:
+    """What was typed, without what it was about: subcommand and options; a path, a name or a reason is nobody's."""
+    from git_envhist.cli.subcommands import SUBCOMMANDS  # loaded late: only a defect needs it
+
+    for word in words:
+        if word.startswith("--") or word in SUBCOMMANDS:
+            yield word.partition("=")[0]
+        else:
+            yield word[:2] if word.startswith("-") else "…"
 
 
 def state_home() -> str:

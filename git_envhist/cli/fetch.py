@@ -36,5 +36,7 @@ def fetch_command(session: Session, remote: str | None, full: bool) -> None:
         return
     how = "" if done.full else "; contents come when they are wanted"
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
+    if not done.timelines:
+        session.line("  it holds no history; ours goes there with: git envlog push")
     for name, arrival in done.timelines:
         session.line(f"  {escape(name)}  {'up to date' if arrival is Arrival.SAME else arrival.value}")

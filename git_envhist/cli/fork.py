@@ -40,7 +40,7 @@ def fork(
     session.no_paths()
     if directory is None:
         raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
-    with shown_progress() as progress:
+    with shown_progress("forking") as progress:
         wish = Forking(branch, relocate, foreign, Trigger.MANUAL, progress)
         forked = session.history.fork(revision or "@", directory, wish).forked
     assert forked is not None

@@ -8,7 +8,7 @@ value, and is nothing at all where the value is nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from git_envhist.cli.dates import format_date
@@ -18,7 +18,7 @@ from git_envhist.errors import UsageError
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.history.times import printed_time
 from git_envhist.model import Snapshot
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Look:
     now: datetime
     date: str | None = None
     id_length: int = 7
+    gone_back_to: Mapping[str, str] = field(default_factory=dict)
+    """What the moments are called that restores brought back, by their ids; where a list is to tell it."""
 
     def time(self, snapshot: Snapshot) -> str:
         """The time as a list prints it; every spelling of it leads back to the snapshot."""

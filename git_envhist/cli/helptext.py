@@ -79,7 +79,7 @@ def help_command(session: Session, topic: str | None) -> int:
     """Print the short help of a subcommand, or of git envlog."""
     name = (topic or "envlog").removeprefix("git-")
     if name == "envhist":
-        session.output.write(umbrella_help())
+        session.output.prose(umbrella_help().rstrip("\n"))
         return 0
     if f"git-{name}" in PROGRAMS:
         place, program = PROGRAMS[f"git-{name}"], f"git-{name}"
@@ -91,5 +91,5 @@ def help_command(session: Session, topic: str | None) -> int:
         )
     shown = load(place)
     assert isinstance(shown, Command)
-    session.output.write(short_help(shown, program))
+    session.output.prose(short_help(shown, program).rstrip("\n"))
     return 0

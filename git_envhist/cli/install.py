@@ -136,7 +136,7 @@ def _tell(
         return
     if dry_run:
         for line in describe(edit for one in done for edit in one.edits):
-            session.line(escape(line, lines=True))
+            session.verbatim(escape(line, lines=True))
         for path in (path for one in done for path in one.left):
             session.line(f"remove {escape(path)}/")
     for one in done:

@@ -138,7 +138,7 @@ def _export(session: Session, ring: KeyRing, wanted: str | None, passphrase: Pas
     if session.json:
         session.print_json({"schema": 1, "id": key_id.lower(), "text": text})
     else:
-        session.line(text)
+        session.verbatim(text)
     if passphrase is None:
         warn("whoever has this line can open every secret file in the history: keep it like a password")
 

@@ -14,6 +14,7 @@ from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
 from git_envhist.errors import UsageError
 from git_envhist.history.choice import NO_VERDICT, Choice
+from git_envhist.history.timeline import subject
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 from git_envhist.values import dataclass, replace
 
@@ -108,7 +109,10 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
         shown = select_folded(history, wanted)
     else:
         shown = [history.judge(snapshot) for snapshot in select(history, wanted)]
-    look = Look(history.now, session.date_style(options["date"]), id_length([one.id for one in shown]))
+    called: dict[str, str] = {one.id: subject(one.intent) for one in shown} if listing.graph else {}
+    look = Look(
+        history.now, session.date_style(options["date"]), id_length([one.id for one in shown]), called
+    )
     for warning in (*history.trouble, *history.warnings):
         warn(warning)
     if listing.page:
@@ -216,11 +220,13 @@ def _with_observed(line: str, snapshot: Snapshot, look: Look) -> str:
 
 def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
     from git_envhist.cli import details  # loaded late: keeps envlog fast
+    from git_envhist.cli.wrapping import all_wrapped  # loaded late: likewise
 
     history, snapshot = session.history, details.with_outputs(session.history, snapshot)
     story = details.fact_lines(session, details.facts_of(history, snapshot))
     missing, services = details.missing_of(history, snapshot), details.services_of(history, snapshot)
-    return card(snapshot, look, session.palette, missing, story, services)
+    lines = card(snapshot, look, session.palette, missing, story, services)
+    return all_wrapped(lines, session.columns) if session.columns is not None else lines
 
 
 def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing) -> None:

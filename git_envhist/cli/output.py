@@ -10,11 +10,12 @@ import os
 import sys
 from collections.abc import Mapping
 
-from git_envhist.cli.terminal import SPELLED_PLAINLY
+from git_envhist.cli.terminal import SPELLED_PLAINLY, terminal_columns
 from git_envhist.errors import EnvhistError
 from git_envhist.store.git import spawn
 
 STDOUT = 1
+STDERR = 2
 DONE_UNTOLD = 5
 """As of whatever is done, though not all is as it should be."""
 # Characters that make git run its pager by the shell; any other command is run directly, which is one process less.
@@ -64,8 +65,25 @@ class Output:
         if self._size > 1 << 16:
             self.flush()
 
+    @property
+    def columns(self) -> int | None:
+        """The width to keep to; None where the answer does not go to a terminal."""
+        return terminal_columns(STDERR) if self.terminal else None
+
     def line(self, text: str = "") -> None:
         self.write(text + "\n")
+
+    def prose(self, text: str) -> None:
+        """Lines for people: on a terminal they are broken between words where they are too long."""
+        columns = self.columns
+        for line in text.split("\n"):
+            if columns is None or (len(line) <= columns and line.isascii()):
+                self.line(line)
+                continue
+            from git_envhist.cli.wrapping import wrapped  # loaded late: most lines are short
+
+            for piece in wrapped(line, columns):
+                self.line(piece)
 
     def flush(self) -> None:
         view = memoryview(b"".join(self._waiting))

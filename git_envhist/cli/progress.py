@@ -21,12 +21,12 @@ STDERR = 2
 
 
 @contextmanager
-def shown_progress() -> Iterator[Callable[[Progress], None] | None]:
-    """What a capture is to call as it goes on; None where nobody watches."""
+def shown_progress(what: str = "capturing") -> Iterator[Callable[[Progress], None] | None]:
+    """What a capture is to call as it goes on, and what that is called; None where nobody watches."""
     if not os.isatty(STDERR):
         yield None
         return
-    display = Display(time.monotonic())
+    display = Display(time.monotonic(), what=what)
     try:
         yield display.update
     finally:
@@ -53,8 +53,11 @@ def _write_over(text: str) -> None:
 class Display:
     """A bar that appears once the work has taken half a second, and goes when it is done."""
 
-    def __init__(self, started: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, started: float, clock: Callable[[], float] = time.monotonic, *, what: str = "capturing"
+    ) -> None:
         self._started = started
+        self._what = what
         self._clock = clock
         self._bar: Bar | None = None
         self._task: TaskID | None = None
@@ -75,7 +78,7 @@ class Display:
         if self._bar is None:
             if self._clock() - self._started < PATIENCE:
                 return
-            self._bar, self._task = _open_bar()
+            self._bar, self._task = _open_bar(self._what)
         assert self._task is not None
         self._bar.update(
             self._task,
@@ -87,14 +90,14 @@ class Display:
         )
 
 
-def _open_bar() -> tuple[Bar, TaskID]:
+def _open_bar(what: str) -> tuple[Bar, TaskID]:
     from rich.console import Console  # loaded late: only a capture of more than half a second needs it
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # loaded late: likewise
     from rich.progress import Progress as Bar  # loaded late: likewise
 
     bar = Bar(
         SpinnerColumn(),
-        TextColumn("capturing"),
+        TextColumn(what),
         BarColumn(),
         TextColumn("{task.fields[files]}  {task.fields[bytes]}"),
         TimeElapsedColumn(),

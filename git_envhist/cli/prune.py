@@ -11,7 +11,7 @@ from git_envhist.cli.formats import Look
 from git_envhist.cli.jsonform import SCHEMA, Json
 from git_envhist.cli.options import option
 from git_envhist.cli.render import id_length
-from git_envhist.cli.terminal import escape, escape_invalid, pad, width
+from git_envhist.cli.terminal import escape, escape_invalid, pad, shorten, width
 from git_envhist.cli.words import count
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from git_envhist.keeping.pruning import Pruned, Thinned
 
 WIDEST = 44
+NARROWEST = 12
 
 
 @command("prune", "git envlog prune [<options>]")
@@ -69,6 +70,12 @@ def _rows(thinned: Thinned, look: Look, session: Session) -> Iterator[str]:
     length = id_length([one.snapshot.id for one in decisions])
     intents = [escape(subject(one.snapshot.intent)) for one in decisions]
     column = min(max(map(width, intents), default=0), WIDEST)
+    if session.columns is not None:
+        # Word, id, time and the gaps stand in any case; the reasons want half of what is left.
+        times = max((width(look.time(one.snapshot)) for one in decisions), default=0)
+        left = session.columns - length - times - 12
+        column = max(NARROWEST, min(column, left // 2))
+        intents = [shorten(intent, column) for intent in intents]
     for one, intent in zip(decisions, intents, strict=True):
         word = session.paint("pass", "keep") if one.keep else session.paint("fail", "drop")
         yield (

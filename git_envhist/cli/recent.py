@@ -51,8 +51,13 @@ def recent(session: Session, span: str | None) -> None:
         return
     manner = Manner(session.palette, session.columns, plain=session.output.plain)
     session.page()
+    since_then = printed_time(found.since, found.until)
+    session.line(f"since {since_then}, by change times and logs: {found.looked:,} paths looked at")
     for text in _texts(found, manner):
         session.output.write(text)
+    session.line(f"not known: {', '.join(NOT_KNOWN)}")
+    # What stands below it comes below it, wherever both go.
+    session.output.flush()
     for place in found.unread:
         complain(f"warning: cannot be looked into: '{escape(_text(place) or '.')}'")
     complain("hint: what comes next can be known wholly: git envlog capture")
@@ -110,8 +115,6 @@ def _is_in(path: bytes, pattern: bytes) -> bool:
 
 
 def _texts(found: Recent, manner: Manner) -> Iterator[bytes]:
-    since = printed_time(found.since, found.until)
-    yield f"since {since}, by change times and logs: {found.looked:,} paths looked at\n".encode()
     yield from fact_texts(found.facts, manner)
     yield from _done("git", found.head, found.until, manner)
     yield from _done("ran", found.commands, found.until, manner)
@@ -124,7 +127,6 @@ def _texts(found: Recent, manner: Manner) -> Iterator[bytes]:
         )
     if not (found.facts or found.changes or found.head or found.commands or found.lost):
         yield b"nothing that these tell\n"
-    yield f"not known: {', '.join(NOT_KNOWN)}\n".encode()
 
 
 def _done(label: str, done: tuple[Done, ...], now: datetime, manner: Manner) -> Iterator[bytes]:

@@ -72,7 +72,13 @@ def _list_line(
     timelines: bool,
 ) -> str:
     time_width, intent_width, columns = widths
-    story = escape(" · ".join(part for part in (story_line(snapshot), _known_from(snapshot, look)) if part))
+    story = escape(
+        " · ".join(
+            part
+            for part in (_back_to(snapshot, look), story_line(snapshot), _known_from(snapshot, look))
+            if part
+        )
+    )
     if timelines:
         story = f"[{escape(snapshot.timeline)}] {story}".rstrip()
     if columns is not None:
@@ -82,6 +88,12 @@ def _list_line(
     mark = palette.paint(_slot(snapshot.verdict), symbol(snapshot.verdict))
     line = f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}  {mark} "
     return line + palette.paint("intent", words) + (f"  {palette.paint('story', story)}" if story else "")
+
+
+def _back_to(snapshot: Snapshot, look: Look) -> str:
+    """`back to 'clean clone'`: a restore's own words say the id alone, so that `:/clean` means the moment itself."""
+    called = look.gone_back_to.get(snapshot.restored_from or "")
+    return f"back to '{called}'" if called else ""
 
 
 def _known_from(snapshot: Snapshot, look: Look) -> str:

@@ -88,7 +88,7 @@ def restore(session: Session, revision: str | None, **options: Any) -> int:
         return _write_elsewhere(session, snapshot, options)
     # Whether there is a check at all is known before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
-    with _stoppable(session), shown_progress() as progress:
+    with _stoppable(session), shown_progress("reading what is here") as progress:
         restored = session.history.going.to(snapshot, _wish(session, options, progress))
     if check is None or options["dry_run"]:
         return _tell(session, restored, options)
@@ -112,7 +112,7 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     """Undo or redo, as often as the operand says."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.going.undo if mode == "undo" else session.history.going.redo
-    with _stoppable(session), shown_progress() as progress:
+    with _stoppable(session), shown_progress("reading what is here") as progress:
         restored = go(steps, _wish(session, options, progress))
     # Who has just gone back gets forth by that: one more undo would lead further back.
     other = "redo" if mode == "undo" else "undo"
@@ -278,7 +278,7 @@ def _give_back(session: Session, snapshot: Snapshot, directory: str) -> int:
         session.line(f"nothing was attached to {snapshot.id[:7]}")
     else:
         for path in written:
-            session.line(path)
+            session.verbatim(path)
     return 0
 
 

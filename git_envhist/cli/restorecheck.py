@@ -34,7 +34,7 @@ def tell_check(session: Session, checked: Checked, restored: Restored, status: i
     if restored.safety is None:
         return answer_status(checked.verdict)
     if not session.json and _is_wanted(session):
-        with shown_progress() as progress:
+        with shown_progress("reading what is here") as progress:
             undone = session.history.going.undo(1, Wish(progress=progress))
         session.line(f"taken back: the environment is as it was, {undone.target.id[:7]}")
     else:

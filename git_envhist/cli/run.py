@@ -58,7 +58,7 @@ def _capture(session: Session, intent: str, asked: Asked) -> Captured:
             shown.close()
             warn_of_missing(captured.missing)
             if captured.snapshot is not None and not session.json:
-                for line in captured_lines(captured):
+                for line in captured_lines(captured, session.history):
                     complain(line)
 
         whole: Asked = {

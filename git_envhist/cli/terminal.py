@@ -6,6 +6,7 @@ run, a right-to-left override would lie. The same holds for a pipe, whose other 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from git_envhist.spelling import escape, escape_invalid
@@ -18,6 +19,7 @@ __all__ = [
     "pad",
     "shorten",
     "shows_symbols",
+    "terminal_columns",
     "width",
 ]
 
@@ -40,6 +42,16 @@ def shows_symbols(environ: Mapping[str, str], *, terminal: bool) -> bool:
         named = language
     # Where nothing is said at all, as in most containers, git writes UTF-8 too.
     return not named or named.partition("@")[0].lower().replace("-", "").endswith("utf8")
+
+
+def terminal_columns(descriptor: int) -> int | None:
+    """The width of a terminal, as COLUMNS or the terminal itself says."""
+    if os.environ.get("COLUMNS", "").isdecimal():
+        return int(os.environ["COLUMNS"]) or None
+    try:
+        return os.get_terminal_size(descriptor).columns or None
+    except OSError:
+        return 80
 
 
 def width(text: str) -> int:

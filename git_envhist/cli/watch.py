@@ -50,6 +50,6 @@ def _tell(session: Session, captured: Captured) -> None:
         told = snapshot_json(snapshot, read_details(history, snapshot), most_paths=PATHS_IN_LISTS)
         session.print_json(captured_json(captured, told))
     else:
-        for line in captured_lines(captured):
+        for line in captured_lines(captured, session.history):
             session.line(line)
     session.output.flush()

@@ -57,9 +57,10 @@ def verdict_cause(verdict: Verdict | None) -> str:
         return f"{command} took too long"
     if verdict.signal is not None:
         return f"{command} signal {verdict.signal}"
-    return (
-        f"{command} exit {verdict.exit_code}" if verdict.exit_code is not None else f"{command} did not run"
-    )
+    if verdict.exit_code is None:
+        return f"{command} did not run"
+    told = f"exit {verdict.exit_code}"
+    return command if command.endswith(told) else f"{command} {told}"
 
 
 def story_line(snapshot: Snapshot) -> str:

@@ -22,6 +22,7 @@ def switched_off(repo: Repo, key: str) -> Repo:
 
 
 def test_a_person_is_told_where_to_go_from_a_capture(repo: Repo) -> None:
+    repo.env["COLUMNS"] = "200"
     shown, _ = on_terminal(repo, "git-envlog", "capture", "one")
     said = hints(shown)
     assert re.fullmatch(

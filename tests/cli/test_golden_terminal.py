@@ -11,6 +11,8 @@ import pty
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -26,6 +28,7 @@ WIDTHS = (60, 80, 200)
 DAY = "2026-11-18T"
 PAINT = re.compile(r"\x1b\[[0-9;]*m")
 FAST = re.compile(r"\b\d+(?:\.\d+ s| ms)\b")
+SIZES = re.compile(r" *\b[\d.]+ (?:[KMG]i)?B\b")
 STORED = re.compile(r"\b[\d.]+ [KMG]?i?B stored")
 HEX = re.compile(r"(?:(?<=m)|\b)(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{7,12})\b")
 READING = {
@@ -50,6 +53,21 @@ READING = {
     "resume": ("git-envlog", "resume"),
     "capture-dry": ("git-envlog", "capture", "-n"),
     "key": ("git-envlog", "key"),
+    "du": ("git-envlog", "du"),
+    "fsck": ("git-envlog", "fsck", "--quick"),
+    "recent": ("git-envlog", "recent", "1h", "--", "データ"),
+    "push-dry": ("git-envlog", "push", "-n"),
+    "push-refused": ("git-envlog", "push"),
+    "fetch": ("git-envlog", "fetch"),
+    "purge-dry": ("git-envlog", "purge", "-n", ".env"),
+    "undrop": ("git-envlog", "undrop"),
+    "init": ("git-envlog", "init"),
+    "uninstall": ("git-envlog", "uninstall"),
+    "browse": ("git-envlog", "browse"),
+    "watch": ("git-envlog", "watch", "--settle", "0"),
+    "mcp": ("git-envlog", "mcp", "late"),
+    "help": ("git-envhist", "-h"),
+    "help-capture": ("git-envlog", "capture", "-h"),
     "error": ("git-envlog", "show", "lat"),
     "usage": ("git-envdiff", "--stats"),
 }
@@ -63,20 +81,51 @@ CHANGING = {
     "run": ("git-envlog", "run", "-m", "built", "--", "touch", "built"),
     "effect": ("git-envlog", "effect", "deployed to staging"),
     "task": ("git-envlog", "task", "done", "1"),
+    "redo": ("git-envlog", "redo"),
+    "import": ("git-envlog", "import", "../elsewhere.envhist.tar.zst"),
+    "export": ("git-envlog", "export", "../out.envhist.tar.zst", "first"),
+    "bisect": ("git-envlog", "bisect", "--", "true"),
+    "gc": ("git-envlog", "gc"),
+    "purge": ("git-envlog", "purge", ".env"),
+    "push": ("git-envlog", "push", "--yes"),
     "fork": ("git-envlog", "fork", "../golden-fork", "first"),
     "install-dry": ("git-envlog", "install", "--shell", "-n"),
     "drop": ("git-envlog", "drop", "late"),
     "prune-dry": ("git-envlog", "prune", "-n"),
 }
-IN_COLUMNS = ("log", "log-oneline", "log-graph", "diff", "diff-now", "restore-likeliest", "status", "tasks")
-"""What keeps to the width; what a card, a patch or a list of paths holds is not cut."""
+AS_GIT_HAS_THEM = ("diff-patch", "diff-raw", "log-patch", "log-name-status")
+"""Lines that are not ours: a patch, or a path a line in git's own form."""
+SIZES_VARY = ("du", "gc", "push", "push-dry", "push-refused", "export", "import", "purge")
+ALONE = re.compile(r"""(?:.*\ \ |\W*|(?:hint|error|warning|note):\ )   # the beginning of a line, or of a column
+    (?:\S+|\S*'[^']+'\S*|git\ [^;),]+)""", re.VERBOSE)  # fmt: skip
+"""What may reach beyond the edge: a path, an id or a command that has a line, or the last column, to itself."""
+SAID_TOO = ("error", "usage", "recent", "push-dry", "push-refused", "fetch", "purge-dry", "undrop", "init", "uninstall",
+            "browse", "watch", "mcp", "name", "note", "effect")  # fmt: skip
+"""What shows no progress: here standard error, too, is the terminal."""
+NOT_READ = ("help", "observe")
+"""The help of a subcommand is what `-h` prints; checkpoints of a platform have tests of their own."""
+ALL_WAYS = [*product((None, *WIDTHS), ("never", "always"))]
+WAYS = [(None, "never"), (60, "always"), (80, "never"), (200, "always")]
+"""Each of them once; every combination for what people look at most."""
+WIDE_WAYS = [(None, "never"), (200, "always")]
+"""For what says the name of the machine, or where we are installed: on these it hangs where a line is broken."""
+LOOKED_AT = ("log", "log-graph", "log-full", "show", "diff", "diff-stat", "restore-likeliest", "status")
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+def place() -> Iterator[Path]:
+    """A directory whose path is as long wherever this runs: lines are broken beside it."""
+    with tempfile.TemporaryDirectory(prefix="golden-", dir="/tmp") as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def shelf(place: Path) -> Repo:
     """The history that all start from: wide letters, long words, a check that failed, a secret, packages."""
-    repo = make_repo(tmp_path_factory.mktemp("golden") / "repo")
+    repo = make_repo(place / "repo")
     repo.git("config", "envhist.timeline", "laptop/app-4f2a91")
+    repo.git("init", "-q", "--bare", "--template=", "../remote.git")
+    repo.git("remote", "add", "origin", "../remote.git")
     _take(repo, "10:02", "clean clone", "--name", "first", "--verify", "true")
     repo.write("app.py", "print('bye')\n")
     repo.write(".env", "API_URL=http://localhost\nTOKEN=1\n")
@@ -95,6 +144,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     repo.run("envrestore", "first", "--", "app.py", check=True)
     repo.write("app.py", "print('again')\n")
     repo.env["GIT_COMMITTER_DATE"] = f"{DAY}10:30:00+00:00"
+    repo.run("envlog", "export", "../elsewhere.envhist.tar.zst", "late", check=True)
     return repo
 
 
@@ -109,8 +159,13 @@ def fresh(shelf: Repo) -> Repo:
     kept = shelf.path.parent / "kept"
     if not kept.exists():
         shutil.copytree(shelf.path, kept, symlinks=True)
+        shutil.copytree(shelf.path.parent / "remote.git", kept.parent / "empty.git")
     shutil.rmtree(shelf.path)
-    shutil.rmtree(shelf.path.parent / "golden-fork", ignore_errors=True)
+    remote = shelf.path.parent / "remote.git"
+    for place in (shelf.path.parent / "golden-fork", remote):
+        shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(kept.parent / "empty.git", remote)
+    (shelf.path.parent / "out.envhist.tar.zst").unlink(missing_ok=True)
     shutil.copytree(kept, shelf.path, symlinks=True)
     return shelf
 
@@ -132,69 +187,66 @@ def plain(text: str, repo: Repo) -> str:
     return HEX.sub(number, text).replace("\x1b", "^")
 
 
-def printed(repo: Repo, words: tuple[str, ...], columns: int | None, colour: str, fresh_copy: bool) -> str:
-    """What comes on a terminal of that width, or in a pipe; the status stands behind it."""
-    if fresh_copy:
+def printed(repo: Repo, name: str, columns: int | None, colour: str) -> tuple[str, str]:
+    """What comes on a terminal of that width, or in a pipe: there, and beside it; the status stands behind that."""
+    if name in CHANGING:
         fresh.__wrapped__(repo)  # type: ignore[attr-defined]
+    words = _coloured(READING.get(name) or CHANGING[name], colour)
     env = {"GIT_PAGER": "cat", "GIT_ADVICE": "0", "SHELL": "/bin/sh"}
-    words = (
-        (*words[:1], f"--color={colour}", *words[1:])
-        if words[0] != "git-envlog"
-        else _coloured(words, colour)
-    )
+    if name == "install-dry":
+        place = repo.path.parent
+        env |= {
+            "HOME": f"{place}/home",
+            "XDG_DATA_HOME": f"{place}/data",
+            "XDG_CONFIG_HOME": f"{place}/config",
+        }
     if columns is None:
         done = repo.run(words[0], *words[1:], env=env)
-        return f"{done.out}{done.err}[{done.status}]\n"
-    shown, status = at_terminal(repo, words, {**repo.env, **env, "TERM": "xterm", "COLUMNS": str(columns)})
-    return f"{shown}[{status}]\n"
+        return done.out, f"{done.err}[{done.status}]\n"
+    env = {**repo.env, **env, "TERM": "xterm", "COLUMNS": str(columns)}
+    return at_terminal(repo, words, env, said=name in SAID_TOO)
 
 
-def at_terminal(repo: Repo, words: tuple[str, ...], env: dict[str, str]) -> tuple[str, int]:
-    """What comes where the answer alone goes to a terminal: progress, which hangs on the hour, goes elsewhere."""
+def at_terminal(repo: Repo, words: tuple[str, ...], env: dict[str, str], *, said: bool) -> tuple[str, str]:
+    """The answer goes to a terminal; what is said beside it, too, if `said`: progress hangs on the hour."""
     ours, theirs = pty.openpty()
+    beside = theirs if said else subprocess.PIPE
     with subprocess.Popen(
-        words, cwd=repo.path, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE
+        words, cwd=repo.path, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=beside
     ) as child:
         os.close(theirs)
         shown = b""
         with suppress(OSError):
             while piece := os.read(ours, 4096):
                 shown += piece
-        assert child.stderr is not None
-        said = child.stderr.read()
+        elsewhere = child.stderr.read() if child.stderr is not None else b""
         status = child.wait()
     os.close(ours)
-    return (shown + said).decode().replace("\r\n", "\n"), status
+    return shown.decode().replace("\r\n", "\n"), f"{elsewhere.decode()}[{status}]\n"
 
 
 def _coloured(words: tuple[str, ...], colour: str) -> tuple[str, ...]:
+    if words[0] != "git-envlog":
+        return (words[0], f"--color={colour}", *words[1:])
     at = 2 if words[1:2] and words[1] in SUBCOMMANDS else 1
     return (*words[:at], f"--color={colour}", *words[at:])
 
 
 @pytest.mark.parametrize("name", [*READING, *CHANGING])
 def test_what_comes_is_what_stands_there(fresh: Repo, name: str) -> None:
-    words = READING.get(name) or CHANGING[name]
-    # What changes something is shown once of each kind; it does not hang on the width but for its lines.
-    ways = (
-        [*product((None, *WIDTHS), ("never", "always"))]
-        if name in READING
-        else [(None, "never"), (60, "always")]
-    )
     pages = []
-    for columns, colour in ways:
-        text = printed(fresh, words, columns, colour, name in CHANGING)
-        if columns is not None and name in IN_COLUMNS:
-            too_wide = [
-                line
-                for line in PAINT.sub("", text).splitlines()
-                if width(line) > columns and "error" not in line
-            ]
-            assert not too_wide, (columns, too_wide)
+    for columns, colour in (
+        WIDE_WAYS if name in ("fork", "install-dry") else ALL_WAYS if name in LOOKED_AT else WAYS
+    ):
+        text, beside = printed(fresh, name, columns, colour)
+        if columns is not None and name not in AS_GIT_HAS_THEM:
+            assert not reaching_beyond(text, columns), columns
+        text += beside
         if colour == "never":
             assert "\x1b" not in text
         head = f"=== {'pipe' if columns is None else f'terminal {columns}'}, colour {colour}\n"
-        pages.append(head + plain(text, fresh))
+        told = plain(text, fresh)
+        pages.append(head + (SIZES.sub(" <size>", told) if name in SIZES_VARY else told))
     place = GOLDEN / f"{name}.txt"
     if os.environ.get("WRITE_GOLDEN") == "write":
         place.parent.mkdir(exist_ok=True)
@@ -202,5 +254,23 @@ def test_what_comes_is_what_stands_there(fresh: Repo, name: str) -> None:
     assert place.read_text(encoding="utf-8") == "".join(pages)
 
 
+def reaching_beyond(text: str, columns: int) -> list[str]:
+    """The lines that are wider than the terminal, and need not be."""
+    lines = PAINT.sub("", text).splitlines()
+    return [line for line in lines if width(line) > columns and not ALONE.fullmatch(line)]
+
+
+def test_a_line_that_could_be_broken_is_found() -> None:
+    assert reaching_beyond("words that go on and on", 10)
+    assert reaching_beyond("words beside '/a/long/path'", 10)
+    assert not reaching_beyond("  '/a/long path'", 10)
+    assert not reaching_beyond("  12 B  /a/long/path", 10)
+
+
 def test_every_program_is_among_them() -> None:
-    assert {words[0] for words in (*READING.values(), *CHANGING.values())} == set(PROGRAMS)
+    assert {words[0] for words in (*READING.values(), *CHANGING.values())} >= set(PROGRAMS)
+
+
+def test_every_subcommand_is_among_them() -> None:
+    shown = {word for words in (*READING.values(), *CHANGING.values()) for word in words}
+    assert set(SUBCOMMANDS) - {*shown, *NOT_READ} == set()

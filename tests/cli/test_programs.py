@@ -125,14 +125,14 @@ def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
     broken.mkdir()
     # A click that cannot be imported stands for anything that must not fail.
     (broken / "click.py").write_text("raise ValueError('boom')\n")
-    done = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken)})
+    done = repo.run("envlog", "capture", "of my own", "-mmine", "-h", env={"PYTHONPATH": str(broken)})
     assert done.status == 128
     assert done.err.splitlines()[0] == "error: unexpected failure: 'ValueError: boom'"
     assert len(done.err.splitlines()) == ONE_LINE_AND_HINT
     (report,) = (hermetic / "state" / "git-envhist" / "reports").iterdir()
     said = report.read_text()
     assert "Traceback" in said
-    for word in ("git-envlog, git-envhist ", "Python 3.", "git version ", "Linux "):
+    for word in ("git-envlog capture … -m -h, git-envhist ", "Python 3.", "git version ", "Linux "):
         assert word in said
     assert report.stat().st_mode & 0o777 == 0o600
     traced = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken), "GIT_ENVHIST_TRACE": "1"})

@@ -1,0 +1,54 @@
+"""Lines that are too long for a terminal are broken between words, and nothing that is to be copied is broken."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+
+import pytest
+
+from git_envhist.cli.wrapping import wrapped
+from tests.support.repository import Repo
+
+
+@pytest.mark.parametrize(
+    ("line", "columns", "lines"),
+    [
+        ("short", 20, ["short"]),
+        ("one two three four", 10, ["one two", "  three", "  four"]),
+        ("  one two three", 9, ["  one two", "  three"]),
+        ("hint: the words go on here", 20, ["hint: the words go", "      on here"]),
+        ("Label:    some words that go on", 26, ["Label:    some words that", "          go on"]),
+        ("1234567  10:18  a reason that goes on", 40, ["1234567  10:18  a reason that goes on"]),
+        ("1234567  10:18  a reason that goes on", 34, ["1234567  10:18  a reason that", "                goes on"]),
+        ("in '/a path/with spaces' it is", 12, ["in", "  '/a path/with spaces'", "  it is"]),
+        ("     12 B  /a/path/as/long", 12, ["     12 B  /a/path/as/long"]),
+        ("go there: git envrestore @; or not", 20, ["go there:", "  git envrestore @;", "  or not"]),
+        ("データ ベース の", 8, ["データ", "  ベース", "  の"]),
+        ("a \x1b[31mred one\x1b[m b", 6, ["a \x1b[31mred\x1b[m", "  \x1b[31mone\x1b[m", "  b"]),
+    ],
+)  # fmt: skip
+def test_where_a_line_is_broken(line: str, columns: int, lines: list[str]) -> None:
+    assert wrapped(line, columns) == lines
+
+
+def test_an_error_is_one_line_in_a_pipe_and_as_wide_as_a_terminal(repo: Repo) -> None:
+    words = ("git-envlog", "show", "a-name-that-nobody-ever-gave")
+    assert len(repo.run(*words).err.splitlines()) == 2
+    ours, theirs = pty.openpty()
+    env = {**repo.env, "COLUMNS": "30"}
+    subprocess.run(words, cwd=repo.path, env=env, stdin=theirs, stdout=theirs, stderr=theirs, check=False)
+    os.close(theirs)
+    said = os.read(ours, 4096).decode().replace("\r\n", "\n")
+    os.close(ours)
+    assert said.splitlines()[:2] == ["error: no snapshot matches", "       'a-name-that-nobody-ever-gave'"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_takes_no_answer_into_a_file_of_ours(repo: Repo, closed: str) -> None:
+    repo.write("new", closed)
+    done = repo.execute("sh", "-c", f"git-envlog capture -m closed {closed}", check=False)
+    assert (done.status, "Traceback" in done.err) == (0, False)
+    assert repo.run("envlog", "fsck").status == 0
+    assert repo.run("envlog", "-1", "--format=%s", check=True).out == "closed\n"
