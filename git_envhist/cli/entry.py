@@ -80,7 +80,7 @@ def keep_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             # The lowest number that is free is this one; as git does it, what is said there is lost.
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 

@@ -107,7 +107,7 @@ def write_report(failure: Exception, program: str) -> str:
     """Keep the traceback in the user's state directory; returns the file's path."""
     import traceback  # loaded late: only a defect needs it
 
-    directory = os.path.join(state_home(), "git-envhist", "reports")
+    directory = reports()
     os.makedirs(directory, mode=0o700, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = os.path.join(directory, f"{stamp}-{os.getpid()}.txt")
@@ -116,6 +116,20 @@ def write_report(failure: Exception, program: str) -> str:
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     return path
+
+
+def reports() -> str:
+    """Where what is known of unexpected failures is kept."""
+    return os.path.join(state_home(), "git-envhist", "reports")
+
+
+def newest_report() -> str | None:
+    """The last unexpected failure that was kept."""
+    try:
+        names = os.listdir(reports())
+    except OSError:
+        return None
+    return os.path.join(reports(), max(names)) if names else None
 
 
 def versions(program: str) -> list[str]:

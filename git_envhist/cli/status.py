@@ -11,7 +11,7 @@ from git_envhist._version import __version__
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.zone import LocalZone
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import warn
+from git_envhist.cli.failure import newest_report, warn
 from git_envhist.cli.install import DONE, place_of
 from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
@@ -85,6 +85,8 @@ def _report_lines(session: Session, found: Status) -> Iterator[str]:
     yield ""
     for name, value in _versions(found).items():
         yield f"{name}: {value}"
+    if (failure := newest_report()) is not None:
+        yield f"last unexpected failure: {failure}"
     for key, value in _settings(session).items():
         yield f"{key}={value}"
 

@@ -107,6 +107,7 @@ ELSEWHERE = {
     "newer-format": ("doing/test_resuming.py", "NewerRecord"),
     "read-only": ("hygiene/test_a_git_directory_that_cannot_be_written.py", "cannot write below"),
     "ref-locked": ("hygiene/test_a_ref_that_is_locked.py", "a ref is locked by"),
+    "too-much": ("sharing/test_bombs.py", "bounds"),
     "two-directories": ("cli/test_init.py", "both claim one history"),
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }

@@ -135,6 +135,7 @@ def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
     for word in ("git-envlog capture … -m -h, git-envhist ", "Python 3.", "git version ", "Linux "):
         assert word in said
     assert report.stat().st_mode & 0o777 == 0o600
+    assert f"last unexpected failure: {report}\n" in repo.run("envlog", "status", "--report", check=True).out
     traced = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken), "GIT_ENVHIST_TRACE": "1"})
     assert "Traceback" in traced.err
 

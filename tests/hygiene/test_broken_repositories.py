@@ -142,6 +142,6 @@ def test_git_that_distrusts_the_owner_is_told_in_its_own_words(repo: Repo) -> No
     assert "dubious ownership" in done.err
     assert f"git config --global --add safe.directory {repo.path}" in done.err
     words = [line.strip() for line in of_git.err.removeprefix("fatal: ").splitlines() if line.strip()]
-    assert done.err.splitlines() == [f"error: {words[0]}", f"hint: {words[1]}", *words[2:]]
+    assert done.err.splitlines() == [f"error: {words[0]}", *(f"hint: {word}" for word in words[1:])]
     assert repo.git("config", "--get-all", "safe.directory", check=False) == ""
     assert tip(repo) is None
