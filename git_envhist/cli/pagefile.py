@@ -65,11 +65,11 @@ def _sweep(whole: str) -> None:
         return
     directory, name = os.path.split(whole)
     ours = re.compile(re.escape(name) + r"\.([0-9]+)\.new")
-    # Where the directory cannot be read, or the file is not ours to take, it stays: a page can be drawn all the same.
     with suppress(OSError):
         found = [(one, match[1]) for one in os.listdir(directory) if (match := ours.fullmatch(one))]
-        for one, process in found:
-            if not _lives(int(process)):
+        for one in [one for one, process in found if not _lives(int(process))]:
+            # One that is not ours to take stays, and keeps none of the others: a page can be drawn all the same.
+            with suppress(OSError):
                 _take_away(os.path.join(directory, one))
 
 
