@@ -10,7 +10,16 @@ from typing import TypedDict
 from git_envhist.capturing.survey import refuse_home
 from git_envhist.capturing.timelines import slug
 from git_envhist.errors import EnvhistError, Refused, UsageError
-from git_envhist.opening import HISTORIES, AnotherDirectory, Opened, earlier, homes_of, is_below, own_data
+from git_envhist.opening import (
+    HISTORIES,
+    AnotherDirectory,
+    Opened,
+    earlier,
+    homes_of,
+    in_bytes,
+    is_below,
+    own_data,
+)
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.homes import Home, Homes, TwoDirectories, is_meant
 from git_envhist.store.locks import locked, state_directory
@@ -51,7 +60,7 @@ def begin(directory: str, environ: Mapping[str, str], wish: Beginning) -> Opened
 def _covered_by_git(root: str, environ: Mapping[str, str]) -> Opened | None:
     """git's repository, where a directory is in one and has no nearer history of its own."""
     try:
-        repository = Repository.open(root)
+        repository = Repository.open(root, in_bytes(environ))
     except NothingHere:
         return None
     found = homes_of(environ).find(root)

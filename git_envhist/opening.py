@@ -59,12 +59,13 @@ def kept_apart(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def open_repository(directory: str, environ: Mapping[str, str]) -> Opened:
     """The repository that a directory's history is in."""
-    if "GIT_DIR" in os.environ:
-        return Opened(Repository.open(directory))
+    told = in_bytes(environ)
+    if "GIT_DIR" in environ:
+        return Opened(Repository.open(directory, told))
     homes = homes_of(environ)
     found = homes.find(directory)
     try:
-        repository = Repository.open(directory)
+        repository = Repository.open(directory, told)
     except NothingHere:
         if found is None:
             _refuse_another(homes, directory)
@@ -76,6 +77,11 @@ def open_repository(directory: str, environ: Mapping[str, str]) -> Opened:
     if is_below(root, repository.root):
         return Opened(open_plain(home, root))
     return Opened(repository, _remarks(home, root, repository))
+
+
+def in_bytes(environ: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Variables as a process is given them."""
+    return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
 
 def is_below(path: str, top: str) -> bool:

@@ -60,7 +60,11 @@ def moment(git: Git, environ: Mapping[str, str]) -> datetime:
     told = environ.get(DATE)
     if not told:
         return datetime.fromtimestamp(int(time.time()), LocalZone())
-    identity = {b"GIT_COMMITTER_NAME": b"x", b"GIT_COMMITTER_EMAIL": b"x"}
+    identity = {
+        b"GIT_COMMITTER_NAME": b"x",
+        b"GIT_COMMITTER_EMAIL": b"x",
+        DATE.encode("ascii"): os.fsencode(told),
+    }
     done = git.try_run("var", "GIT_COMMITTER_IDENT", environment=identity)
     if done.status != 0:
         raise EnvhistError(

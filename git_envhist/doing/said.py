@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from git_envhist.capture.seal import seal, unseal
@@ -38,6 +39,8 @@ class History(Protocol):
     def keys(self) -> KeyRing: ...
     @property
     def repository(self) -> Repository: ...
+    @property
+    def environ(self) -> Mapping[str, str]: ...
     def bring(self, snapshot: Snapshot, *paths: EnvPath) -> Snapshot: ...
 
 
@@ -55,7 +58,7 @@ def attachments_of(history: History, snapshot: Snapshot) -> tuple[tuple[str, byt
     if snapshot.attached and is_fetched(snapshot.timeline):
         from git_envhist.sharing.bringing import bring_contents  # loaded late: most snapshots are ours
 
-        bring_contents(history.repository, os.environ, snapshot, [one.blob for one in snapshot.attached])
+        bring_contents(history.repository, history.environ, snapshot, [one.blob for one in snapshot.attached])
 
     def opened(name: EnvPath, sealed: bytes) -> bytes:
         return unseal(history.keys.get, name, b"attachment", sealed)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from git_envhist.settings import parse_size
+from git_envhist.store.asconfigured import Config
 from git_envhist.store.remotes import last
-from git_envhist.store.repository import Config
 from git_envhist.values import dataclass
 
 UPLOAD_SIZE = 1_500_000_000

@@ -167,11 +167,20 @@ class Running:
 class Git:
     """git, bound to one repository; every command is given the same sealed environment."""
 
-    def __init__(self, git_dir: str, work_tree: str | None, *, alternates: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        git_dir: str,
+        work_tree: str | None,
+        *,
+        alternates: tuple[str, ...] = (),
+        base: Mapping[bytes, bytes] | None = None,
+    ) -> None:
+        """`base`: the environment that is sealed; this process's own, where none is said."""
         self.git_dir = git_dir
         self.work_tree = work_tree
         self.alternates = alternates
-        self.environment = clean_environment()
+        self.base = base
+        self.environment = clean_environment(base)
         self.environment[b"GIT_DIR"] = os.fsencode(git_dir)
         if work_tree is not None:
             self.environment[b"GIT_WORK_TREE"] = os.fsencode(work_tree)
@@ -208,7 +217,7 @@ class Git:
 
     def with_objects(self, directory: str) -> Git:
         """The same repository, seeing the objects of one more directory."""
-        return Git(self.git_dir, self.work_tree, alternates=(directory, *self.alternates))
+        return Git(self.git_dir, self.work_tree, alternates=(directory, *self.alternates), base=self.base)
 
 
 def read_all(descriptor: int) -> bytes:

@@ -13,10 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.store.asconfigured import Config
 from git_envhist.store.git import COMMAND as SEALED
 from git_envhist.store.git import Completed, Git, spawn
 from git_envhist.store.remoterefs import read_listing
-from git_envhist.store.repository import Config, Repository
+from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|:)")

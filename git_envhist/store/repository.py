@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
+from git_envhist.store.asconfigured import Config, parse_config
 from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, Completed, Git, spawn
@@ -21,8 +22,6 @@ NOTES = "refs/notes/envhist/"
 TRASH = "refs/envhist/trash/"
 SYNCED = ("-c", "core.fsync=reference", "-c", "core.fsyncMethod=fsync")
 """A ref's file is on the medium before it gets its name (git 2.36 and newer): else a power cut leaves it empty."""
-
-Config = tuple[tuple[str, str | None], ...]
 
 QUESTIONS = ("--absolute-git-dir", "--git-common-dir", "--show-object-format", "--is-bare-repository")
 # Without our own overrides: they would be listed as the user's.
@@ -100,7 +99,7 @@ class Repository:
         """Every configured (key, value) in force, as git reads it; a key alone stands for true."""
         if self.config is not None:
             return self.config
-        return _parse_config(spawn([*COMMAND[:1], *LIST_CONFIG], self.git.environment))
+        return parse_config(spawn([*COMMAND[:1], *LIST_CONFIG], self.git.environment))
 
     def resolve_ref(self, ref: str) -> str | None:
         """The hash that a ref names, or None where there is no such ref."""
@@ -177,27 +176,14 @@ def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
         raise NotARepository(f"cannot change to '{directory}': no such directory")
     asked = places(environment)
     listed = listing(directory, asked)
-    config = _parse_config(listed, 3) if listed.status == 0 else ()
+    config = parse_config(listed, 3) if listed.status == 0 else ()
     place = place_here(directory, asked, listed.out, dict(config))
     answers = place or _ask_all(directory, asked, b"GIT_WORK_TREE" in environment)
     if listed.status != 0:
         raise GitFailed(listed.complaint)
     root, git_dir, common_dir, object_format = answers
     common = os.path.realpath(os.path.join(directory, common_dir))
-    return Repository(root, git_dir, common, object_format, Git(git_dir, root), config)
-
-
-def _parse_config(done: Completed, words: int = 1) -> Config:
-    """The pairs; `words`: how many each of them takes, the last of which it is."""
-    if done.status != 0:
-        raise GitFailed(done.complaint)
-    pairs = []
-    for item in done.out.split(b"\0")[words - 1 :: words]:
-        if item:
-            key, newline, value = item.partition(b"\n")
-            text = os.fsdecode(value) if newline else None
-            pairs.append((os.fsdecode(key), text))
-    return tuple(pairs)
+    return Repository(root, git_dir, common, object_format, Git(git_dir, root, base=environment), config)
 
 
 def _ask_all(directory: str, asked: Mapping[bytes, bytes], named: bool) -> tuple[str, str, str, str]:

@@ -1,0 +1,35 @@
+"""git's configuration as git lists it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from git_envhist.errors import GitFailed
+from git_envhist.store.git import COMMAND, Completed, spawn
+from git_envhist.store.plainly import SHOW_SOURCES
+
+Config = tuple[tuple[str, str | None], ...]
+FILE = b"file:"
+
+
+def parse_config(done: Completed, words: int = 1) -> Config:
+    """The pairs; `words`: how many each of them takes, the last of which it is."""
+    if done.status != 0:
+        raise GitFailed(done.complaint)
+    pairs = []
+    for item in done.out.split(b"\0")[words - 1 :: words]:
+        if item:
+            key, newline, value = item.partition(b"\n")
+            text = os.fsdecode(value) if newline else None
+            pairs.append((os.fsdecode(key), text))
+    return tuple(pairs)
+
+
+def list_config(environment: Mapping[bytes, bytes], root: str) -> tuple[Config, tuple[str, ...]]:
+    """The configuration that is in force now, and the files that it stands in."""
+    # Without our own overrides: they would be listed as the user's.
+    done = spawn([*COMMAND[:1], *SHOW_SOURCES], environment)
+    pairs, sources = parse_config(done, 3), set(done.out.split(b"\0")[1::3])
+    files = sorted(os.fsdecode(one[len(FILE) :]) for one in sources if one.startswith(FILE))
+    return pairs, tuple(os.path.join(root, one) for one in files)
