@@ -1,8 +1,10 @@
-"""A container that is brought back, by podman; it need not run for that."""
+"""A container that is brought back, by podman: one that was only made, and one that runs."""
 
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -73,6 +75,55 @@ def test_what_was_in_it_is_an_image_first(container: ContainerEnvironment) -> No
         container.read_file("nothing")
     with pytest.raises(PermissionError, match="Path escapes workdir"):
         container.write_file("../x", "x")
+
+
+LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000")
+"""No more than whoever runs the tests may have itself."""
+
+
+@pytest.fixture
+def running(podman: list[str], tmp_path: Path) -> Iterator[ContainerEnvironment]:
+    """A container that runs, with a shell in it; it skips where none can run, with the reason."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("busybox cannot be had")
+    image = tmp_path / "image.tar"
+    with tarfile.open(image, "w") as archive:
+        archive.add(busybox, "bin/busybox")
+        for name in ("sh", "cat", "sleep", "test", "rm", "mkdir"):
+            member = tarfile.TarInfo(f"bin/{name}")
+            member.type, member.linkname = tarfile.SYMTYPE, "busybox"
+            archive.addfile(member)
+        directory = tarfile.TarInfo("workspace")
+        directory.type, directory.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(directory)
+    subprocess.run([*podman, "import", str(image), "small"], capture_output=True, check=True)
+    run = ["run", "-d", "--name", "box", "--network", "none", "-w", "/workspace", *LIMITS, "small"]
+    why = b"no runtime"
+    for runtime in filter(shutil.which, ("crun", "runc")):
+        tool = [*podman, "--runtime", runtime]
+        done = subprocess.run([*tool, *run, "sleep", "1000"], capture_output=True, check=False)
+        if done.returncode == 0:
+            yield ContainerEnvironment("box", test_cmd="test -f app.py && echo 1 passed", tool=tool)
+            subprocess.run([*tool, "rm", "-f", "-t", "0", "-a"], capture_output=True, check=True)
+            return
+        why = done.stderr.strip()
+        subprocess.run([*tool, "rm", "-f", "-a"], capture_output=True, check=False)
+    pytest.skip(f"no container can run here: {os.fsdecode(why)}")
+
+
+def test_a_container_that_runs_comes_back_and_runs(running: ContainerEnvironment) -> None:
+    assert running.run_command("echo one > app.py; mkdir deep; echo x > deep/file").success
+    clean = running.checkpoint()
+    assert running.run_command("echo two > app.py; cat deep/file").stdout == "x\n"
+    assert running.run_command("rm -r deep; exit 3").exit_code == 3
+    running.restore(clean)
+    # It runs, with what it may, and has what the checkpoint holds.
+    assert running.run_command("cat app.py deep/file; ulimit -n").stdout == "one\nx\n1024\n"
+    assert running.run_tests().passed == 1
+    assert running.saved is not None
+    running.restore(running.saved)
+    assert running.run_command("cat app.py; test -e deep").stdout == "two\n"
 
 
 def test_without_docker_and_podman_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from git_envhist.compat.workbench.checkpoints import Checkpoint, checkpoints, fi
 from git_envhist.doing.observing import ask_platform
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.library.history import EnvHistory
+from git_envhist.model import Snapshot
 from git_envhist.store.quoting import show
 
 NOT_EXACT = 5
@@ -80,10 +81,9 @@ def _create(history: EnvHistory, options: argparse.Namespace) -> int:
     for warning in captured.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     made = find(history, external_id)
-    if options.json:
-        _print_json(_as_json(made))
-    else:
-        print(f"Checkpoint {made.id} created{f': {made.verdict}' if made.verdict else ''}")
+    _answer(
+        options, _as_json(made), f"Checkpoint {made.id} created{f': {made.verdict}' if made.verdict else ''}"
+    )
     return 0
 
 
@@ -143,37 +143,43 @@ def _info(history: EnvHistory, options: argparse.Namespace) -> int:
 
 
 def _delete(history: EnvHistory, options: argparse.Namespace) -> int:
-    one = find(history, options.id)
-    if one.snapshot is None:
-        raise Refused(
-            f"'{one.id}' is the platform's alone: nothing of it is kept here",
-            hint="delete it where it was made",
-        )
-    history.drop(one.snapshot)
-    if options.json:
-        _print_json({"deleted": one.id})
-    else:
-        print(f"Checkpoint {_plain(one.id)} deleted; back with: git envlog undrop {one.snapshot.id[:7]}")
+    one, snapshot = _kept_here(history, options, "delete")
+    history.drop(snapshot)
+    back = f"back with: git envlog undrop {snapshot.id[:7]}"
+    _answer(options, {"deleted": one.id}, f"Checkpoint {_plain(one.id)} deleted; {back}")
     return 0
 
 
 def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
+    one, snapshot = _kept_here(history, options, "restore")
+    restored = history.restore(snapshot)
+    done = f"Restored {_plain(one.id)}; back with: git envrestore --undo"
+    _answer(
+        options,
+        {"restored": one.id, "exact": restored.exact, "undo": restored.undo and restored.undo.id},
+        done if restored.undo else f"Checkpoint {_plain(one.id)} is what is here",
+    )
+    for left in (*restored.kept, *restored.losses):
+        print(f"warning: '{show(left.path)}': {left.why}", file=sys.stderr)
+    return 0 if restored.exact else NOT_EXACT
+
+
+def _kept_here(history: EnvHistory, options: argparse.Namespace, verb: str) -> tuple[Checkpoint, Snapshot]:
+    """The checkpoint that is meant, and the snapshot that holds it: of one that the platform made there is none."""
     one = find(history, options.id)
     if one.snapshot is None:
         raise Refused(
             f"'{one.id}' was made by the platform, without us: nothing of it is kept here",
-            hint="restore it where it was made",
+            hint=f"{verb} it where it was made",
         )
-    restored = history.restore(one.snapshot)
+    return one, one.snapshot
+
+
+def _answer(options: argparse.Namespace, value: object, line: str) -> None:
     if options.json:
-        _print_json({"restored": one.id, "exact": restored.exact, "undo": restored.undo and restored.undo.id})
-    elif restored.undo is None:
-        print(f"Checkpoint {_plain(one.id)} is what is here")
+        _print_json(value)
     else:
-        print(f"Restored {_plain(one.id)}; back with: git envrestore --undo")
-    for left in (*restored.kept, *restored.losses):
-        print(f"warning: '{show(left.path)}': {left.why}", file=sys.stderr)
-    return 0 if restored.exact else NOT_EXACT
+        print(line)
 
 
 def _as_json(one: Checkpoint) -> dict[str, object]:

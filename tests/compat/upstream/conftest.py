@@ -17,7 +17,7 @@ from tests.rules.source import CHECKOUT
 PROGRAMS = Path(__file__).parent / "programs"
 # Named one by one, so that nothing comes along which their checkpoints, agents and loops do without.
 PACKAGES = (
-    *("praisonaiagents==1.7.17", "chimera-run==0.9.2.3"),
+    *("praisonaiagents==1.7.17", "praisonai-code==0.1.16", "chimera-run==0.9.2.3"),
     *("openai", "httpx", "httpcore", "httpx2", "httpcore2", "anyio", "jiter", "distro", "sniffio", "h11"),
     *("certifi", "idna", "truststore", "rich", "markdown-it-py", "mdurl", "pygments", "pyyaml"),
     *(

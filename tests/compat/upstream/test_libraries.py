@@ -43,3 +43,13 @@ def test_their_commands_run_on_our_manager_and_ours_say_the_same(run_program: Ru
     told = [run_program("commands", whose) for whose in ("theirs", "ours", "our words")]
     assert told[0] == told[1] == told[2]
     assert told[0]["checkpoint"][0] == "No checkpoints."
+
+
+def test_the_session_manager_and_the_commands_of_praisonai_code_tell_the_same(
+    run_program: RunProgram,
+) -> None:
+    ours, theirs = run_program("sessions", "ours"), run_program("sessions", "theirs")
+    assert ours == theirs
+    assert ours["session"][2] == ["one\n", ["app.py", "one.txt"], ["u1", "a1", "u one", "a one"], 1]
+    assert ours["commands"][:4] == [True, True, False, ["second", "first"]]
+    assert ours["commands"][4:] == [[True, "first\n"], [True, "second\n"], False, True]

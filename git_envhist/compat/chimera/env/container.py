@@ -214,6 +214,20 @@ def _like(told: dict[str, Any]) -> list[str]:
         words += ["--network", network]
     if config.get("WorkingDir"):
         words += ["-w", config["WorkingDir"]]
+    return [*words, *_allowed(host)]
+
+
+def _allowed(host: dict[str, Any]) -> list[str]:
+    """What it may, and how much of it."""
+    words = ["--privileged"] if host.get("Privileged") else []
+    for key, option in (("CapAdd", "--cap-add"), ("CapDrop", "--cap-drop"), ("ExtraHosts", "--add-host")):
+        words += [word for value in host.get(key) or () for word in (option, value)]
+    for limit in host.get("Ulimits") or ():
+        name = str(limit["Name"]).lower().removeprefix("rlimit_")
+        words += ["--ulimit", f"{name}={limit['Soft']}:{limit['Hard']}"]
+    again = (host.get("RestartPolicy") or {}).get("Name")
+    if again and again != "no":
+        words += ["--restart", again]
     return words
 
 

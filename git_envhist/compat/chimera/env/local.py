@@ -25,6 +25,7 @@ from git_envhist.compat.chimera.moments import NUMBER, EnvironmentMoments
 from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
+from git_envhist.values import once
 
 WORKSPACE_STATE_DIRS = frozenset({STATE_DIRNAME, LEGACY_CHECKPOINT_DIRNAME})
 NOT_SOURCE_DIRS = frozenset(
@@ -70,13 +71,19 @@ class LocalEnvironment(Shells):
         self.timeout = timeout
         self.retain = retain
         self._use_session = session
-        patterns = [f"{name}/" for name in sorted(self.excluded - {".git"})]
-        self._moments = EnvironmentMoments(str(self.workdir), [*patterns, OWN])
+        self._checkpoint_dir: Path | None = None
         super().__init__(self.workdir)
+
+    @once
+    def _moments(self) -> EnvironmentMoments:
+        patterns = [f"{name}/" for name in sorted(self.excluded - {".git"})]
+        return EnvironmentMoments(str(self.workdir), [*patterns, OWN])
 
     def setup(self) -> None:
         """Make the directory, where it is not there yet."""
         self.workdir.mkdir(parents=True, exist_ok=True)
+        # Where theirs puts its copies. None are made here; those that are there are gone back to.
+        self._checkpoint_dir = Path(places_of_copies(str(self.workdir))[0])
         if self._use_session:
             self.start_session()
 
@@ -144,13 +151,13 @@ class LocalEnvironment(Shells):
 
     def restore(self, checkpoint_id: str) -> None:
         """Bring the directory back; `ValueError` where there is no such checkpoint."""
+        if self.workdir in {Path("/"), Path("~").expanduser().resolve()}:
+            raise PermissionError(f"Refusing to restore: workdir {self.workdir} is root or HOME")
         wanted = str(checkpoint_id)
         copied = find_copy(str(self.workdir), wanted)
         found = self._moments.find(wanted)
         if found is None and copied is None:
             raise ValueError(f"Checkpoint {checkpoint_id} not found")
-        if self.workdir in {Path("/"), Path("~").expanduser().resolve()}:
-            raise PermissionError(f"Refusing to restore: workdir {self.workdir} is root or HOME")
         try:
             if found is None:
                 self._moments.restore(self._moments.take_up(copied or "", wanted))
