@@ -88,10 +88,11 @@ def _facts(probe: str, text: FactText | None) -> list[Fact]:
 
 
 def compare_moments(
-    git: Git, before: str | None, after: str, pathspecs: Sequence[bytes]
+    git: Git, before: str | None, after: str, pathspecs: Sequence[bytes], renames: int | None = None
 ) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
     """What differs between two trees: the files, and what is told beside them."""
-    return compare(git, before, after, pathspecs=pathspecs), changed_facts(git, before, after, pathspecs)
+    changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
+    return changes, changed_facts(git, before, after, pathspecs)
 
 
 def changed_facts(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from git_envhist.model import Captured, Comparison, Moment
+from git_envhist.model import TOP, Captured, Comparison, Moment
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.git import Git
 from git_envhist.verifying.asking import Asking
@@ -43,14 +43,27 @@ class Taking(Asking):
         return done
 
     def diff(
-        self, before: Moment | None = "@", after: Moment = "now", pathspecs: Sequence[str | bytes] = ()
+        self,
+        before: Moment | None = "@",
+        after: Moment = "now",
+        pathspecs: Sequence[str | bytes] = (),
+        *,
+        renames: int | None = None,
     ) -> Comparison:
-        """Two moments side by side; `now` is the live environment. Git's pathspecs choose, as from the top."""
+        """Two moments side by side; `now` is the live environment. Git's pathspecs choose, as from the top.
+
+        `renames`: a file that went and one that came are one change, where so many percent of them are alike.
+        """
         from git_envhist.capturing.factdiff import compare_moments  # loaded late: keeps envlog fast
 
         chosen = tuple(map(os.fsencode, pathspecs))
+        for one in (before, after) if renames is not None else ():
+            if one is not None and one != "now":
+                # What was moved is told by its contents.
+                self.bring(self._snapshot(one), TOP)
         with self.sides(before, after) as (git, old, new):
-            return Comparison(_called(before), _called(after), *compare_moments(git, old, new, chosen))
+            compared = compare_moments(git, old, new, chosen, renames)
+            return Comparison(_called(before), _called(after), *compared)
 
     @contextmanager
     def sides(self, before: Moment | None, after: Moment) -> Iterator[tuple[Git, str | None, str]]:

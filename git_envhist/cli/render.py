@@ -10,7 +10,6 @@ from git_envhist.cli.dates import format_date
 from git_envhist.cli.formats import Look
 from git_envhist.cli.terminal import escape, pad, shorten, width
 from git_envhist.cli.words import (
-    changes_phrase,
     claim,
     count,
     effect_words,
@@ -21,6 +20,7 @@ from git_envhist.cli.words import (
     verdict_phrase,
 )
 from git_envhist.history.doings import effects_of, tasks_of
+from git_envhist.history.story import changes_phrase
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.model import Missing, Snapshot, Verdict
 

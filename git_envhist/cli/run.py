@@ -15,8 +15,8 @@ from git_envhist.cli.jsonform import PATHS_IN_LISTS, SCHEMA, Json, captured_json
 from git_envhist.cli.options import option
 from git_envhist.cli.progress import shown_progress
 from git_envhist.errors import UsageError
-from git_envhist.model import Captured
-from git_envhist.triggers.between import Ran, run_between
+from git_envhist.model import Captured, Ran
+from git_envhist.triggers.between import run_between
 from git_envhist.triggers.passing import ERR, OUT, pass_through
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.entry import is_slip, unknown_subcommand
-from git_envhist.cli.words import changes_phrase
 from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.history.choice import Choice, choose
 from git_envhist.history.timeline import Timeline
@@ -44,26 +43,12 @@ def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
         found = [snapshot for snapshot in found if snapshot.commit in changed]
     shown = choose(found, wanted.choice, history.now) if wanted.choice.restricts else found
     if wanted.choice.told is not None:
-        shown = _that_tell(history, shown, wanted.choice.told)
+        from git_envhist.capturing.telling import those_that_tell  # loaded late: keeps envlog fast
+
+        shown = those_that_tell(history.repository.git, shown, wanted.choice.told)
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     return shown[::-1] if wanted.reverse else shown
-
-
-def _that_tell(history: EnvHistory, found: Sequence[Snapshot], text: str) -> list[Snapshot]:
-    """Those whose story contains a text: the line of the list, or any fact that differs from the snapshot before."""
-    from git_envhist.capturing.factdiff import compare_facts  # loaded late: keeps envlog fast
-    from git_envhist.history.facts import fact_words, place_of  # loaded late: likewise
-    from git_envhist.store.objects import CatFile  # loaded late: likewise
-
-    def tells(snapshot: Snapshot) -> bool:
-        if text in changes_phrase(snapshot):
-            return True
-        changes = compare_facts(reader, snapshot.parent, snapshot.commit) if snapshot.parent else ()
-        return any(text in f"{one.probe} {place_of(one)} {fact_words(one)}" for one in changes)
-
-    with CatFile(history.repository.git) as reader:
-        return [snapshot for snapshot in found if tells(snapshot)]
 
 
 def _recent(history: EnvHistory, limit: int | None) -> list[Snapshot]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from git_envhist.history.story import describe_counts
+from git_envhist.history.story import changes_phrase
 from git_envhist.model import Snapshot, Verdict, VerdictStatus
 
 if TYPE_CHECKING:
@@ -74,11 +74,6 @@ def story_line(snapshot: Snapshot) -> str:
 def claim(snapshot: Snapshot) -> str:
     """Who a snapshot says took it, where no key that is here vouches for that."""
     return f"claimed by {snapshot.actor.name or 'nobody'}" if snapshot.trusted is False else ""
-
-
-def changes_phrase(snapshot: Snapshot) -> str:
-    """What changed, as the snapshot itself tells it; at least how many files."""
-    return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
 
 
 def effect_words(effect: Effect) -> str:

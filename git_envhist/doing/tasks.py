@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import Refused, UsageError
 from git_envhist.history.doings import next_task, starting_point, task_record, tasks_of
 from git_envhist.history.timeline import subject
-from git_envhist.model import Agent, Captured, Record, Snapshot, Task, TaskStatus, Trigger
+from git_envhist.model import Agent, Captured, Record, Resumed, Snapshot, Task, TaskStatus, Trigger
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
@@ -33,13 +33,6 @@ class History(Protocol):
     def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured: ...
     def resolve(self, text: str) -> Snapshot: ...
     def tell(self, snapshot: Snapshot, *records: Record) -> None: ...
-
-
-class Resumed(NamedTuple):
-    """What is to be done next, and where it starts from."""
-
-    task: Task
-    start: Snapshot
 
 
 class DefinitionDiffers(Refused):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from git_envhist.history.classes import CACHE, generated_in
 from git_envhist.history.diff import count
-from git_envhist.model import TOP, Change, ChangeCount, ChangeKind, EnvPath
+from git_envhist.model import TOP, Change, ChangeCount, ChangeKind, EnvPath, Snapshot
 from git_envhist.values import dataclass
 
 MARKS = {
@@ -41,6 +41,11 @@ def describe_counts(changed: ChangeCount, first: bool = False) -> str:
     if not changed.total:
         return "nothing changed"
     return f"{describe_marks(changed)} {'file' if changed.total == 1 else 'files'}"
+
+
+def changes_phrase(snapshot: Snapshot) -> str:
+    """What changed, as the snapshot itself tells it; at least how many files."""
+    return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
 
 
 def describe_marks(changed: ChangeCount) -> str:

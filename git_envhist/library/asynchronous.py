@@ -1,67 +1,63 @@
-"""The same verbs for a program that lives in `asyncio`: each runs in a thread, and is waited for to its end.
-
-A verb that was begun cannot be stopped half way, so whoever is cancelled while waiting for one is told so only when it
-has ended: nothing happens to the environment behind anybody's back.
-"""
+"""The same verbs for a program that lives in `asyncio`."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from git_envhist.doing.effects import Effects
+from git_envhist.doing.observing import Observations
+from git_envhist.doing.tasks import Tasks
+from git_envhist.library.awaiting import Awaited, around, awaited, in_a_thread, to_its_end
 from git_envhist.library.events import Forget, Handler
 from git_envhist.library.history import EnvHistory
-from git_envhist.library.rounds import Round
 
 if TYPE_CHECKING:
     import os
     from typing import Self, Unpack
 
+    from git_envhist.beginning import Beginning
     from git_envhist.capturing.request import Asked
+    from git_envhist.forking.fork import Forking
     from git_envhist.library.rounds import Round
-    from git_envhist.model import Moment, Plan, Restored
+    from git_envhist.model import Agent, Captured, Moment, Plan, Restored
     from git_envhist.restoring.wish import Wish, Wished
 
-P = ParamSpec("P")
-R = TypeVar("R")
+LONGEST = 0.2
+"""Whoever stops watching is heard after so many seconds."""
 
 
-async def in_a_thread(verb: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """What a verb gives; a cancellation is heeded once it has ended."""
-    running = asyncio.ensure_future(asyncio.to_thread(verb, *args, **kwargs))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
+class AsyncTasks(Awaited[Tasks]):
+    """The tasks of a timeline."""
+
+    all = awaited(Tasks.all)
+    add = awaited(Tasks.add)
+    set = awaited(Tasks.set)
+    resume = awaited(Tasks.resume)
 
 
-@asynccontextmanager
-async def around(begun: Round) -> AsyncIterator[Round]:
-    """A piece of work between two moments."""
-    await in_a_thread(begun.__enter__)
-    try:
-        yield begun
-    except BaseException as error:
-        await in_a_thread(begun.__exit__, type(error), error, error.__traceback__)
-        raise
-    await in_a_thread(begun.__exit__, None, None, None)
+class AsyncEffects(Awaited[Effects]):
+    """What was done outside the machine."""
+
+    all = awaited(Effects.all)
+    since = awaited(Effects.since)
+    note = awaited(Effects.note)
+    perform = awaited(Effects.perform)
 
 
-def _awaited(
-    verb: Callable[Concatenate[EnvHistory, P], R],
-) -> Callable[Concatenate[AsyncEnvHistory, P], Coroutine[Any, Any, R]]:
-    @functools.wraps(verb)
-    async def awaited(self: AsyncEnvHistory, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await in_a_thread(verb, self.history, *args, **kwargs)
+class AsyncObservations(Awaited[Observations]):
+    """Checkpoints of the platform below us that were made without us."""
 
-    return awaited
+    all = awaited(Observations.all)
+    find = awaited(Observations.find)
+    note = awaited(Observations.note)
+    look = awaited(Observations.look)
 
 
-class AsyncEnvHistory:
+class AsyncEnvHistory(Awaited[EnvHistory]):
     """An `EnvHistory` whose verbs are coroutines.
 
     >>> import asyncio
@@ -70,61 +66,105 @@ class AsyncEnvHistory:
     ...     history = await AsyncEnvHistory.open(".")
     ...     async with history.around("refactor", rollback=True) as moment:
     ...         pass
+    ...     await history.tasks.add("write the server")
     ...     return (await history.log(limit=1))[0].intent
     >>> asyncio.run(work())
     'refactor'
     """
 
-    def __init__(self, history: EnvHistory) -> None:
-        self.history = history
-        """The same, for whoever does not wait."""
-
     @classmethod
-    async def open(cls, *args: Any, **kwargs: Any) -> Self:
+    async def open(
+        cls,
+        directory: str | os.PathLike[str] = ".",
+        *,
+        environ: Mapping[str, str] | None = None,
+        workers: str = "spawn",
+        agent: Agent | None = None,
+    ) -> Self:
         """As `EnvHistory.open`."""
-        return cls(await in_a_thread(EnvHistory.open, *args, **kwargs))
+        return cls(
+            await in_a_thread(EnvHistory.open, directory, environ=environ, workers=workers, agent=agent)
+        )
 
     @classmethod
-    async def init(cls, *args: Any, **kwargs: Any) -> Self:
+    async def init(
+        cls,
+        directory: str | os.PathLike[str] = ".",
+        *,
+        workers: str = "spawn",
+        agent: Agent | None = None,
+        **wish: Unpack[Beginning],
+    ) -> Self:
         """As `EnvHistory.init`."""
-        return cls(await in_a_thread(EnvHistory.init, *args, **kwargs))
+        return cls(await in_a_thread(EnvHistory.init, directory, workers=workers, agent=agent, **wish))
 
-    capture = _awaited(EnvHistory.capture)
-    log = _awaited(EnvHistory.log)
-    recent = _awaited(EnvHistory.recent)
-    timelines = _awaited(EnvHistory.timelines)
-    resolve = _awaited(EnvHistory.resolve)
-    get = _awaited(EnvHistory.get)
-    diff = _awaited(EnvHistory.diff)
-    read_file = _awaited(EnvHistory.read_file)
-    name = _awaited(EnvHistory.name)
-    remove_name = _awaited(EnvHistory.remove_name)
-    note = _awaited(EnvHistory.note)
-    attach = _awaited(EnvHistory.attach)
-    attachments = _awaited(EnvHistory.attachments)
-    foresee = _awaited(EnvHistory.foresee)
-    write_to = _awaited(EnvHistory.write_to)
-    undo = _awaited(EnvHistory.undo)
-    redo = _awaited(EnvHistory.redo)
-    finish_restore = _awaited(EnvHistory.finish_restore)
-    take_back_restore = _awaited(EnvHistory.take_back_restore)
-    verify = _awaited(EnvHistory.verify)
-    bisect = _awaited(EnvHistory.bisect)
-    run = _awaited(EnvHistory.run)
-    push = _awaited(EnvHistory.push)
-    fetch = _awaited(EnvHistory.fetch)
-    export = _awaited(EnvHistory.export)
-    import_ = _awaited(EnvHistory.import_)
-    drop = _awaited(EnvHistory.drop)
-    undrop = _awaited(EnvHistory.undrop)
-    prune = _awaited(EnvHistory.prune)
-    purge = _awaited(EnvHistory.purge)
-    gc = _awaited(EnvHistory.gc)
-    du = _awaited(EnvHistory.du)
-    fsck = _awaited(EnvHistory.fsck)
-    install = _awaited(EnvHistory.install)
-    uninstall = _awaited(EnvHistory.uninstall)
-    status = _awaited(EnvHistory.status)
+    @property
+    def history(self) -> EnvHistory:
+        """The same, for whoever does not wait."""
+        return self._held
+
+    @property
+    def timeline(self) -> str | None:
+        """The name of this working tree's timeline; None before its first capture."""
+        return self._held.timeline
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent in whose name this history is used; None where a person does."""
+        return self._held.agent
+
+    @property
+    def tasks(self) -> AsyncTasks:
+        """The tasks of this timeline."""
+        return AsyncTasks(self._held.tasks)
+
+    @property
+    def effects(self) -> AsyncEffects:
+        """What was done outside the machine."""
+        return AsyncEffects(self._held.effects)
+
+    @property
+    def observed(self) -> AsyncObservations:
+        """Checkpoints of the platform below us that were made without us."""
+        return AsyncObservations(self._held.observed)
+
+    capture = awaited(EnvHistory.capture)
+    log = awaited(EnvHistory.log)
+    recent = awaited(EnvHistory.recent)
+    page = awaited(EnvHistory.page)
+    timelines = awaited(EnvHistory.timelines)
+    resolve = awaited(EnvHistory.resolve)
+    get = awaited(EnvHistory.get)
+    diff = awaited(EnvHistory.diff)
+    read_file = awaited(EnvHistory.read_file)
+    name = awaited(EnvHistory.name)
+    remove_name = awaited(EnvHistory.remove_name)
+    note = awaited(EnvHistory.note)
+    attach = awaited(EnvHistory.attach)
+    attachments = awaited(EnvHistory.attachments)
+    foresee = awaited(EnvHistory.foresee)
+    write_to = awaited(EnvHistory.write_to)
+    undo = awaited(EnvHistory.undo)
+    redo = awaited(EnvHistory.redo)
+    finish_restore = awaited(EnvHistory.finish_restore)
+    take_back_restore = awaited(EnvHistory.take_back_restore)
+    verify = awaited(EnvHistory.verify)
+    bisect = awaited(EnvHistory.bisect)
+    run = awaited(EnvHistory.run)
+    push = awaited(EnvHistory.push)
+    fetch = awaited(EnvHistory.fetch)
+    export = awaited(EnvHistory.export)
+    import_ = awaited(EnvHistory.import_)
+    drop = awaited(EnvHistory.drop)
+    undrop = awaited(EnvHistory.undrop)
+    prune = awaited(EnvHistory.prune)
+    purge = awaited(EnvHistory.purge)
+    gc = awaited(EnvHistory.gc)
+    du = awaited(EnvHistory.du)
+    fsck = awaited(EnvHistory.fsck)
+    install = awaited(EnvHistory.install)
+    uninstall = awaited(EnvHistory.uninstall)
+    status = awaited(EnvHistory.status)
 
     @overload
     async def restore(
@@ -142,6 +182,7 @@ class AsyncEnvHistory:
         revision: Moment,
         *,
         dry_run: Literal[False] = False,
+        verify: bool | str = False,
         wish: Wish | None = None,
         **wished: Unpack[Wished],
     ) -> Restored: ...
@@ -151,32 +192,48 @@ class AsyncEnvHistory:
         revision: Moment,
         *,
         dry_run: bool = False,
+        verify: bool | str = False,
         wish: Wish | None = None,
         **wished: Unpack[Wished],
     ) -> Restored | Plan:
         """As `EnvHistory.restore`."""
-        restore = self.history.restore
+        restore = self._held.restore
         if dry_run:
             return await in_a_thread(lambda: restore(revision, dry_run=True, wish=wish, **wished))
-        return await in_a_thread(lambda: restore(revision, wish=wish, **wished))
+        return await in_a_thread(lambda: restore(revision, verify=verify, wish=wish, **wished))
 
-    async def fork(self, revision: Moment, directory: str | os.PathLike[str]) -> AsyncEnvHistory:
+    async def fork(
+        self, revision: Moment, directory: str | os.PathLike[str], wish: Forking | None = None
+    ) -> AsyncEnvHistory:
         """As `EnvHistory.fork`."""
-        return AsyncEnvHistory(await in_a_thread(self.history.fork, revision, str(directory)))
+        return AsyncEnvHistory(await in_a_thread(self._held.fork, revision, str(directory), wish))
+
+    async def watch(self, *, settle: float = 2.0) -> AsyncIterator[Captured]:
+        """As `EnvHistory.watch`; it ends with the task that goes through it, or with `aclose()`."""
+        looks = self._held.watched(settle, LONGEST)
+        # One thread from the first look to the last: the lock of a watch is held by the thread that took it.
+        with ThreadPoolExecutor(1, "git-envhist-watch") as thread:
+            try:
+                while True:
+                    found = await to_its_end(asyncio.wrap_future(thread.submit(next, looks)))
+                    if found is not None:
+                        yield found
+            finally:
+                await to_its_end(asyncio.wrap_future(thread.submit(looks.close)))
 
     @asynccontextmanager
     async def around(
         self, intent: str, *, rollback: bool = False, **asked: Unpack[Asked]
     ) -> AsyncIterator[Round]:
         """As `EnvHistory.around`."""
-        begun = self.history.around(intent, rollback=rollback, **asked)
+        begun = self._held.around(intent, rollback=rollback, **asked)
         async with around(begun) as moment:
             yield moment
 
     @property
     def tool(self) -> Any:
         """As `EnvHistory.tool`: it decorates coroutines as well as functions."""
-        return self.history.tool
+        return self._held.tool
 
     def on(self, event: str, handler: Handler) -> Forget:
         """As `EnvHistory.on`; the handler is called, and a coroutine of its making awaited, in this very loop."""
@@ -190,4 +247,4 @@ class AsyncEnvHistory:
                 task.add_done_callback(waiting.discard)
 
         waiting: set[asyncio.Task[object]] = set()
-        return self.history.on(event, lambda *about: loop.call_soon_threadsafe(call, *about))
+        return self._held.on(event, lambda *about: loop.call_soon_threadsafe(call, *about))

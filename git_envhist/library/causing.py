@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from git_envhist.api import EnvHistory
@@ -13,7 +14,7 @@ from git_envhist.model import Captured
 
 if TYPE_CHECKING:
     from git_envhist.capturing.request import Asked
-    from git_envhist.triggers.between import Ran
+    from git_envhist.model import Ran
     from git_envhist.triggers.installing import Done
     from git_envhist.triggers.integration import Place
     from git_envhist.triggers.status import Status
@@ -57,11 +58,20 @@ class Causing(EnvHistory):
 
     def watch(self, *, settle: float = 2.0) -> Iterator[Captured]:
         """Capture whenever the environment has come to rest after a change; each is yielded, until somebody stops."""
+        with closing(self.watched(settle)) as looks:
+            yield from (one for one in looks if one is not None)
+
+    def watched(self, settle: float, longest: float | None = None) -> Generator[Captured | None]:
+        """The same; with `longest` None comes at least every so many seconds."""
         from git_envhist.triggers.watch.watching import captures  # loaded late: only who watches needs it
 
         cls, environ, workers = type(self), self._environ, self._workers
         root = self.repository.root
-        yield from captures(lambda: cls.open(root, environ=environ, workers=workers), self._tell, settle)
+
+        def open_history() -> EnvHistory:
+            return cls.open(root, environ=environ, workers=workers)
+
+        return captures(open_history, self._tell, settle, longest)
 
     def install(
         self,

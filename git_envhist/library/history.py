@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import agent_variables
 from git_envhist.library.causing import Causing
+from git_envhist.library.configured import Configured
 from git_envhist.library.events import Event, Forget, Handler, Handlers
 from git_envhist.library.looking import Looking
 from git_envhist.library.rounds import Rounds
+from git_envhist.library.showing import Showing
 from git_envhist.model import Agent, Moment, Progress, Snapshot
 from git_envhist.system import COPIES
 from git_envhist.values import once
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 COPIES.watch()
 
 
-class EnvHistory(Rounds, Causing, Looking):
+class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
     """The history of one environment, for as long as a program needs it, in as many threads as it has.
 
     >>> from git_envhist import EnvHistory

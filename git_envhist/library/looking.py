@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist.api import EnvHistory
+from git_envhist.errors import UsageError
 from git_envhist.model import Snapshot
 
 if TYPE_CHECKING:
@@ -29,8 +30,14 @@ class Sought(TypedDict, total=False):
     triggers: Sequence[str]
     paths: Sequence[str | bytes]
     """git's pathspecs, as from the top: the snapshots that changed what they mean."""
+    told: str
+    """Whose story contains it: a package, a variable, a count. When did flask appear?"""
+    span: str
+    """A range, as in `git envlog a..b`."""
     every: bool
     """On every timeline, by time."""
+    reverse: bool
+    """Oldest first."""
 
 
 class Looking(EnvHistory):
@@ -47,12 +54,14 @@ class Looking(EnvHistory):
         ['checked']
         >>> [one.intent for one in history.log(grep=["^not"], paths=["*.md"])]
         []
+        >>> [one.intent for one in history.log(span="@~1..", reverse=True)]
+        ['checked']
         """
         if not sought:
             return super().log(limit, timeline)
         from git_envhist.history.choice import Choice, choose  # loaded late: most lists are whole
 
-        found: Iterable[Snapshot] = self._everywhere() if sought.get("every") else super().log(None, timeline)
+        found = self._reached(sought, timeline)
         choice = Choice(
             sought.get("since"),
             sought.get("until"),
@@ -64,7 +73,12 @@ class Looking(EnvHistory):
         chosen = choose(found, choice, self.now)
         if sought.get("paths"):
             chosen = self._that_changed(chosen, tuple(map(os.fsencode, sought["paths"])))
-        return chosen if limit is None else chosen[:limit]
+        if sought.get("told"):
+            from git_envhist.capturing.telling import those_that_tell  # loaded late: likewise
+
+            chosen = those_that_tell(self.repository.git, chosen, sought["told"])
+        shown = chosen if limit is None else chosen[:limit]
+        return shown[::-1] if sought.get("reverse") else shown
 
     def recent(self, span: str = "1h") -> Recent:
         """What changed within a span, without any snapshot: by change times, and by what installers and logs say."""
@@ -80,6 +94,19 @@ class Looking(EnvHistory):
         root = os.path.realpath(self.repository.root)
         left_out = left_out_of(root, self.settings.exclude)
         return look(root, since, now, self.repository.git, left_out, self._environ)
+
+    def _reached(self, sought: Sought, timeline: str | None) -> Iterable[Snapshot]:
+        span, every = sought.get("span"), sought.get("every")
+        if span is None:
+            return self._everywhere() if every else super().log(None, timeline)
+        if every:
+            raise UsageError("every timeline and a range exclude each other")
+        from git_envhist.history.ranges import between, resolve_range  # loaded late: likewise
+
+        self.forget_world()
+        line = self.world.own if timeline is None else self.world.timeline(timeline) or self.world.own
+        found = between(resolve_range(span, self.world, self.now), line)
+        return [self.judge(one) for one in found]
 
     def _everywhere(self) -> list[Snapshot]:
         self.forget_world()

@@ -183,7 +183,7 @@ def _wrapped(
 
         @wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            from git_envhist.library.asynchronous import around  # loaded late: its host has asyncio already
+            from git_envhist.library.awaiting import around  # loaded late: its host has asyncio already
 
             async with around(begin(args, kwargs)):
                 return await function(*args, **kwargs)

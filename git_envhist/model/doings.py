@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 
 from git_envhist.model.entries import SnapshotId
-from git_envhist.model.moments import Snapshot, Verdict
+from git_envhist.model.moments import Captured, Snapshot, Verdict
 from git_envhist.values import dataclass
 
 
@@ -95,3 +95,23 @@ class Bisected:
     """The moments of which one is the first bad, oldest first; more than one where some could not be judged."""
     tried: tuple[Checked, ...]
     """Every check that ran, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What is to be done next, and where it starts from."""
+
+    task: Task
+    start: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of a command between two moments."""
+
+    status: int
+    before: Captured
+    after: Captured | None
+    warnings: tuple[str, ...] = ()
+    output: bytes = b""
+    """What it wrote, as far as that is kept."""

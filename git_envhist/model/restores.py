@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from git_envhist.model.doings import Effect
+from git_envhist.model.doings import Checked, Effect
 from git_envhist.model.entries import Entry, EnvPath, FactChange
 from git_envhist.model.moments import Snapshot
 from git_envhist.values import dataclass
@@ -140,6 +140,8 @@ class Restored:
     services: tuple[str, ...] = ()
     """What was done with the state of services, in order; after a dry run what would be."""
     warnings: tuple[str, ...] = ()
+    checked: Checked | None = None
+    """What the check came to that was to run then."""
 
     @property
     def undo(self) -> Snapshot | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from git_envhist.core import Core
 from git_envhist.model import Moment, Snapshot, SnapshotId
-from git_envhist.values import once
+from git_envhist.values import once, replace
 
 if TYPE_CHECKING:
     import os
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from git_envhist.model import Ended, Plan, Restored
     from git_envhist.restoring.verbs import Going
     from git_envhist.restoring.wish import Wish, Wished
+    from git_envhist.verifying.verbs import Checks
 
 
 class Returning(Core):
@@ -36,6 +37,7 @@ class Returning(Core):
         revision: Moment,
         *,
         dry_run: Literal[False] = False,
+        verify: bool | str = False,
         wish: Wish | None = None,
         **wished: Unpack[Wished],
     ) -> Restored: ...
@@ -45,13 +47,23 @@ class Returning(Core):
         revision: Moment,
         *,
         dry_run: bool = False,
+        verify: bool | str = False,
         wish: Wish | None = None,
         **wished: Unpack[Wished],
     ) -> Restored | Plan:
-        """Go back to a moment; what is here is saved first, `undo` brings it back. A dry run gives the plan alone."""
+        """Go back to a moment; what is here is saved first, `undo` brings it back. A dry run gives the plan alone.
+
+        `verify`: then run this command, or the check that the moment was judged by; `Restored.checked` says what came
+        of it, and where it did not pass, `undo` is the way back.
+        """
+        snapshot = self._snapshot(revision)
         if dry_run:
-            return self.going.to(self._snapshot(revision), self._wish(wished, wish, dry_run=True)).plan
-        return self._told_of(self.going.to(self._snapshot(revision), self._wish(wished, wish)))
+            return self.going.to(snapshot, self._wish(wished, wish, dry_run=True)).plan
+        # Whether there is a check at all is known before anything is changed.
+        # What a capture gave was read before it was checked.
+        command = self.checks.recorded(self.resolve(snapshot.id)) if verify is True else verify or None
+        restored = self._told_of(self.going.to(snapshot, self._wish(wished, wish)))
+        return restored if command is None else self._checked(restored, command)
 
     def foresee(self, revision: Moment, **wished: Unpack[Wished]) -> Restored:
         """What a restore would come to: its plan, and all that goes with it or would not; nothing is changed."""
@@ -97,6 +109,18 @@ class Returning(Core):
         if self.progress is not None:
             wished.setdefault("progress", self.progress)
         return make_wish(wish, wished, dry_run)
+
+    @once
+    def checks(self) -> Checks:
+        """Checks, and what they came to."""
+        from git_envhist.verifying.verbs import Checks  # loaded late: most captures check nothing
+
+        return Checks(self, self._capturing)
+
+    def _checked(self, restored: Restored, command: str) -> Restored:
+        checked = self.checks.after_restore(restored, command)
+        self.happened("verified", checked)
+        return replace(restored, checked=checked)
 
     def _told_of(self, restored: Restored) -> Restored:
         self.happened("restored", restored)

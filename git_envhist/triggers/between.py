@@ -6,12 +6,12 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import EnvhistError
 from git_envhist.history.timeline import subject
-from git_envhist.model import Captured, Trigger
+from git_envhist.model import Captured, Ran, Trigger
 from git_envhist.triggers.passing import Kept, Take
 
 if TYPE_CHECKING:
@@ -26,17 +26,6 @@ LONGEST = 1000
 OUTPUT = "output"
 """What the command wrote is kept under this name."""
 NOT_CAPTURED = "what came after the command is not captured"
-
-
-class Ran(NamedTuple):
-    """What came of it."""
-
-    status: int
-    before: Captured
-    after: Captured | None
-    warnings: tuple[str, ...] = ()
-    output: bytes = b""
-    """What it wrote, as far as that is kept."""
 
 
 def run_between(

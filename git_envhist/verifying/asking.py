@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from git_envhist.model import Moment
 from git_envhist.restoring.returning import Returning
-from git_envhist.values import once
 
 if TYPE_CHECKING:
     from git_envhist.model import Bisected, Checked
-    from git_envhist.verifying.verbs import Checks
 
 
 class Asking(Returning):
@@ -30,10 +28,3 @@ class Asking(Returning):
         """The first moment where a check fails; from `good` to `@`, where they are not said."""
         ends = [one if one is None or isinstance(one, str) else self._snapshot(one) for one in (good, bad)]
         return self.checks.bisect(ends[0], ends[1], command)
-
-    @once
-    def checks(self) -> Checks:
-        """Checks, and what they came to."""
-        from git_envhist.verifying.verbs import Checks  # loaded late: most captures check nothing
-
-        return Checks(self, self._capturing)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from git_envhist import EnvHistory
 from git_envhist.errors import EnvhistError
+from git_envhist.model import Snapshot
 from git_envhist.store.locks import locked, locked_now
 
 FORBIDDEN = ("os.chdir", "os.fork", "os.forkpty", "os.putenv", "os.unsetenv")
@@ -169,5 +170,50 @@ def together(work: Callable[[int], object], count: int) -> None:
         thread.join()
 
 
+def restores() -> None:
+    """Threads that go back at once, each to a moment of its own, beside one that captures and copies that are made."""
+    history = EnvHistory.open(".")
+    moments = []
+    for number in range(2):
+        for name in ("one", "two"):
+            Path(name).write_text(f"{name} {number}")
+        moments.append(history.capture(f"moment {number}"))
+    asleep, awake = os.pipe()
+    failures: list[BaseException] = []
+    children: list[int] = []
+
+    def work(number: int) -> None:
+        try:
+            if number < 2:
+                assert history.restore(moments[number]).exact
+            else:
+                children.append(sleeper(asleep, awake))
+                Path("mine").write_text("captured meanwhile")
+                history.capture("meanwhile")
+                children.append(sleeper(asleep, awake))
+        except BaseException as error:
+            failures.append(error)
+
+    together(work, 3)
+    assert not failures, failures
+    # Whichever went last: all of it is of one moment, nothing is half of one.
+    told = {Path(name).read_text().split()[1] for name in ("one", "two")}
+    assert len(told) == 1, told
+    # What the thread wrote is there, or it went with a restore that saved it first.
+    assert any(holds(history, one, "mine") for one in history.log())
+    history.capture("after all of it", waiting=refuse)
+    assert history.restore(moments[0]).exact
+    os.close(awake)
+    assert {os.waitpid(child, 0)[1] for child in children} == {0}, "somebody waited for a copy"
+
+
+def holds(history: EnvHistory, snapshot: Snapshot, path: str) -> bool:
+    """Whether a moment has a file."""
+    try:
+        return bool(history.read_file(snapshot, path))
+    except EnvhistError:
+        return False
+
+
 if __name__ == "__main__":
-    {"threads": threads, "forks": forks, "copies": copies}[sys.argv[1]]()
+    {"threads": threads, "forks": forks, "copies": copies, "restores": restores}[sys.argv[1]]()

@@ -15,7 +15,8 @@ from tests.support.repository import Repo
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = ("api.md",)
 MODULES = tuple(
-    f"git_envhist.library.{name}" for name in ("history", "rounds", "causing", "looking", "asynchronous")
+    f"git_envhist.library.{name}"
+    for name in ("history", "rounds", "causing", "looking", "showing", "asynchronous")
 )
 
 

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from git_envhist import AsyncEnvHistory, EnvHistory
+from git_envhist import EnvHistory
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.model import Agent, Progress, Snapshot, Trigger
 from tests.support.repository import Repo
@@ -157,59 +155,6 @@ def test_an_agent_stands_with_what_it_captures(repo: Repo) -> None:
         assert isinstance(one, Snapshot)
         actor = one.actor
         assert (actor.agent, actor.agent_version, actor.session) == ("refactorer", "2.1", "s-1")
-
-
-def test_the_same_for_whoever_awaits_it(repo: Repo) -> None:
-    async def work() -> None:
-        history = await AsyncEnvHistory.open(repo.path)
-        heard: list[int] = []
-        told = asyncio.Event()
-
-        async def hear(captured: object) -> None:
-            heard.append(1)
-            told.set()
-
-        history.on("captured", hear)
-        moment = await history.capture("first")
-        await told.wait()
-        with pytest.raises(ValueError):
-            async with history.around("upgrade", rollback=True):
-                repo.write("app.py", b"broken")
-                raise ValueError
-        assert repo.read("app.py") == b"print('hello')\n"
-
-        @history.tool(rollback=True)
-        async def write(text: str) -> str:
-            await asyncio.sleep(0)
-            repo.write("app.py", text)
-            return text
-
-        assert await write("by a tool") == "by a tool"
-        assert (await history.diff(moment, "now")).files[0].path == b"app.py"
-        plan = await history.restore(moment, dry_run=True)
-        assert len(plan.steps) == 1
-        assert (await history.restore(moment)).exact
-        both = await asyncio.gather(history.capture("one"), history.capture("two"))
-        assert len({one.id for one in both}) == 2
-        assert (await history.get(moment)).snapshot.intent == "first"
-
-    asyncio.run(work())
-
-
-def test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended(repo: Repo) -> None:
-    async def work() -> None:
-        history = await AsyncEnvHistory.open(repo.path)
-        ended: list[str] = []
-        history.history.on("captured", lambda _: (time.sleep(0.2), ended.append("captured")))
-        capturing = asyncio.ensure_future(history.capture("to its end"))
-        await asyncio.sleep(0.05)
-        capturing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await capturing
-        assert ended == ["captured"]
-        assert [one.intent for one in await history.log()] == ["to its end"]
-
-    asyncio.run(work())
 
 
 def test_a_command_between_two_moments(history: EnvHistory, repo: Repo) -> None:

@@ -691,6 +691,16 @@ LIST = (
         ),
     ),
     Line(
+        "python page",
+        "the page for a browser, as text or into a file",
+        ("library/test_verbs.py::test_a_page_is_drawn_as_text_or_into_a_file",),
+    ),
+    Line(
+        "python watched",
+        "what a watch yields, and None now and then, so that whoever waits can be stopped",
+        ("library/test_asynchronous.py::test_a_watch_ends_with_whoever_goes_through_it",),
+    ),
+    Line(
         "python tool",
         "a decorator: a moment before and after each call of a tool",
         (
@@ -760,8 +770,8 @@ LIST = (
         "python, awaited",
         "the verbs as coroutines",
         (
-            "library/test_rounds.py::test_the_same_for_whoever_awaits_it",
-            "library/test_rounds.py::test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended",
+            "library/test_asynchronous.py::test_the_same_for_whoever_awaits_it",
+            "library/test_asynchronous.py::test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended",
         ),
     ),
     Line(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from git_envhist.errors import EnvhistError, NotARepository, Refused
@@ -45,16 +45,26 @@ def watch(open_history: Callable[[], EnvHistory], told: Told, settle: float = SE
 
 
 def captures(
-    open_history: Callable[[], EnvHistory], warn: Callable[[str], None], settle: float = SETTLE
-) -> Iterator[Captured]:
-    """The same, each capture that made a snapshot as it comes, until nobody wants more."""
+    open_history: Callable[[], EnvHistory],
+    warn: Callable[[str], None],
+    settle: float = SETTLE,
+    longest: float | None = None,
+) -> Generator[Captured | None]:
+    """The same, each capture that made a snapshot as it comes, until nobody wants more.
+
+    `longest`: None comes at least every so many seconds, so that whoever waits can be stopped.
+    """
     taken: list[Captured] = []
-    for _ in _steps(open_history, Told(taken.append, warn), settle):
+    for _ in _steps(open_history, Told(taken.append, warn), settle, longest):
         yield from (one for one in taken if one.snapshot is not None)
         taken.clear()
+        if longest is not None:
+            yield None
 
 
-def _steps(open_history: Callable[[], EnvHistory], told: Told, settle: float) -> Iterator[None]:
+def _steps(
+    open_history: Callable[[], EnvHistory], told: Told, settle: float, longest: float | None = None
+) -> Iterator[None]:
     history = open_history()
     if not history.settings.enabled:
         raise Refused(
@@ -65,7 +75,7 @@ def _steps(open_history: Callable[[], EnvHistory], told: Told, settle: float) ->
     with locked_now(lock) as mine:
         if not mine:
             raise Refused("another process watches this environment already", hint="git envlog status")
-        yield from _Loop(open_history, told, settle).run(history)
+        yield from _Loop(open_history, told, settle, longest).run(history)
 
 
 def _open_eyes(history: EnvHistory) -> Eyes:
@@ -79,7 +89,10 @@ def _open_eyes(history: EnvHistory) -> Eyes:
 
 
 class _Loop:
-    def __init__(self, open_history: Callable[[], EnvHistory], told: Told, settle: float) -> None:
+    def __init__(
+        self, open_history: Callable[[], EnvHistory], told: Told, settle: float, longest: float | None
+    ) -> None:
+        self._longest = longest
         self._open_history = open_history
         self._told = told
         self._clock = Clock(LOOK_EVERY * settle)
@@ -113,7 +126,7 @@ class _Loop:
             self._told.warn(TOO_MUCH)
             self._is_told = True
         try:
-            if self._eyes.wait(left):
+            if self._eyes.wait(_least(left, self._longest)):
                 self._pace.changed(time.monotonic())
         except NoWatches:
             self._told.warn(NO_WATCHES)
@@ -140,3 +153,8 @@ class _Loop:
         if failed:
             # What changed is not in any snapshot yet, whether more changes or not.
             self._pace.changed(now)
+
+
+def _least(*seconds: float | None) -> float | None:
+    """The shortest of some waits; None is for ever."""
+    return min((one for one in seconds if one is not None), default=None)

@@ -1,0 +1,53 @@
+"""A program of others under `mypy --strict`: what the verbs give has its type, waited for or not."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from git_envhist import AsyncEnvHistory, EnvHistory
+from git_envhist.model import (
+    Captured,
+    Checked,
+    Comparison,
+    Effect,
+    Kept,
+    Plan,
+    Restored,
+    Resumed,
+    Snapshot,
+    Task,
+)
+
+
+def at_once() -> None:
+    history = EnvHistory.open(".")
+    moment = history.capture("before", verify="npm test")
+    assert_type(moment, Captured)
+    assert_type(history.log(told="flask", span="@~3.."), list[Snapshot])
+    assert_type(history.diff(moment, "now", renames=50), Comparison)
+    assert_type(history.restore("good", dry_run=True), Plan)
+    assert_type(history.restore("good", verify=True), Restored)
+    assert_type(history.restore("good", verify="npm test").checked, Checked | None)
+    assert_type(history.page("history.html"), str)
+    assert_type(history.get(moment), Kept)
+    assert_type(history.tasks.resume(), Resumed | None)
+    assert_type(EnvHistory.init(".", storage="/tmp/history"), EnvHistory)
+    for captured in history.watch():
+        assert_type(captured, Captured)
+
+
+async def waited_for() -> None:
+    history = await AsyncEnvHistory.open(".")
+    moment = await history.capture("before", verify="npm test")
+    assert_type(moment, Captured)
+    assert_type(await history.log(5, told="flask"), list[Snapshot])
+    assert_type(await history.diff(moment, renames=50), Comparison)
+    assert_type(await history.restore("good", dry_run=True), Plan)
+    assert_type(await history.restore("good", verify=True), Restored)
+    assert_type(await history.get(moment), Kept)
+    assert_type(await history.tasks.add("write the server"), Task)
+    assert_type(await history.tasks.resume(force=True), Resumed | None)
+    assert_type(await history.effects.note("deployed"), Effect)
+    assert_type(await AsyncEnvHistory.init(".", storage="/tmp/history"), AsyncEnvHistory)
+    async for captured in history.watch(settle=1.0):
+        assert_type(captured, Captured)

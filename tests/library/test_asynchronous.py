@@ -1,0 +1,151 @@
+"""The same for a program that lives in `asyncio`: every verb, waited for to its end."""
+
+# ruff: noqa: PT012 - what is done before it fails is the point
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+
+import pytest
+
+from git_envhist import AsyncEnvHistory, EnvHistory
+from git_envhist.model import TaskStatus, Trigger
+from tests.support.repository import Repo
+
+INNER = {
+    **dict.fromkeys(("keys", "environ", "world", "now"), "what a history knows"),
+    **dict.fromkeys(
+        ("checks", "going", "dropping", "pruning", "handlers", "progress"), "rooms behind the verbs"
+    ),
+    **dict.fromkeys(("settings", "trouble"), "read at once"),
+    **dict.fromkeys(
+        ("judge", "bring", "tell", "thin", "daily", "open_sealed"), "what rooms ask of each other"
+    ),
+    **dict.fromkeys(
+        ("forget_world", "happened", "as_tool", "environment_path", "watched", "newest"), "likewise"
+    ),
+    **dict.fromkeys(("reader", "sides", "present"), "belongs to the thread that opened it"),
+}
+"""What the twin has not, and why; `history` of the twin has it."""
+
+
+def public(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+
+
+def test_the_twin_has_every_verb() -> None:
+    assert public(EnvHistory) - public(AsyncEnvHistory) == set(INNER)
+    assert public(AsyncEnvHistory) - public(EnvHistory) == {"history"}
+
+
+def test_what_is_waited_for_says_what_it_gives() -> None:
+    for name in public(AsyncEnvHistory) - {"history", "restore", "fork"}:
+        mine, its = getattr(AsyncEnvHistory, name), getattr(EnvHistory, name)
+        if inspect.iscoroutinefunction(mine):
+            assert inspect.signature(mine).parameters.keys() == inspect.signature(its).parameters.keys(), name
+
+
+def test_the_same_for_whoever_awaits_it(repo: Repo) -> None:
+    async def work() -> None:
+        history = await AsyncEnvHistory.open(repo.path)
+        heard: list[int] = []
+        told = asyncio.Event()
+
+        async def hear(captured: object) -> None:
+            heard.append(1)
+            told.set()
+
+        history.on("captured", hear)
+        moment = await history.capture("first")
+        await told.wait()
+        with pytest.raises(ValueError, match="broken"):
+            async with history.around("upgrade", rollback=True):
+                repo.write("app.py", b"broken")
+                raise ValueError("broken")
+        assert repo.read("app.py") == b"print('hello')\n"
+
+        @history.tool(rollback=True)
+        async def write(text: str) -> str:
+            await asyncio.sleep(0)
+            repo.write("app.py", text)
+            return text
+
+        assert await write("by a tool") == "by a tool"
+        assert (await history.diff(moment, "now")).files[0].path == b"app.py"
+        plan = await history.restore(moment, dry_run=True)
+        assert len(plan.steps) == 1
+        assert (await history.restore(moment)).exact
+        both = await asyncio.gather(history.capture("one"), history.capture("two"))
+        assert len({one.id for one in both}) == 2
+        assert (await history.get(moment)).snapshot.intent == "first"
+
+    asyncio.run(work())
+
+
+def test_whoever_is_cancelled_hears_of_it_when_the_verb_has_ended(repo: Repo) -> None:
+    async def work() -> None:
+        history = await AsyncEnvHistory.open(repo.path)
+        ended: list[str] = []
+        history.history.on("captured", lambda _: (time.sleep(0.2), ended.append("captured")))
+        capturing = asyncio.ensure_future(history.capture("to its end"))
+        await asyncio.sleep(0.05)
+        capturing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await capturing
+        assert ended == ["captured"]
+        assert [one.intent for one in await history.log()] == ["to its end"]
+
+    asyncio.run(work())
+
+
+def test_tasks_and_effects_are_waited_for_as_well(repo: Repo) -> None:
+    async def work() -> None:
+        history = await AsyncEnvHistory.open(repo.path)
+        await history.tasks.add("write the server")
+        task = await history.tasks.set(1, TaskStatus.IN_PROGRESS)
+        resumed = await history.tasks.resume()
+        assert resumed is not None
+        assert resumed.task == task
+        effect = await history.effects.note("deployed")
+        assert await history.effects.all() == (effect,)
+        assert await history.observed.all() == ()
+        assert history.timeline == history.history.timeline
+
+    asyncio.run(work())
+
+
+def test_a_watch_ends_with_whoever_goes_through_it(repo: Repo) -> None:
+    async def work() -> None:
+        history = await AsyncEnvHistory.open(repo.path)
+        seen: list[Trigger] = []
+        first = asyncio.Event()
+
+        async def follow() -> None:
+            async for captured in history.watch(settle=0.05):
+                assert captured.snapshot is not None
+                seen.append(captured.snapshot.trigger)
+                first.set()
+
+        following = asyncio.ensure_future(follow())
+        await first.wait()
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        assert seen == [Trigger.WATCH]
+        # Nobody watches any more: another one may.
+        watch = history.watch(settle=0.05)
+        repo.write("file", b"changed")
+        assert (await anext(watch)).snapshot is not None
+        await watch.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(work())
+
+
+def test_a_history_is_begun(tmp_path: object) -> None:
+    async def work() -> None:
+        history = await AsyncEnvHistory.init(str(tmp_path), force=True)
+        assert (await history.capture("begun")).files == 0
+
+    asyncio.run(work())

@@ -1,0 +1,141 @@
+"""What the programs do, asked of the library: searched, compared with what moved, checked after a restore, drawn."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from git_envhist import EnvHistory
+from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.library.showing import NotShown
+from git_envhist.model import ChangeKind, Checked, VerdictStatus
+from tests.support.repository import Repo
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(repo.path)
+
+
+def intents(history: EnvHistory, **sought: object) -> list[str]:
+    return [one.intent for one in history.log(**sought)]  # type: ignore[arg-type]
+
+
+def test_a_story_is_searched_and_a_range_listed(history: EnvHistory, repo: Repo) -> None:
+    history.capture("first")
+    repo.write(".env", b"API_URL=x\n")
+    history.capture("a variable")
+    repo.write("file", b"1")
+    last = history.capture("a file")
+    assert intents(history, told="API_URL") == ["a variable"]
+    assert intents(history, told="nothing of that kind") == []
+    assert intents(history, span="@~2..") == ["a file", "a variable"]
+    assert intents(history, span="@~2..@~1", reverse=True) == ["a variable"]
+    assert intents(history, reverse=True, limit=2) == ["a variable", "a file"]
+    assert intents(history, span=f"@~1..{last.id}", told="file") == ["a file"]
+    with pytest.raises(UsageError, match="exclude each other"):
+        history.log(span="@~1..", every=True)
+
+
+def test_what_moved_is_one_change_where_that_is_asked_for(history: EnvHistory, repo: Repo) -> None:
+    repo.write("old", b"".join(b"line %d\n" % number for number in range(50)))
+    moment = history.capture("before")
+    os.rename(repo.path / "old", repo.path / "new")
+    assert [change.kind for change in history.diff(moment).files] == [ChangeKind.ADDED, ChangeKind.REMOVED]
+    (moved,) = history.diff(moment, renames=50).files
+    assert (moved.kind, moved.path, moved.similarity) == (ChangeKind.RENAMED, b"new", 100)
+
+
+def test_a_restore_is_checked_in_the_same_call(history: EnvHistory, repo: Repo) -> None:
+    repo.write("state", b"good")
+    good = history.capture("good", verify="grep -q good state")
+    repo.write("state", b"other")
+    heard: list[Checked] = []
+    history.on("verified", heard.append)
+    restored = history.restore(good, verify=True)
+    assert restored.checked is not None
+    assert restored.checked.verdict.status is VerdictStatus.PASS
+    assert [one.verdict.command for one in heard] == ["grep -q good state"]
+    history.undo()
+    restored = history.restore(good, verify="false")
+    assert restored.checked is not None
+    assert restored.checked.verdict.status is VerdictStatus.FAIL
+    assert repo.read("state") == b"good"
+    history.undo()
+    assert repo.read("state") == b"other"
+    assert history.restore(good).checked is None
+
+
+def test_without_any_check_to_run_nothing_is_restored(history: EnvHistory, repo: Repo) -> None:
+    moment = history.capture("never checked")
+    repo.write("file", b"1")
+    with pytest.raises(EnvhistError, match="check"):
+        history.restore(moment, verify=True)
+    assert repo.read("file") == b"1"
+
+
+def test_a_page_is_drawn_as_text_or_into_a_file(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
+    with pytest.raises(NotShown, match="no moment to show") as nothing:
+        history.page()
+    assert (nothing.value.code, nothing.value.exit_code) == ("nothing-to-show", 4)
+    history.capture("one to look at")
+    repo.write("file", b"1")
+    history.capture("another")
+    text = history.page()
+    assert text.startswith("<!DOCTYPE html>")
+    assert "one to look at" in text
+    file = tmp_path / "page.html"
+    assert history.page(file, "@~1..") == file.read_text("utf-8")
+    assert "one to look at" not in file.read_text("utf-8")
+    assert "one to look at" not in history.page(paths=["file"])
+    file.write_text("somebody's own")
+    with pytest.raises(NotShown, match="no page") as refused:
+        history.page(file)
+    assert refused.value.exit_code == 3
+    assert file.read_text() == "somebody's own"
+
+
+def test_settings_are_those_of_now(history: EnvHistory, repo: Repo) -> None:
+    assert history.settings.verify is None
+    assert history.capture("before").verdict is None
+    repo.git("config", "envhist.verify", "true")
+    repo.write(".git/more", b"[envhist]\n\texclude = left-out\n")
+    assert history.settings.verify == "true"
+    repo.git("config", "include.path", "more")
+    repo.write("left-out", b"1")
+    captured = history.capture("after", if_changed=True)
+    assert captured.snapshot is None
+    repo.write("file", b"1")
+    assert history.restore("@", dry_run=True).steps[0].path == b"file"
+    # A file that another one includes, too.
+    repo.write(".git/more", b"[envhist]\n\tenabled = false\n\tverify = false\n")
+    assert not history.settings.enabled
+    verdict = history.capture("checked otherwise").verdict
+    assert verdict is None or verdict.status is VerdictStatus.FAIL
+
+
+def test_a_history_is_opened_under_the_variables_that_it_is_given(repo: Repo, tmp_path: Path) -> None:
+    home = tmp_path / "another home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[envhist]\n\tkeepLast = 7\n[user]\n\tname = Another\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    date = "2026-03-04T05:06:07+00:00"
+    environ = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "GIT_DIR": str(repo.path / ".git"),
+        "GIT_WORK_TREE": str(repo.path),
+        "GIT_COMMITTER_DATE": date,
+    }
+    history = EnvHistory.open(elsewhere, environ=environ)
+    assert os.path.samefile(history.repository.root, repo.path)
+    assert history.settings.keep_last == 7
+    snapshot = history.capture("under other variables").snapshot
+    assert snapshot is not None
+    assert (snapshot.actor.name, snapshot.at.isoformat()) == ("Another", date)
+    subprocess.run(["git", "-C", repo.path, "fsck", "--strict"], check=True, capture_output=True)

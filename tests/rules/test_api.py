@@ -1,0 +1,105 @@
+"""Everything the programs do goes through the library: each command and each option has its verb, or a reason."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+
+from git_envhist import EnvHistory
+from git_envhist.beginning import Beginning
+from git_envhist.capturing.request import Asked
+from git_envhist.doing.effects import Effects
+from git_envhist.doing.observing import Observations
+from git_envhist.doing.tasks import Tasks
+from git_envhist.forking.fork import Forking
+from git_envhist.history.retention import Policy
+from git_envhist.library.looking import Sought
+from git_envhist.restoring.wish import Wished
+from git_envhist.sharing.exporting import ExportWish
+from git_envhist.sharing.push import PushWish
+from tests.rules.api_map import ASKED, NOT_ASKED, PROGRAMS_ALONE, VERBS
+from tests.rules.built import commands, options
+from tests.rules.source import CHECKOUT
+
+ROOMS = {"tasks": Tasks, "effects": Effects, "observed": Observations}
+BY_NAME: dict[str, type] = {
+    "log": Sought,
+    "capture": Asked,
+    "init": Beginning,
+    **dict.fromkeys(("restore", "undo", "redo", "foresee", "write_to"), Wished),
+    "fork": Forking,
+    "push": PushWish,
+    "export": ExportWish,
+    "prune": Policy,
+}
+"""What a verb is asked by name, beside its own parameters."""
+OWN_OPTIONS = sorted(option for option in options() if not option.startswith("every "))
+
+
+def verb_of(name: str) -> object:
+    room, _, verb = name.rpartition(".")
+    return getattr(ROOMS[room] if room else EnvHistory, verb)
+
+
+def parameters_of(name: str) -> set[str]:
+    verb = verb_of(name)
+    assert callable(verb)
+    by_name = BY_NAME.get(name)
+    return {*inspect.signature(verb).parameters, *(by_name.__annotations__ if by_name else ())}
+
+
+def test_every_command_has_its_verb_or_a_reason() -> None:
+    assert sorted(commands()) == sorted({**VERBS, **PROGRAMS_ALONE})
+    for verbs in VERBS.values():
+        for verb in verbs:
+            assert verb_of(verb) is not None
+
+
+@pytest.mark.parametrize("option", OWN_OPTIONS)
+def test_every_option_is_a_parameter_or_has_a_reason(option: str) -> None:
+    assert (option in ASKED) != (option in NOT_ASKED), "tests/rules/api_map.py says which"
+    if option in ASKED:
+        verb, _, parameter = ASKED[option].rstrip(")").partition("(")
+        assert parameter in parameters_of(verb)
+
+
+HOMES = (
+    *("model", "keeping.dropping", "keeping.pruning", "keeping.purging", "recently.looking", "sharing.fetch"),
+    *("sharing.exporting", "sharing.importing", "sharing.refusals", "triggers.installing", "triggers.status"),
+)
+"""Where the words are for what the verbs give."""
+NO_VALUES = {
+    **dict.fromkeys(("None", "Self", "Any", "Callable", "Iterator", "Generator"), "no class of ours"),
+    **dict.fromkeys(("Forget", "Asked", "EnvPath", "Git"), "a function, a dictionary, bytes, git itself"),
+    **dict.fromkeys(("Round", "FileReader", "Present"), "lives as long as its context"),
+}
+
+
+def test_what_the_verbs_give_is_frozen() -> None:
+    verbs = inspect.getmembers(EnvHistory, inspect.isfunction)
+    told = [str(verb.__annotations__.get("return")) for name, verb in verbs if not name.startswith("_")]
+    given = {word for words in told for word in re.findall(r"\b[A-Z]\w+", words)} - set(NO_VALUES)
+    homes = [import_module(f"git_envhist.{home}") for home in HOMES]
+    for word in sorted({*given, "Resumed", "Task", "Effect", "Observed"}):
+        kinds = [vars(home).get(word) or getattr(home, word, None) for home in homes]
+        (kind,) = (
+            kind
+            for kind, home in zip(kinds, homes, strict=True)
+            if kind is not None and kind.__module__.startswith(home.__name__)
+        )
+        assert kind.__dataclass_params__.frozen, word
+
+
+def test_nothing_is_told_of_an_option_that_is_none() -> None:
+    assert not {*ASKED, *NOT_ASKED} - set(OWN_OPTIONS)
+
+
+def test_the_page_of_the_library_tells_of_every_verb() -> None:
+    told = (
+        (CHECKOUT / "docs/api.md").read_text(encoding="utf-8").partition("## The verbs, and the programs")[2]
+    )
+    verbs = {verb.partition(".")[0] for verbs in VERBS.values() for verb in verbs}
+    assert not {verb for verb in verbs if verb not in told}
