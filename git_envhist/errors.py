@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+DAMAGE = ("index file ", "packfile ", "bad object", "reference broken", "loose object", "broken ref")
+"""What git says of a repository that is damaged."""
 LISTED = 20
 """So many candidates stand in a hint; the error itself carries all of them."""
 
@@ -78,6 +80,11 @@ class GitFailed(EnvhistError):
     code = "git-failed"
     usual_hint = "GIT_ENVHIST_TRACE=1 shows which command of git that was"
 
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        if hint is None and any(sign in message for sign in DAMAGE):
+            hint = "'git envlog fsck' says what is damaged, and what can be mended"
+        super().__init__(_in_one_line(message), hint=hint)
+
 
 class RestoreLeft(EnvhistError):
     """A restore was broken off; nothing is lost, and nothing else may change the environment before it is ended."""
@@ -125,3 +132,10 @@ class Interrupted(EnvhistError):
     ) -> None:
         super().__init__(f"stopped: {what}", hint=hint)
         self.exit_code = 128 + signal_number
+
+
+def _in_one_line(message: str) -> str:
+    """What git said first, and last: between them it says the same of one file after the other."""
+    lines = list(dict.fromkeys(filter(None, map(str.strip, message.splitlines()))))
+    first_and_last = [lines[0], lines[-1]] if len(lines) > 2 else lines
+    return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in first_and_last)

@@ -16,6 +16,7 @@ from git_envhist.store.commits import encode_commit
 from git_envhist.store.git import Git
 from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.keys import Key
+from git_envhist.store.leftbehind import remember_left_behind
 from git_envhist.store.message import Draft, mac_input, with_mac, write_message
 from git_envhist.store.notes import NO_FILES, add_records
 from git_envhist.store.objects import Answer, CatFile
@@ -72,11 +73,7 @@ def publish(
         tip = repository.resolve_ref(ref)
         there = tip is not None and (bytes.fromhex(tip) in own or _is_there(repository, tip))
         parent = tip if there else None
-        lost = (
-            []
-            if parent == tip
-            else [f"the history before this cannot be read: '{tip}' is gone; it begins anew"]
-        )
+        lost = [] if parent == tip else [_leave_behind(repository, timeline, tip)]
         draft = letter.describe(parent)
         data = _commit_data(parent, draft, letter)
         commit, notes, small, warnings = _write_commit(repository, staging, timeline, data, letter, own)
@@ -94,6 +91,14 @@ def _is_there(repository: Repository, tip: str) -> bool:
     # A multi-pack-index that names a pack which has gone hides what stands in others.
     return stands(repository.git, tip) or (
         drop_broken_index(repository.pack_dir) and stands(repository.git, tip)
+    )
+
+
+def _leave_behind(repository: Repository, timeline: str, tip: str | None) -> str:
+    remember_left_behind(repository.common_state, timeline)
+    return (
+        f"the history before this cannot be read: '{tip}' is gone; it begins anew "
+        "('git envlog fsck --repair' brings back what there is)"
     )
 
 

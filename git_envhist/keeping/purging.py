@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from git_envhist.capturing.capture import restore_directory
 from git_envhist.capturing.publish import is_published
-from git_envhist.errors import Damaged, RestoreLeft, SnapshotNotFound
+from git_envhist.errors import Damaged, Refused, RestoreLeft, SnapshotNotFound
 from git_envhist.keeping.caches import forget_caches, states_of
 from git_envhist.keeping.factsless import facts_less
 from git_envhist.keeping.leftovers import (
@@ -41,6 +41,7 @@ from git_envhist.store.remotememory import directory_of
 from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.retelling import Link
 from git_envhist.store.staging import Staging, sweep
+from git_envhist.upkeep.finding import left_behind
 from git_envhist.values import dataclass, field
 
 ATTACHED = os.fsdecode(RESERVED + b"/" + ATTACHMENTS)
@@ -109,6 +110,7 @@ class Purging:
         """Erase them; `PathNotFound` where nothing holds any, after what nothing holds any more was cleaned away."""
         repository = self._repository
         self._refuse_left()
+        self._refuse_left_behind()
         # Asked while what was sent can still be read here.
         sent = what_was_sent(repository, self._history.directory, paths)
         tally = _Tally()
@@ -149,6 +151,14 @@ class Purging:
         for state in states_of(self._repository):
             if os.path.lexists(os.path.join(restore_directory(state), "journal")):
                 raise RestoreLeft
+
+    def _refuse_left_behind(self) -> None:
+        """What a timeline had before it began anew is on no chain that could be rewritten."""
+        for timeline in left_behind(self._repository):
+            raise Refused(
+                f"moments from before '{timeline}' began anew may hold it, too",
+                hint="put them back first: git envlog fsck --repair",
+            )
 
     def _timelines(self) -> list[str]:
         heads = [ref.removeprefix(HEADS) for ref in self._repository.list_refs(HEADS)]

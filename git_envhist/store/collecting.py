@@ -62,12 +62,14 @@ def collect(
     thorough: bool = True,
     threads: int = 1,
     tell: Callable[[str], None] = lambda step: None,
+    also: Sequence[str] = (),
 ) -> Collected:
     """Remove from our packs what nothing reaches, and pack the rest well.
 
     Nobody who calls this may hold the common lock. `keep_since`: what nothing reaches stays where its pack was used
     after that (two weeks ago where it is not said); `NOTHING_STAYS` for none of it. `thorough`: whatever it costs;
-    else only what is worth it, and nothing where another such run is under way. `tell` is given the steps.
+    else only what is worth it, and nothing where another such run is under way. `tell` is given the steps. `also`:
+    commits that no ref leads to, and that are kept with all that they hold.
 
     `SomebodyAtWork` where others did not let go in time, `GitFailed` where what is needed cannot be told: nothing was
     removed then.
@@ -81,7 +83,7 @@ def collect(
     with _turn(repository, thorough) as mine:
         if not mine:
             return _nothing_done(repository)
-        return _Collector(repository, policy, threads, tell).run()
+        return _Collector(repository, policy, threads, tell, also).run()
 
 
 @contextmanager
@@ -108,12 +110,18 @@ class _Collector:
     """One cleaning."""
 
     def __init__(
-        self, repository: Repository, policy: Policy, threads: int, tell: Callable[[str], None]
+        self,
+        repository: Repository,
+        policy: Policy,
+        threads: int,
+        tell: Callable[[str], None],
+        also: Sequence[str],
     ) -> None:
         self._repository = repository
         self._policy = policy
         self._threads = threads
         self._tell = tell
+        self._also = also
         self._kinds = read_kinds(repository.common_state)
         self._now = time.time()
 
@@ -150,7 +158,7 @@ class _Collector:
         more = elsewhere((repository.common_dir, *_linked(repository.common_dir)))
         found = reached(repository.git, ours.__contains__, more=more, since=since)
         # What a repair has set aside is not whole, and not garbage either.
-        aside = kept_aside(repository.common_state)
+        aside = [*kept_aside(repository.common_state), *self._also]
         return left_of(repository.git, aside, ours.__contains__) | found
 
     def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:

@@ -25,7 +25,7 @@ from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.staging import open_published
 from git_envhist.store.touched import Hurt, Touched
 from git_envhist.store.trees import object_id
-from git_envhist.upkeep.finding import outside_trash
+from git_envhist.upkeep.finding import left_behind, outside_trash
 from git_envhist.values import dataclass, field
 
 
@@ -187,6 +187,9 @@ def _gone(repository: Repository, refs: Refs) -> Iterator[Fault]:
             continue
         if held := outside_trash(repository, name):
             yield Fault("gone", HEADS + name, f"our packs still hold {len(held):,} moments that it led to")
+    for name, links in left_behind(repository).items():
+        told = f"it began anew; our packs still hold {len(links):,} moments from before"
+        yield Fault("gone", HEADS + name, told)
 
 
 def _count(git: Git, refs: Refs) -> int:

@@ -22,6 +22,7 @@ from git_envhist.store.staging import sweep
 from git_envhist.system import core_count
 from git_envhist.upkeep.checking import check
 from git_envhist.upkeep.daily import postpone, step_back
+from git_envhist.upkeep.finding import left_behind
 from git_envhist.upkeep.trouble import keep_trouble
 from git_envhist.values import replace
 
@@ -35,7 +36,8 @@ def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]
     """What somebody asked for."""
     keep_since = since_when(repository, prune)
     sweep_killed(repository)
-    done = collect(repository, keep_since=keep_since, threads=core_count(), tell=tell)
+    spared = _left_behind(repository)
+    done = collect(repository, keep_since=keep_since, threads=core_count(), tell=tell, also=spared)
     pack_refs(repository)
     fetched = Fetched.of(repository)
     if fetched.is_there:
@@ -59,11 +61,16 @@ def do_daily(repository: Repository, thin: Callable[[], None]) -> None:
         # What cannot be thinned today can be packed all the same.
         with suppress(EnvhistError):
             thin()
-        collect(repository, thorough=False)
+        collect(repository, thorough=False, also=_left_behind(repository))
         pack_refs(repository)
     except SomebodyAtWork:
         postpone(repository)
     look_at_a_share(repository)
+
+
+def _left_behind(repository: Repository) -> list[str]:
+    """The commits that a repair is to put back."""
+    return [link.commit for links in left_behind(repository).values() for link in links]
 
 
 def pack_refs(repository: Repository) -> None:

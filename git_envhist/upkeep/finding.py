@@ -11,6 +11,7 @@ from git_envhist.errors import Damaged, EnvhistError, GitFailed
 from git_envhist.model import Snapshot
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.commits import Commit, encode_commit, moment_of, parse_commit
+from git_envhist.store.leftbehind import read_left_behind
 from git_envhist.store.notes import MESSAGE
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
@@ -66,7 +67,49 @@ def outside_trash(repository: Repository, timeline: str) -> list[Snapshot]:
         let_go = {link.id for bundle in read_trash(repository, reader) for link in bundle.links}
     aside = frozenset(kept_aside(repository.common_state))
     found = snapshots_of(repository, timeline, dropped=False)
-    return [one for one in found if one.id not in let_go and one.commit not in aside]
+    broken = {one.id for one in found if one.commit in aside}
+    return [one for one in found if one.id not in let_go | broken]
+
+
+def left_behind(repository: Repository) -> dict[str, tuple[Link, ...]]:
+    """By timeline, what stood on it before it began anew, and nothing leads to; oldest first."""
+    found = {name: _off_the_chain(repository, name) for name in read_left_behind(repository.common_state)}
+    return {name: links for name, links in found.items() if links}
+
+
+def _off_the_chain(repository: Repository, timeline: str) -> tuple[Link, ...]:
+    with CatFile(repository.git) as reader:
+        try:
+            chain = read_links(reader, repository.resolve_ref(HEADS + timeline))
+        except (Damaged, GitFailed):
+            return ()  # a repair has another one there first
+        known = {link.id for link in chain}
+        # A capture that was overtaken told the same moment twice.
+        told = {(link.tree, link.data.committer) for link in chain}
+        found = [
+            one
+            for one in _without_older(repository, outside_trash(repository, timeline))
+            if one.id not in known
+        ]
+        answers = reader.read_many([one.commit for one in found])
+        links = [
+            read_link(one.commit, answer.data) for one, answer in zip(found, answers, strict=True) if answer
+        ]
+    return _in_order([link for link in links if (link.tree, link.data.committer) not in told])
+
+
+def _in_order(links: Sequence[Link]) -> tuple[Link, ...]:
+    """Oldest first; of those of one second, each behind the one that it follows."""
+    known = {link.commit: link for link in links}
+
+    def depth(link: Link) -> int:
+        steps, following = 0, link.parent
+        while following is not None and following in known:
+            steps, following = steps + 1, known[following].parent
+        return steps
+
+    ordered = sorted(links, key=lambda link: (link.data.at, depth(link)))
+    return tuple({link.id: link for link in ordered}.values())
 
 
 def older_than(repository: Repository, timeline: str, links: Sequence[Link]) -> tuple[Link, ...]:

@@ -18,6 +18,7 @@ from git_envhist.model import Health
 from git_envhist.store.checking import mend
 from git_envhist.store.deflate import crc32
 from git_envhist.store.gitcaches import drop_broken_index, drop_graphs_of
+from git_envhist.store.leftbehind import forget_left_behind
 from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked, state_directory
 from git_envhist.store.refhealth import set_aside, write_down
 from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove
@@ -25,7 +26,7 @@ from git_envhist.store.retelling import Link
 from git_envhist.store.spares import bring_back
 from git_envhist.store.staging import Staging
 from git_envhist.upkeep.checking import Found, check
-from git_envhist.upkeep.finding import newest_whole, older_than, readable_notes
+from git_envhist.upkeep.finding import left_behind, newest_whole, older_than, readable_notes
 from git_envhist.upkeep.recovering import recover
 
 if TYPE_CHECKING:
@@ -53,13 +54,18 @@ class Repair:
             with locked(os.path.join(state, COMMON_LOCK)):
                 found = self._mend_packs()
                 self._put_back(found)
+            if self._rejoin():
+                found = check(self._repository, quick=True, tell=self._tell)
             found = self._bring_back(found)
             if found.lost or found.refs.bad:
                 with locked(os.path.join(state, COMMON_LOCK)):
                     self._set_refs_aside(found)
                     self._drop_graph(found)
+                self._rejoin()
                 self._leave_out()
             self._forget_caches(found)
+        if not left_behind(self._repository):
+            forget_left_behind(self._repository.common_state)
         after = check(self._repository, quick=False, tell=self._tell)
         return after.health(quick=False, repaired=self._done)
 
@@ -101,11 +107,29 @@ class Repair:
     def _put_back(self, found: Found) -> None:
         """Have a timeline that somebody deleted by hand be there again."""
         for fault in found.more:
-            if fault.kind == "gone":
+            if fault.kind == "gone" and self._repository.resolve_ref(fault.subject) is None:
                 self._put_another(fault.subject)
                 notes = NOTES + fault.subject.removeprefix(HEADS)
                 if self._repository.resolve_ref(notes) is None:
                     self._put_another(notes)
+
+    def _rejoin(self) -> bool:
+        """Have timelines that began anew go on from what stood before; whether any did."""
+        found = left_behind(self._repository)
+        for timeline, older in found.items():
+            self._put_before(timeline, older)
+        return bool(found)
+
+    def _put_before(self, timeline: str, older: Sequence[Link]) -> None:
+        def decide(stand: Stand, _staging: Staging) -> Wanted:
+            known = {link.id for link in stand.links}
+            return Wanted((*(link for link in older if link.id not in known), *stand.links), begins=True)
+
+        done = Rewriting(self._history).rewrite(timeline, decide, keeps=False)
+        self._history.forget_world()
+        many = f"{len(older):,} moments are" if len(older) > 1 else "1 moment is"
+        self._done.append(f"{many} on '{timeline}' again, which had begun anew")
+        self._done += done.warnings
 
     def _put_another(self, ref: str) -> None:
         """Have a timeline, or its notes, be what the packs still hold of it."""

@@ -318,6 +318,47 @@ def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, t
         assert_whole(repo, one)
 
 
+@pytest.mark.parametrize("content", ["1234567890" * 4 + "\n", None])
+def test_a_timeline_that_began_anew_gets_back_what_it_had(
+    repo: Repo, history: EnvHistory, content: str | None
+) -> None:
+    moments = three_moments(repo, history)
+    history.name("first", moments[0])
+    history.drop(moments[1])
+    packs = packs_of(repo)
+    newest = repo.git("rev-parse", history.log()[0].commit)
+    if content is not None:
+        (repo.path / f".git/refs/envhist/heads/{history.timeline}").write_text(content)
+    else:
+        # The pack with the newest commit alone cannot be read, for a while.
+        index = place_of(repo, newest)[0].with_suffix(".idx")
+        held = index.read_bytes()
+        index.chmod(0o600)
+        index.write_bytes(b"")
+    anew = repo.run("git-envlog", "capture", "anew", check=True)
+    assert "begins anew" in anew.err
+    if content is None:
+        index.write_bytes(held)
+    for pack in packs:
+        os.utime(pack, (0, 0))
+
+    history.gc("now")
+    told = repo.run("git-envlog", "fsck", "--quick")
+    assert told.status == 1
+    assert "our packs still hold 2 moments from before" in told.out
+    assert repo.run("git-envlog", "purge", "kept").status == 3
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    line = opened(repo).log()
+    assert [one.intent for one in line] == ["anew", "moment 2", "moment 0"]
+    assert [one.id for one in line[1:]] == [moments[2].id, moments[0].id]
+    assert opened(repo).resolve("first").id == moments[0].id
+    for one in line[1:]:
+        assert_whole(repo, one)
+    assert repo.run("git-envlog", "fsck").status == 0
+    repo.git("fsck", "--full", "--strict", "--no-dangling")
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_was_dropped_takes_the_place_of_nothing(repo: Repo, history: EnvHistory, clean: bool) -> None:
     moments = three_moments(repo, history)
