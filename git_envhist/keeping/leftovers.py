@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath
+from git_envhist.sharing.exporting import PLACE as EXPORT
+from git_envhist.sharing.importing import PLACE as IMPORT
+from git_envhist.store.bundles import workplace
+from git_envhist.store.durable import cannot_write
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.git import Git
 from git_envhist.store.layout import stored_places
@@ -26,6 +30,8 @@ THEIRS = (
     *("--exclude=refs/envhist/*", "--exclude=refs/notes/envhist/*"),
     *("--all", "--reflog", "--indexed-objects"),
 )
+GOING = ".going-"
+"""Behind the name of the repository of what was fetched, while it is taken away."""
 IN_HISTORY, IN_GIT, NOWHERE = "history", "git", "unreached"
 
 
@@ -64,14 +70,34 @@ def what_was_sent(repository: Repository, directory: str, paths: Sequence[EnvPat
 def forget_fetched(repository: Repository, paths: Sequence[EnvPath], *, dry_run: bool) -> bool:
     """Take away what was fetched, where it holds one of the paths: it comes again from where it is still shared."""
     fetched = Fetched.of(repository)
+    if not dry_run:
+        _finish_forgetting(fetched)
     if not fetched.is_there or not _held(fetched.git, "--all", paths):
         return False
     if not dry_run:
         with fetched.receiving():
-            going = f"{fetched.path}.{os.urandom(6).hex()}"
-            os.rename(fetched.path, going)
-            shutil.rmtree(going)
+            os.rename(fetched.path, fetched.path + GOING + os.urandom(6).hex())
+        _finish_forgetting(fetched)
     return True
+
+
+def _finish_forgetting(fetched: Fetched) -> None:
+    """Take away what is on its way out; a kill may have come before the end of it."""
+    place, name = os.path.split(fetched.path)
+    for one in os.listdir(place) if os.path.isdir(place) else ():
+        if one.startswith(name + GOING):
+            try:
+                shutil.rmtree(os.path.join(place, one))
+            except OSError as error:
+                raise cannot_write(error, os.path.join(place, one)) from error
+
+
+def forget_workplaces(repository: Repository) -> None:
+    """What an export or an import left that was killed."""
+    for name in (EXPORT, IMPORT):
+        if os.path.isdir(os.path.join(repository.common_state, name)):
+            with workplace(repository.common_state, name):
+                pass
 
 
 def forget_reflogs(repository: Repository) -> None:

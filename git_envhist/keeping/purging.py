@@ -22,6 +22,7 @@ from git_envhist.keeping.leftovers import (
     Sent,
     forget_fetched,
     forget_reflogs,
+    forget_workplaces,
     still_there,
     what_was_sent,
 )
@@ -43,6 +44,8 @@ from git_envhist.store.retelling import Link
 from git_envhist.store.staging import Staging, sweep
 from git_envhist.upkeep.finding import left_behind
 from git_envhist.values import dataclass, field
+from git_envhist.verifying.areas import hidden_base, open_base
+from git_envhist.verifying.areas import sweep as sweep_areas
 
 ATTACHED = os.fsdecode(RESERVED + b"/" + ATTACHMENTS)
 SET_ASIDE = ("damaged", "set-aside")
@@ -228,6 +231,9 @@ class Purging:
         for name in os.listdir(remotes) if os.path.isdir(remotes) else ():
             if name.endswith(".upload"):
                 shutil.rmtree(os.path.join(remotes, name), ignore_errors=True)
+        forget_workplaces(repository)
+        for base in (hidden_base(repository.common_state), open_base(self._history.environ)):
+            sweep_areas(base)
         forget_reflogs(repository)
         # What an earlier run put aside when it was killed comes back, and goes with the rest.
         git = repository.git

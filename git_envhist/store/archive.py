@@ -82,13 +82,25 @@ def _put(new: str, path: str, force: bool) -> None:
     if force:
         os.replace(new, path)
     else:
-        # A link is never made over what came meanwhile.
         try:
-            os.link(new, path)
+            _put_beside(new, path)
         except FileExistsError as there:
             raise FileThere(path) from there
-        os.unlink(new)
     sync_directory(os.path.dirname(path) or ".")
+
+
+def _put_beside(new: str, path: str) -> None:
+    """Never over what came meanwhile."""
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Many a stick has no links. Then the name is taken first, empty, and by nobody else.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.replace(new, path)
+    else:
+        os.unlink(new)
 
 
 def _write_members(file: IO[bytes], bundle: Readable, size: int) -> None:

@@ -29,6 +29,11 @@ PSEUDO = (
     "REBASE_HEAD",
     "AUTO_MERGE",
     "FETCH_HEAD",
+    "MERGE_AUTOSTASH",
+    "rebase-merge/autostash",
+    "rebase-merge/orig-head",
+    "rebase-apply/autostash",
+    "rebase-apply/orig-head",
 )
 """git's own cleaning takes no heed of most of these. Whoever finds one there has something half done."""
 LENGTHS = (40, 64)

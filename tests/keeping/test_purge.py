@@ -325,6 +325,20 @@ def test_a_restore_that_was_broken_off_is_ended_first(repo: Repo) -> None:
     assert "git envrestore --continue" in refused.err
 
 
+def test_what_others_left_that_were_killed_does_not_remember_it(repo: Repo) -> None:
+    repo.write("creds", "xyzzy")
+    capture(repo)
+    state = repo.path / ".git/envhist"
+    cache = Path(repo.env["HOME"]) / ".cache/git-envhist/aside/one"
+    left = ("fetched.git.going-0123", "export/work", "import/work/objects", "aside/one")
+    for place in (*(state / name for name in left), cache):
+        place.mkdir(parents=True)
+        (place / "held").write_text("xyzzy")
+    purge(repo, "creds")
+    assert holding(repo, b"xyzzy") == []
+    assert not cache.exists()
+
+
 def test_a_log_of_moved_refs_does_not_remember_it(repo: Repo) -> None:
     repo.git("config", "core.logAllRefUpdates", "always")
     repo.write("creds", "xyzzy")

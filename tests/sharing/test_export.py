@@ -184,6 +184,21 @@ def test_a_file_that_is_there_is_not_written_over_unasked(repo: Repo, moments: l
     assert not list(Path(file).parent.glob(f"{FILE}.new*"))
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_where_files_have_no_links_it_is_written_too(
+    repo: Repo, moments: list[str], file: str, there: bool
+) -> None:
+    """Most sticks are such."""
+    if there:
+        Path(file).write_text("mine")
+    inject = ("strace", "-f", "-qq", "-o", os.devnull, "-e", "inject=link,linkat:error=EPERM")
+    done = repo.run("envlog", "export", file, prefix=inject)
+    assert done.status == (3 if there else 0), done.err
+    assert os.listdir(os.path.dirname(file)).count(FILE) == 1
+    assert not [name for name in os.listdir(os.path.dirname(file)) if ".new-" in name]
+    assert (Path(file).read_bytes() == b"mine") is there
+
+
 def test_what_came_before_is_added_to_or_stands_beside(
     repo: Repo, colleague: Repo, moments: list[str], file: str
 ) -> None:
