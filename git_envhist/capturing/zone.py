@@ -18,11 +18,19 @@ class LocalZone(tzinfo):
         return None if dt is None else _as_local(dt).tzname()
 
     def fromutc(self, dt: datetime) -> datetime:
-        local = dt.replace(tzinfo=UTC).astimezone()
+        local = _told(dt.replace(tzinfo=UTC))
         wall = local.replace(tzinfo=self, fold=0)
         # In the hour that the clock shows twice the first reading has another offset than the second.
         return wall if self.utcoffset(wall) == local.utcoffset() else wall.replace(fold=1)
 
 
 def _as_local(wall: datetime) -> datetime:
-    return wall.replace(tzinfo=None).astimezone()
+    return _told(wall.replace(tzinfo=None))
+
+
+def _told(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone()
+    except ValueError:
+        # TZ may set a zone that is a day or more away, as no place is.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -11,6 +12,14 @@ from contextlib import suppress
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import SPELLED_PLAINLY, escape, shows_symbols
 from git_envhist.errors import EnvhistError, Refused
+
+OUT_OF = {
+    errno.EMFILE: "raise the limit: ulimit -n 1024",
+    errno.ENFILE: "close some programs, or raise fs.file-max",
+    errno.ENOMEM: "close some programs, or raise the limit: ulimit -v",
+    errno.EAGAIN: "close some programs, or raise the limit: ulimit -u",
+}
+"""What the system may run out of, and no program of ours can help."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -96,6 +105,13 @@ def warn(text: str) -> None:
 def as_defect(failure: Exception, program: str) -> EnvhistError:
     """An unexpected exception as one line; where it came from is kept in a file for a report."""
     said = f"{type(failure).__name__}: {failure}".splitlines()[0]
+    if isinstance(failure, NotADirectoryError) and failure.filename:
+        message = f"the system refused '{os.fsdecode(failure.filename)}': not a directory"
+        return EnvhistError(message, hint="something stands in the place of a directory: move it away")
+    if isinstance(failure, OSError) and failure.errno in OUT_OF:
+        return EnvhistError(
+            f"the system refused: {os.strerror(failure.errno).lower()}", hint=OUT_OF[failure.errno]
+        )
     try:
         place = write_report(failure, program)
     except OSError:

@@ -27,6 +27,8 @@ __all__ = ["chain_length", "encode_commit", "read_chain", "read_snapshot"]
 
 NOTES_GLOB = "refs/notes/envhist/*/*"
 FIELDS = ("%H", "%P", "%T", "%cI", "%an <%ae> %ad", "%B")
+READABLE = ("-c", "log.date=raw")
+"""What is configured for the user's own `git log` may be nonsense, and ends it."""
 MOST_REASONS = 20
 
 Tell = Callable[[str], None]
@@ -88,7 +90,14 @@ class _Log:
     def read(self, notes_refs: Sequence[str] = (), *, skip: int = 0) -> Iterator[Fields]:
         """The fields of each commit; `GitFailed` after the last that git could read."""
         child = Child(
-            self.git, "log", *self._options(notes_refs, skip), "--end-of-options", self.tip, "--", *self.paths
+            self.git,
+            *READABLE,
+            "log",
+            *self._options(notes_refs, skip),
+            "--end-of-options",
+            self.tip,
+            "--",
+            *self.paths,
         )
         try:
             yield from cut_into_fields(child, len(FIELDS) + 1)

@@ -13,6 +13,7 @@ from git_envhist.system import DIRECTORY
 
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 CLOSED = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
+MORE_FILES = "raise the limit: ulimit -n 1024"
 
 
 class NoPlace(EnvhistError):
@@ -78,6 +79,8 @@ def cannot_write(error: OSError, place: str) -> EnvhistError:
             message,
             hint="make room there (or raise the quota) and run the command again; nothing was changed",
         )
+    if error.errno == errno.EMFILE:
+        return EnvhistError(message, hint=MORE_FILES)
     if error.errno in CLOSED:
         hint = "a sandbox or another owner closes it: allow writing in the git directory"
         return NoPlace(message, hint=hint)
@@ -93,6 +96,10 @@ def told_by_the_system(place: str) -> Iterator[None]:
         where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else place
         if error.errno in NO_ROOM | CLOSED:
             raise cannot_write(error, where) from error
+        if error.errno == errno.ENOENT and where == os.curdir:
+            raise EnvhistError(
+                "the directory that this was called in is gone", hint="cd to one that is there"
+            ) from error
         reason = (error.strerror or str(error)).lower()
-        hint = "raise the limit: ulimit -n 1024" if error.errno == errno.EMFILE else None
+        hint = MORE_FILES if error.errno == errno.EMFILE else None
         raise EnvhistError(f"the system refused '{where}': {reason}", hint=hint) from error

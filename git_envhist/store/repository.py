@@ -260,8 +260,11 @@ def _why_not_moved(done: Completed) -> EnvhistError:
         if os.strerror(code) in reason:
             return cannot_write(OSError(code, reason), place)
     # Where a rename failed, git does not say why.
+    said = done.complaint.partition("\n")[0]
+    if "reference broken" in said:
+        return GitFailed(said)
     return GitFailed(
-        done.complaint.partition("\n")[0],
+        said,
         hint="see whether the disk is full or the git directory is closed, then run the command again",
     )
 
