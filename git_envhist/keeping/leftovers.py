@@ -64,7 +64,7 @@ def what_was_sent(repository: Repository, directory: str, paths: Sequence[EnvPat
             if ref.startswith(HEADS) and _held(repository.git, oid, paths):
                 name, shown = names.get(key, ("", ""))
                 found.append(Sent(name, shown, ref.removeprefix(HEADS)))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def forget_fetched(repository: Repository, paths: Sequence[EnvPath], *, dry_run: bool) -> bool:

@@ -18,7 +18,14 @@ from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remotegrafts import write_grafts
 from git_envhist.store.remoteload import Outgoing, shown_place, what_leaves
-from git_envhist.store.remotememory import Memory, directory_of, read_memory, with_put, write_memory
+from git_envhist.store.remotememory import (
+    Memory,
+    directory_of,
+    read_memory,
+    with_put,
+    with_tried,
+    write_memory,
+)
 from git_envhist.store.remoteparts import Parts, divide
 from git_envhist.store.remoterefs import (
     HEADS,
@@ -118,7 +125,13 @@ class _Push:
         here = self._here()
         git = self._repository.git
         grows = {pair: _leads_on(git, *pair) for pair in questions(here, there)}
-        return plan_push(here, there, dict(self._memory.put), grows)
+        return plan_push(here, there, self._ours(there), grows)
+
+    def _ours(self, there: There) -> dict[str, str]:
+        """What stands there and was put there by us."""
+        standing = {HEADS + name: oid for name, oid in there.heads.items()}
+        standing |= {NOTES + name: oid for name, oid in there.notes.items()}
+        return {ref: oid for ref, oid in self._memory.put if standing.get(ref) == oid}
 
     def _here(self) -> list[Here]:
         heads, notes = self._repository.list_refs(HEADS), self._repository.list_refs(NOTES)
@@ -181,8 +194,10 @@ class _Push:
         seeing = {**parts.environment, **self._grafts(moves, there, parts, arrived.values())}
         for start in range(0, len(moves), AT_ONCE):
             some = moves[start : start + AT_ONCE]
+            new = {move.ref: move.new for move in some}
+            self._remember(with_tried(self._memory, new))
             self._move(some, seeing)
-            self._remember(with_put(self._memory, {move.ref: move.new for move in some}))
+            self._remember(with_put(self._memory, new))
         if arrived:
             self._move([RefPush(ref, oid, None) for ref, oid in sorted(arrived.items())], seeing)
         parts.forget()

@@ -26,7 +26,7 @@ class Memory:
     upload: str = ""
     """The name under which our uploads stand there until they are whole."""
     put: tuple[tuple[str, str], ...] = ()
-    """(ref, hash) of what we put there last."""
+    """(ref, hash) of what we put there last; of a ref more than one where a push was broken off."""
 
 
 def directory_of(common_state: str) -> str:
@@ -67,6 +67,12 @@ def write_memory(common_state: str, key: str, memory: Memory) -> None:
 
 def with_put(memory: Memory, moves: Mapping[str, str | None]) -> Memory:
     """The memory after refs were moved; None: deleted."""
-    put = {**dict(memory.put), **moves}
-    kept = tuple((ref, oid) for ref, oid in sorted(put.items()) if oid is not None)
-    return Memory(memory.agreed, memory.upload, kept)
+    others = [(ref, oid) for ref, oid in memory.put if ref not in moves]
+    moved = [(ref, oid) for ref, oid in moves.items() if oid is not None]
+    return Memory(memory.agreed, memory.upload, tuple(sorted({*others, *moved})))
+
+
+def with_tried(memory: Memory, moves: Mapping[str, str | None]) -> Memory:
+    """The memory before refs are moved: whoever is killed meanwhile never knows whether they were."""
+    tried = [(ref, oid) for ref, oid in moves.items() if oid is not None]
+    return Memory(memory.agreed, memory.upload, tuple(sorted({*memory.put, *tried})))

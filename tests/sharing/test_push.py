@@ -162,6 +162,26 @@ def rewrite(repo: Repo) -> str:
     return commit
 
 
+def test_a_push_that_was_killed_when_it_had_arrived_is_known_for_ours(repo: Repo, bare: Repo) -> None:
+    capture(repo, "one")
+    capture(repo, "two")
+    repo.run("envlog", "push", "--yes", check=True)
+    (memory,) = [path for path in (repo.path / ".git/envhist/remotes").iterdir() if len(path.name) == 16]
+    capture(repo, "three")
+    # What is remembered at the moment in which the refs have moved there, and nobody here knows it yet.
+    hook = bare.path / "hooks/post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ncp '{memory}' '{memory}.then'\n")
+    hook.chmod(0o755)
+    repo.run("envlog", "push", check=True)
+    (memory.parent / f"{memory.name}.then").rename(memory)
+    hook.unlink()
+
+    repo.run("envlog", "drop", "@~1", check=True)
+    assert "rewritten" in repo.run("envlog", "push", check=True).out
+    assert len(set(memory.read_text().splitlines())) == len(memory.read_text().splitlines()) == 5
+
+
 def test_what_was_rewritten_here_replaces_what_we_put_there(repo: Repo, bare: Repo) -> None:
     capture(repo, "one")
     repo.write("b")
