@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from git_envhist.history.retention import Decision, Policy, decide
@@ -130,7 +131,12 @@ class Pruning:
         count = _enough(self._history.repository.git, trees, stays, excess)
         going = {one.snapshot.id for _, one in may_go[:count]}
         for name in names:
-            self._dropping.let_go(name, lambda: going)
+            self._dropping.let_go(name, partial(self._still_going, name, going))
+
+    def _still_going(self, timeline: str, going: set[SnapshotId]) -> set[SnapshotId]:
+        """Without what is to stay by now: somebody may have named it since."""
+        policy = policy_of(self._history.settings)
+        return going - {one.snapshot.id for one in self._decide(policy, timeline) if one.always}
 
 
 def _enough(git: Git, oldest_first: Sequence[str], stays: Sequence[str], excess: int) -> int:
