@@ -244,6 +244,9 @@ def stands(git: Git, oid: str) -> bool:
 def is_published(git: Git, commit: str) -> bool:
     """Whether a ref of ours relies on a commit; an error where git cannot tell, because then nothing may go."""
     if not stands(git, commit):
-        return False
+        # What a ref names and git cannot read is damaged: no reason to take the rest of it away.
+        return (
+            commit in git.run("for-each-ref", "--format=%(objectname)", HEADS, NOTES, TRASH).decode().split()
+        )
     refs = git.run("for-each-ref", "--count=1", f"--contains={commit}", HEADS, NOTES, TRASH)
     return bool(refs.strip())

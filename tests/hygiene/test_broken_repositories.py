@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.store.staging import Staging
 from tests.end_to_end.captures import assert_holds, capture, history, tip
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result, make_repo
@@ -61,6 +62,24 @@ def test_a_broken_notes_ref(repo: Repo, content: bytes) -> None:
     listed = repo.run("envlog", "--format=%s")
     assert listed.status == 0
     assert listed.out.splitlines() == ["second", "first"]
+
+
+def test_what_a_killed_capture_had_published_stays_however_damaged(repo: Repo) -> None:
+    capture(repo, "first")
+    packs = repo.path / ".git/objects/pack"
+    names = sorted(path.stem for path in packs.glob("*.keep"))
+    left = Staging.create(str(repo.path / ".git/envhist"), str(packs))
+    journal = f"commit {tip(repo)}\n" + "".join(f"pack {name}\n" for name in names)
+    Path(left.path, "journal").write_text(journal)
+    left.abandon()
+    for name in names:
+        (packs / f"{name}.idx").unlink()
+        (packs / f"{name}.idx").write_bytes(b"")
+
+    capture_anyway(repo, "-m", "second")
+    repo.run("envlog", "fsck", "--repair", check=True)
+
+    assert repo.run("envlog", "--format=%s").out.splitlines() == ["second", "first"]
 
 
 def test_a_notes_ref_that_names_a_blob(repo: Repo) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from git_envhist.api import EnvHistory
 from git_envhist.history.retention import Policy
 from git_envhist.sharing.push import PushWish
+from git_envhist.verifying.areas import open_base
 from tests.cli.test_json import validate
 from tests.support.repository import Repo, make_repo
 
@@ -329,7 +330,7 @@ def test_what_others_left_that_were_killed_does_not_remember_it(repo: Repo) -> N
     repo.write("creds", "xyzzy")
     capture(repo)
     state = repo.path / ".git/envhist"
-    cache = Path(repo.env["HOME"]) / ".cache/git-envhist/aside/one"
+    cache = Path(open_base(repo.env)) / "one"
     left = ("fetched.git.going-0123", "export/work", "import/work/objects", "aside/one")
     for place in (*(state / name for name in left), cache):
         place.mkdir(parents=True)
