@@ -65,6 +65,8 @@ def _is_switched_off(repository: Repository) -> bool:
 
 def _start(repository: Repository) -> None:
     environment = clean_environment()
+    # A capture may be given another moment than now: by that the trash would be many years old.
+    environment.pop(b"GIT_COMMITTER_DATE", None)
     if not repository.plain:
         environment[b"GIT_DIR"] = os.fsencode(repository.git_dir)
         environment[b"GIT_WORK_TREE"] = os.fsencode(repository.root)

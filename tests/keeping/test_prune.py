@@ -132,11 +132,17 @@ def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
     stamp = repo.path / ".git/envhist" / STAMP
     os.utime(stamp, (time.time() - 90_000,) * 2)
     repo.write("file", "last")
-    last = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
+    # Whatever moment a capture is given, what is let go lies in the trash from today on.
+    env = {**repo.env, "GIT_COMMITTER_DATE": "2040-01-01T00:00:00+00:00"}
+    last = repo.run("envlog", "capture", "--porcelain", check=True, env=env).out.strip()
     until = time.monotonic() + 60
     while ids(repo) != [taken[2], last] and time.monotonic() < until:
         time.sleep(0.05)
     assert ids(repo) == [taken[2], last]
+    dates = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").split()
+    assert {ref.split("/")[3] for ref in dates} <= {
+        f"{datetime.now(UTC) - timedelta(hours=hours):%Y-%m-%d}" for hours in (0, 1)
+    }
 
 
 def test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait(repo: Repo) -> None:
