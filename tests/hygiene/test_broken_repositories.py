@@ -76,6 +76,7 @@ def test_what_a_killed_capture_had_published_stays_however_damaged(repo: Repo) -
         (packs / f"{name}.idx").unlink()
         (packs / f"{name}.idx").write_bytes(b"")
 
+    repo.write("more", b"1")
     capture_anyway(repo, "-m", "second")
     repo.run("envlog", "fsck", "--repair", check=True)
 

@@ -325,7 +325,6 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
     moments = three_moments(repo, history)
     history.name("first", moments[0])
     history.drop(moments[1])
-    packs = packs_of(repo)
     newest = repo.git("rev-parse", history.log()[0].commit)
     if content is not None:
         (repo.path / f".git/refs/envhist/heads/{history.timeline}").write_text(content)
@@ -339,7 +338,7 @@ def test_a_timeline_that_began_anew_gets_back_what_it_had(
     assert "begins anew" in anew.err
     if content is None:
         index.write_bytes(held)
-    for pack in packs:
+    for pack in packs_of(repo):
         os.utime(pack, (0, 0))
 
     history.gc("now")
