@@ -17,6 +17,8 @@ from git_envhist.store.packfile import KINDS, PackFile
 
 WINDOW = 1 << 13
 """Most trees and shards lie in one reading of this size."""
+WIDE, HALVED = 1 << 16, 2
+"""What is larger is read once more, by so much of its size that it is inflated at one go: text is."""
 LARGEST = 1 << 26
 """What claims to be larger is read by those who doubt it."""
 SLACK = 256
@@ -84,11 +86,15 @@ class _Pack:
             kind = KINDS.get(code)
             if kind is None or size > LARGEST:
                 return None
+            asked = WINDOW
+            if size > WIDE:
+                asked = size // HALVED
+                window = os.pread(self._file, asked, offset)
             inflater = decompressobj()
             data = inflater.decompress(window[at:], size + 1)
-            if not inflater.eof and len(window) == WINDOW:
+            if not inflater.eof and len(window) == asked:
                 # Bytes without a pattern take nine bits each in a code that was made for others.
-                rest = os.pread(self._file, size + (size >> 3) + SLACK, offset + WINDOW)
+                rest = os.pread(self._file, size + (size >> 3) + SLACK, offset + asked)
                 data += inflater.decompress(inflater.unconsumed_tail + rest, size + 1 - len(data))
         except (OSError, IndexError, Damaged):
             return None
