@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
@@ -17,6 +18,7 @@ from git_envhist.history.ranges import resolve_range
 from git_envhist.history.resolve import End, resolve_end
 from git_envhist.history.revisions import Live
 from git_envhist.model import Change, FactChange, Snapshot
+from git_envhist.store.child import meanwhile
 from git_envhist.store.compare import compare
 from git_envhist.store.fetched import is_fetched, split_name
 from git_envhist.store.rows import empty_tree
@@ -80,6 +82,7 @@ class Wanted:
 def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int:
     """Shows what differs between two moments; one alone is compared with what is here now, as is the newest if none."""
     wanted = _read_options(options)
+    meanwhile(_load_readers)
     before, after = read_moments(session.history, revisions)
     with _compare(session, before, after, wanted) as source:
         if session.json:
@@ -87,6 +90,11 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
         elif not wanted.silent:
             _show(session, source, wanted)
         return DIFFER if wanted.status and (source.changes or source.facts) else 0
+
+
+def _load_readers() -> None:
+    # Needed in any case; here git is looking for the two moments meanwhile.
+    import_module("git_envhist.store.shardpairs")
 
 
 def read_moments(history: EnvHistory, revisions: Sequence[str]) -> tuple[Moment, Moment]:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 from git_envhist import trace
 from git_envhist.errors import GitFailed
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
 from git_envhist.system import pipe_ours
+
+_meanwhile: list[Callable[[], None]] = []
+
+
+def meanwhile(work: Callable[[], None]) -> None:
+    """Have something done while the next git that is talked to thinks: modules loaded that are needed in any case."""
+    _meanwhile.append(work)
+
 
 # What a pipe holds: more is never there at once.
 READ_SIZE = 1 << 16
@@ -38,6 +47,8 @@ class Child:
             if not self._process:
                 self._close_pipes()
                 os.close(self._complaints)
+        while _meanwhile:
+            _meanwhile.pop()()
 
     @property
     def process(self) -> int:
