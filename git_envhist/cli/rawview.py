@@ -62,6 +62,9 @@ def paths(change: Change) -> list[bytes]:
 
 
 def _plain_line(change: Change, manner: Manner) -> bytes:
+    before, after = change.before, change.after
+    if before is not None and after is not None and (before.path, before.kind) == (after.path, after.kind):
+        return b"M\t%b\n" % (after.path or b".")
     kind = change.kind
     if kind is ChangeKind.RENAMED:
         return _record([letter(change), *paths(change)], manner)

@@ -48,7 +48,7 @@ def join(contents: Mapping[bytes, Row], nested: Mapping[bytes, Row], known: Mapp
     for stored, row in contents.items():
         old_mode, new_mode, old_oid, new_oid = row
         modes = _modes_of_modified(old_mode, new_mode)
-        path = environment_path(stored)
+        path = environment_path(stored) if stored[:1] == b"." or b"%" in stored else EnvPath(stored)
         if modes is not None and stored not in known:
             # By far the most, where all that is wanted is a list of paths.
             kind, mode, later_mode, attributes = modes
