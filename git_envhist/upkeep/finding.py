@@ -204,8 +204,9 @@ def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:
     with closing(own):
         ids = {oid for pack in own.packs for oid in pack.index.names()}
         asked = b"".join(b"%b\n" % oid.hex().encode("ascii") for oid in ids)
-        told = repository.git.try_run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
-        for line in told.out.splitlines():
+        # All of it or none: of a git that is ended half way, a part of the commits would look like all there are.
+        told = repository.git.run("cat-file", "--batch-check=%(objecttype) %(objectname)", stdin=asked)
+        for line in told.splitlines():
             if line.startswith(b"commit "):
                 name = line[7:].decode("ascii")
                 with suppress(Damaged, KeyError):

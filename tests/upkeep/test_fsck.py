@@ -302,6 +302,34 @@ def test_what_was_set_aside_is_not_garbage(repo: Repo, history: EnvHistory) -> N
         repo.git("cat-file", "-e", oid)
 
 
+ENDED = """\
+#!/bin/sh
+case " $* " in
+*"--batch-check=%(objecttype) %(objectname) "*) '{real}' "$@" | head -n 5; kill -KILL $$ ;;
+*) exec '{real}' "$@" ;;
+esac
+"""
+
+
+def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
+    repo: Repo, history: EnvHistory, tmp_path: Path
+) -> None:
+    moments = three_moments(repo, history)
+    ref = f"refs/envhist/heads/{history.timeline}"
+    (repo.path / ".git" / ref).write_text("not a hash\n")
+    program = tmp_path / "ended" / "git"
+    program.parent.mkdir()
+    program.write_text(ENDED.format(real=shutil.which("git", path=repo.env["PATH"])))
+    program.chmod(0o755)
+    path = os.pathsep.join((str(program.parent), repo.env["PATH"]))
+    broken = repo.run("git-envlog", "fsck", "--repair", env={"PATH": path})
+    assert broken.status == 128, broken.out
+    assert "Traceback" not in broken.err
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+    assert [one.id for one in opened(repo).log()] == [one.id for one in reversed(moments)]
+
+
 def test_refs_that_somebody_deleted_come_back(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     history.name("first", moments[0])
