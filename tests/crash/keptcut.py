@@ -25,10 +25,9 @@ from pathlib import Path
 from tests.crash.disk import Platter, apply, read_log
 from tests.crash.faults import age_locks, debris
 from tests.crash.keptkills import Known, look
-from tests.crash.powercut import NAMESPACE, CannotBeHad, mounted, must, on_logged_disk, seal
+from tests.crash.powercut import CannotBeHad, in_own_mounts, mounted, must, on_logged_disk, seal
 from tests.keeping.test_purge import holding
 from tests.support.oracle import git_fsck
-from tests.support.programs import CHECKOUT
 from tests.support.repository import Repo, make_repo
 
 SECRET = "xyzzy"
@@ -66,11 +65,7 @@ def main() -> int:
     words.add_argument("--seed", type=int, default=None)
     words.add_argument("--options", default="defaults", help="of mount, for the file system without power")
     asked = words.parse_args()
-    if NAMESPACE not in os.environ:
-        inside = ["unshare", "--mount", "--propagation=private", sys.executable, "-m", "tests.crash.keptcut"]
-        os.chdir(CHECKOUT)
-        os.environ[NAMESPACE] = "1"
-        os.execvp(inside[0], [*inside, *sys.argv[1:]])
+    in_own_mounts("tests.crash.keptcut")
     seed = asked.seed if asked.seed is not None else int(time.time())
     with tempfile.TemporaryDirectory(prefix="keptcut-") as place:
         try:

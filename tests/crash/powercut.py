@@ -56,6 +56,15 @@ class Told:
         return [one for one, when in zip(self.ids, self.began, strict=True) if when < at]
 
 
+def in_own_mounts(module: str) -> None:
+    """Begin anew where nobody else sees what is mounted."""
+    if NAMESPACE not in os.environ:
+        os.chdir(CHECKOUT)
+        os.environ[NAMESPACE] = "1"
+        here = [sys.executable, "-m", module, *sys.argv[1:]]
+        os.execvp("unshare", ["unshare", "--mount", "--propagation=private", *here])
+
+
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--cuts", type=int, default=300)
@@ -65,11 +74,7 @@ def main() -> int:
         "--options", default="defaults", help="of mount, for the file system that loses its power"
     )
     asked = words.parse_args()
-    if NAMESPACE not in os.environ:
-        inside = ["unshare", "--mount", "--propagation=private", sys.executable, "-m", "tests.crash.powercut"]
-        os.chdir(CHECKOUT)
-        os.environ[NAMESPACE] = "1"
-        os.execvp(inside[0], [*inside, *sys.argv[1:]])
+    in_own_mounts("tests.crash.powercut")
     seed = asked.seed if asked.seed is not None else int(time.time())
     with tempfile.TemporaryDirectory(prefix="powercut-") as place:
         try:

@@ -23,11 +23,10 @@ from pathlib import Path
 
 from tests.crash.disk import Platter, Write, apply, read_log
 from tests.crash.faults import age_locks, debris, traced
-from tests.crash.powercut import NAMESPACE, CannotBeHad, mounted, must, on_logged_disk, seal
+from tests.crash.powercut import CannotBeHad, in_own_mounts, mounted, must, on_logged_disk, seal
 from tests.end_to_end.captures import capture
 from tests.restore.test_killed import BEFORE, CHANGED
 from tests.support.oracle import Listing, git_fsck, listing
-from tests.support.programs import CHECKOUT
 from tests.support.repository import Repo, Result, make_repo
 from tests.support.trees import apply as edit
 from tests.support.trees import build
@@ -59,11 +58,7 @@ def main() -> int:
         "--options", default="defaults", help="of mount, for the file system that loses its power"
     )
     asked = words.parse_args()
-    if NAMESPACE not in os.environ:
-        os.chdir(CHECKOUT)
-        os.environ[NAMESPACE] = "1"
-        here = [sys.executable, "-m", "tests.crash.restorecut", *sys.argv[1:]]
-        os.execvp("unshare", ["unshare", "--mount", "--propagation=private", *here])
+    in_own_mounts("tests.crash.restorecut")
     seed = asked.seed if asked.seed is not None else int(time.time())
     with tempfile.TemporaryDirectory(prefix="restorecut-") as place:
         try:
