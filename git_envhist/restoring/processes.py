@@ -14,8 +14,12 @@ from git_envhist.facts.processes import GONE, PROC, open_files, others, parent_o
 from git_envhist.history.classes import INSTALLED
 from git_envhist.model import Plan
 from git_envhist.store.atwork import callers
+from git_envhist.store.git import COMMAND
 
 LONGEST_COMMAND = 60
+OUR_GIT = [word.encode() for word in COMMAND]
+MOST_ABOVE = 4
+"""So many generations a process is looked at for a git of ours."""
 PACKAGE_FILES = (
     *(
         b".git",
@@ -131,11 +135,23 @@ def _listens_to_us(pid: int) -> bool:
 
 
 def _works_for_us(pid: int) -> bool:
-    """Whether it is one of our workers: forked from us, or one of our modules; others may be a host program's."""
-    if parent_of(pid) != os.getpid():
-        return False
+    """Whether it is one of our workers, or what works behind our programs; others may be a host program's.
+
+    A git of ours and one of our modules are known by their words, whoever has started them.
+    """
     words = words_of(pid)
-    return words == words_of(os.getpid()) or any(word.startswith(b"git_envhist.") for word in words)
+    if any(word.startswith(b"git_envhist.") for word in words):
+        return True
+    return (parent_of(pid) == os.getpid() and words == words_of(os.getpid())) or _is_our_git(pid)
+
+
+def _is_our_git(pid: int) -> bool:
+    """Whether it is one, or works for one: git starts gits of its own."""
+    for _ in range(MOST_ABOVE):
+        if words_of(pid)[: len(OUR_GIT)] == OUR_GIT:
+            return True
+        pid = parent_of(pid)
+    return False
 
 
 def _describe(pid: int) -> Process:

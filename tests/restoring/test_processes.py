@@ -13,6 +13,7 @@ import pytest
 
 from git_envhist.model import Entry, EntryKind, EnvPath, Plan, PlanAction, PlanStep
 from git_envhist.restoring.processes import Touched, holders, package_of, still_running
+from git_envhist.store.git import COMMAND
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
 
@@ -79,6 +80,20 @@ def test_our_own_workers_are_not_told(tmp_path: Path, word: str, is_told: bool) 
     with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:
         assert pids(replacing(tmp_path, "app.js")) == [child.pid] * is_told
         child.send_signal(signal.SIGKILL)
+
+
+def test_a_git_of_ours_and_what_it_starts_are_not_told(tmp_path: Path) -> None:
+    def waiting(*git: str) -> subprocess.Popen[bytes]:
+        words = [*git, "-c", "alias.wait=!echo there; cat; :", "wait"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        return subprocess.Popen(words, cwd=tmp_path, **pipes)
+
+    for git, are_told in ((COMMAND, False), (["git"], True)):
+        with waiting(*git) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"there\n"
+            assert bool(pids(replacing(tmp_path, "app.js"))) == are_told
+            child.communicate(b"")
 
 
 def test_a_process_is_none_of_ours_where_its_package_holds_nothing_that_is_replaced(
