@@ -97,47 +97,65 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     """Lists the snapshots of this working tree's timeline, newest first. A pathspec keeps those that changed it."""
     listing = _listing(options)
     write = read_format(options["template"]) if options["template"] is not None else None
+    style = session.date_style(options["date"])
     history = session.history
-    wanted = _wanted(session, revisions, options)
-    rows: Sequence[Row] = ()
-    if listing.graph:
-        from git_envhist.cli.graphview import select_graph  # loaded late: keeps envlog fast
-
-        shown, rows = select_graph(history, wanted)
-        listing = replace(listing, timelines=len({one.timeline for one in shown}) > 1)
-    elif listing.folds and not (session.json or write or wanted.seeks or options["unfolded"]):
-        shown = select_folded(history, wanted)
-    else:
-        shown = [history.judge(snapshot) for snapshot in select(history, wanted)]
-    called: dict[str, str] = {one.id: subject(one.intent) for one in shown} if listing.graph else {}
-    look = Look(
-        history.now, session.date_style(options["date"]), id_length([one.id for one in shown]), called
-    )
+    is_raw = bool(session.json or write or options["unfolded"])
+    listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
     for warning in (*history.trouble, *history.warnings):
         warn(warning)
     if listing.page:
         from git_envhist.cli.htmlpage import write_page  # loaded late: keeps envlog fast
 
         write_page(session, listing.page, shown)
-        return
-    if session.json:
+    elif session.json:
         _print_json(session, shown, measured=listing.diff == "stat")
-        return
-    if not shown and not history.log(limit=1):
+    else:
+        _advise(session, shown)
+        called: dict[str, str] = {one.id: subject(one.intent) for one in shown} if listing.graph else {}
+        look = Look(history.now, style, id_length([one.id for one in shown]), called)
+        session.page()
+        # A template is for programs, too: what it names comes as it is.
+        session.output.plain &= write is None
+        _print_all(session, shown, rows, listing, look, write)
+
+
+def _select(
+    history: EnvHistory, wanted: Wanted, listing: Listing, is_raw: bool
+) -> tuple[Listing, list[Snapshot], Sequence[Row]]:
+    """What is listed, how, and the lines beside it; what is raw is for programs, and nothing of it is folded."""
+    if listing.graph:
+        from git_envhist.cli.graphview import select_graph  # loaded late: keeps envlog fast
+
+        shown, rows = select_graph(history, wanted)
+        return replace(listing, timelines=len({one.timeline for one in shown}) > 1), shown, rows
+    if listing.folds and not (is_raw or wanted.seeks):
+        return listing, select_folded(history, wanted), ()
+    return listing, [history.judge(snapshot) for snapshot in select(history, wanted)], ()
+
+
+def _advise(session: Session, shown: list[Snapshot]) -> None:
+    if not shown and not session.history.log(limit=1):
         from git_envhist.cli import advice  # loaded late: nearly every history holds something
 
         if advice.is_wanted(session, advice.EMPTY):
             complain("hint: nothing was captured here yet: git envlog capture")
-    session.page()
-    # A template is for programs, too: what it names comes as it is.
-    session.output.plain &= write is None
-    if listing.graph:
-        from git_envhist.cli.graphview import beside_rows, room_beside  # loaded late: likewise
 
-        texts = _texts(session, shown, listing, look, write, room_beside(rows, session.columns))
-        _print(session, shown, beside_rows(rows, texts), listing)
+
+def _print_all(
+    session: Session,
+    shown: list[Snapshot],
+    rows: Sequence[Row],
+    listing: Listing,
+    look: Look,
+    write: Write | None,
+) -> None:
+    if not listing.graph:
+        _print(session, shown, _texts(session, shown, listing, look, write, session.columns), listing)
         return
-    _print(session, shown, _texts(session, shown, listing, look, write, session.columns), listing)
+    from git_envhist.cli.graphview import beside_rows, room_beside  # loaded late: keeps envlog fast
+
+    texts = _texts(session, shown, listing, look, write, room_beside(rows, session.columns))
+    _print(session, shown, beside_rows(rows, texts), listing)
 
 
 def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> Wanted:
