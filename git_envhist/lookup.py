@@ -190,7 +190,7 @@ class CodeCommits:
 
     def commit_of(self, text: str) -> str | None:
         """The commit that git resolves a text to; None where it knows none."""
-        done = self._git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}")
+        done = self._git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}")
         return done.out.decode("ascii", "replace").strip() if done.status == 0 else None
 
 

@@ -209,7 +209,7 @@ def encrypted_paths(repository: Repository, settings: Settings) -> tuple[bytes, 
 
 def _encrypts(repository: Repository, settings: Settings, driver: str) -> bool:
     words = ("crypt", "secret", "seal", "vault", "sops", "gpg", "cipher")
-    commands = repository.git.try_run(
+    commands = repository.git.ask(
         "config", "--get-regexp", rf"^filter\.{re.escape(driver)}\.(clean|process)$"
     ).out
     text = driver.lower() + os.fsdecode(commands).lower()

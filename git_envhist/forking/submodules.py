@@ -93,9 +93,9 @@ class Settler(NamedTuple):
 
     def _check_out(self, path: EnvPath, inner: Git) -> None:
         """Have its HEAD say what it said at the moment, as far as that is known; its index is that commit's."""
-        now = inner.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        now = inner.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         commit = self._recorded(os.path.dirname(path))
-        if commit is None or inner.try_run("cat-file", "-e", commit + "^{tree}").status != 0:
+        if commit is None or inner.ask("cat-file", "-e", commit + "^{tree}").status != 0:
             commit = now.out.decode("ascii").strip()
         elif now.out.decode("ascii").strip() != commit:
             inner.run("update-ref", "--no-deref", "HEAD", commit)
@@ -107,7 +107,7 @@ class Settler(NamedTuple):
         if path in self.moved:
             return None
         # The fork has just been made, at that commit.
-        listed = self.repository.git.try_run("ls-tree", "-z", "--full-tree", "HEAD", "--", path).out
+        listed = self.repository.git.ask("ls-tree", "-z", "--full-tree", "HEAD", "--", path).out
         mode, _, rest = listed.partition(b" ")
         return rest.split(b" ")[1].partition(b"\t")[0].decode("ascii") if mode == b"160000" else None
 

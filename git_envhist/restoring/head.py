@@ -49,7 +49,7 @@ def plan_move(repository: Repository, snapshot: Snapshot, view: GitView, *, forc
     if commit is None:
         raise Refused("no code commit was checked out at that moment", hint="leave --head out")
     _refuse_under_way(repository)
-    if repository.git.try_run("cat-file", "-e", f"{commit}^{{commit}}").status != 0:
+    if repository.git.ask("cat-file", "-e", f"{commit}^{{commit}}").status != 0:
         raise Refused(
             f"the code commit of that moment is gone: '{commit[:10]}'",
             hint="'git fetch' may bring it back; without --head the files are restored all the same",
@@ -82,15 +82,15 @@ def catch_up(repository: Repository, told: str) -> Iterator[str]:
 
 def go_back(repository: Repository, told: str, before: Snapshot) -> Iterator[str]:
     """Take back a move that a journal remembers, where it was made; why not, where something would be lost by now."""
-    head = repository.git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
-    branch = repository.git.try_run("symbolic-ref", "--quiet", "HEAD").out.decode(errors="replace").strip()
+    head = repository.git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
+    branch = repository.git.ask("symbolic-ref", "--quiet", "HEAD").out.decode(errors="replace").strip()
     was = before.head and Move(before.head, before.branch)
     if was and head == Move.read(told).commit and was != Move(head, branch or None):
         yield from catch_up(repository, remembered(was))
 
 
 def _index_is(repository: Repository, commit: str) -> bool:
-    return repository.git.try_run("diff-index", "--cached", "--quiet", commit, "--").status == 0
+    return repository.git.ask("diff-index", "--cached", "--quiet", commit, "--").status == 0
 
 
 def carry_out(repository: Repository, move: Move) -> None:
@@ -108,10 +108,10 @@ def is_there(repository: Repository, snapshot: Snapshot) -> bool:
     if snapshot.head is None:
         return False
     git = repository.git
-    head = git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
+    head = git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}").out.decode().strip()
     if head != snapshot.head:
         return False
-    branch = git.try_run("symbolic-ref", "--quiet", "HEAD").out.decode(errors="surrogateescape").strip()
+    branch = git.ask("symbolic-ref", "--quiet", "HEAD").out.decode(errors="surrogateescape").strip()
     wanted = snapshot.branch if _can_be_on(repository, snapshot.branch, head) else None
     return (branch or None) == wanted
 
@@ -133,7 +133,7 @@ def _refuse_under_way(repository: Repository) -> None:
 def _is_ref_under_way(repository: Repository, name: str) -> bool:
     if name not in REFS or not os.path.isdir(os.path.join(repository.common_dir, "reftable")):
         return False
-    return repository.git.try_run("rev-parse", "--verify", "--quiet", name).status == 0
+    return repository.git.ask("rev-parse", "--verify", "--quiet", name).status == 0
 
 
 def _can_be_on(repository: Repository, branch: str | None, commit: str) -> bool:

@@ -145,7 +145,7 @@ def closed_paths(plan: Plan) -> tuple[LeftAlone, ...]:
 
 def tracked(git: Git) -> frozenset[bytes]:
     """The paths that HEAD tracks."""
-    listed = git.try_run("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD")
+    listed = git.ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD")
     return frozenset(listed.out.split(b"\0")[:-1]) if listed.status == 0 else frozenset()
 
 

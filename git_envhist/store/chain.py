@@ -170,7 +170,7 @@ def _with_notes(log: _Log, flaws: _Flaws, writers: str) -> Iterator[Fields]:
             .decode("utf-8", "surrogateescape")
             .split()
         )
-        sound = [ref for ref in refs if log.git.try_run("notes", "--ref", ref, "list").status == 0]
+        sound = [ref for ref in refs if log.git.ask("notes", "--ref", ref, "list").status == 0]
         if len(sound) == len(refs):
             raise
         damaged = ", ".join(f"'{ref}'" for ref in refs if ref not in sound)
@@ -207,8 +207,8 @@ def _has_readable_parent(git: Git, commit: Fields) -> bool:
 
 
 def _read_alone(git: Git, name: str) -> Fields | None:
-    found = git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    data = git.try_run("cat-file", "commit", found.out.strip()) if found.status == 0 else found
+    found = git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    data = git.ask("cat-file", "commit", found.out.strip()) if found.status == 0 else found
     try:
         commit = parse_commit(data.out)
         at = commit.at.isoformat().encode("ascii")

@@ -126,7 +126,7 @@ def _ends(path: str, index: PackIndex) -> str | None:
 
 
 def _bytes(git: Git, base: str) -> str | None:
-    done = git.try_run("verify-pack", base + ".idx")
+    done = git.ask("verify-pack", base + ".idx")
     return None if done.status == 0 else done.complaint.partition("\n")[0] or "git cannot verify it"
 
 
@@ -212,5 +212,5 @@ def _index_anew(repository: Repository, base: str, place: str) -> str | None:
     made = os.path.join(place, "anew.idx")
     # In a repository without objects: in this one git would hold each to the copy that the damaged index leads to.
     nothing = {b"GIT_OBJECT_DIRECTORY": os.fsencode(place)}
-    done = repository.git.try_run("index-pack", "-o", made, base + ".pack", environment=nothing)
+    done = repository.git.ask("index-pack", "-o", made, base + ".pack", environment=nothing)
     return made if done.status == 0 else None

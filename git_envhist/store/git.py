@@ -91,6 +91,8 @@ class Completed(NamedTuple):
     @property
     def complaint(self) -> str:
         text = self.err.decode("utf-8", "replace").strip()
+        if self.status < 0:
+            return f"git was ended by signal {-self.status}"
         return text.removeprefix("fatal: ").removeprefix("error: ") or f"git ended with status {self.status}"
 
 
@@ -197,6 +199,21 @@ class Git:
         """Run git and return what came of it, success or not."""
         full = self.environment if environment is None else {**self.environment, **environment}
         return spawn([*COMMAND, *arguments], full, stdin=stdin)
+
+    def ask(
+        self,
+        *arguments: str | bytes,
+        stdin: bytes | None = None,
+        environment: Mapping[bytes, bytes] | None = None,
+    ) -> Completed:
+        """Run git and return what came of it, success or not; half an answer is none: killed, it is `GitFailed`.
+
+        For whatever decides by what git does not say: a ref that is not listed, a commit that is not there.
+        """
+        done = self.try_run(*arguments, stdin=stdin, environment=environment)
+        if done.status < 0:
+            raise GitFailed(done.complaint)
+        return done
 
     def run(
         self,

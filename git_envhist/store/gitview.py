@@ -43,11 +43,11 @@ class GitView:
 
 def read_head(git: Git) -> tuple[str | None, str | None, bytes]:
     """The code commit that is checked out, its branch, and its subject; each as far as it can be told."""
-    branch = git.try_run("symbolic-ref", "--quiet", "HEAD")
-    shown = git.try_run("log", "-1", "--no-notes", "--format=%H%x00%s", "HEAD", "--")
+    branch = git.ask("symbolic-ref", "--quiet", "HEAD")
+    shown = git.ask("log", "-1", "--no-notes", "--format=%H%x00%s", "HEAD", "--")
     head, _, subject = shown.out.rstrip(b"\n").partition(b"\0")
     if shown.status != 0 or not head:
-        verified = git.try_run("rev-parse", "--verify", "--quiet", "HEAD")
+        verified = git.ask("rev-parse", "--verify", "--quiet", "HEAD")
         head, subject = verified.out.strip() if verified.status == 0 else b"", b""
     name = os.fsdecode(branch.out.strip()) if branch.status == 0 else None
     return head.decode("ascii", "replace") or None, name, subject
@@ -55,8 +55,9 @@ def read_head(git: Git) -> tuple[str | None, str | None, bytes]:
 
 def read_view(git: Git, root: str, git_dir: str, object_format: str, closed: Iterable[bytes] = ()) -> GitView:
     """The whole view; whatever of it cannot be had costs a warning. Nothing is said of what stands at `closed`."""
-    head, branch, subject = read_head(git)
+    head, branch, subject = None, None, b""
     try:
+        head, branch, subject = read_head(git)
         entries = _read_index(git, git_dir, 20 if object_format == "sha1" else 32)
         staged = _staged_rows(git, head)
         judge = Judge(root, object_format, _index_time(git_dir), Conversions(git), closed)

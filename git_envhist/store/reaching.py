@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from git_envhist.errors import GitFailed
 from git_envhist.store.child import Child
-from git_envhist.store.git import Completed, Git, memory_file
+from git_envhist.store.git import Git, memory_file
 from git_envhist.values import dataclass
 
 ROOTS = ("--all", "--reflog", "--indexed-objects")
@@ -50,7 +50,7 @@ class Tips:
 def tips_of(git: Git) -> Tips:
     """Where the refs stand; an error where one of them cannot be read."""
     done = git.run("for-each-ref", "--format=%(objectname)")
-    head = _said(git.try_run("rev-parse", "--verify", "--quiet", "HEAD"))
+    head = git.ask("rev-parse", "--verify", "--quiet", "HEAD").out
     return Tips(frozenset(os.fsdecode(done + head).split()))
 
 
@@ -98,16 +98,9 @@ def elsewhere(git_dirs: Iterable[str]) -> list[str]:
     for directory in git_dirs:
         found += _half_done(directory)
         # Refs of one working tree alone (a bisect, a rebase) are listed to a git that stands in it.
-        told = Git(directory, None).try_run("for-each-ref", "--format=%(objectname)")
-        found += os.fsdecode(_said(told)).split()
+        told = Git(directory, None).ask("for-each-ref", "--format=%(objectname)")
+        found += os.fsdecode(told.out).split()
     return found
-
-
-def _said(done: Completed) -> bytes:
-    """What a git that may fail has said: one that was ended half way has not said all that is to be spared."""
-    if done.status < 0:
-        raise GitFailed(done.complaint)
-    return done.out
 
 
 def _half_done(directory: str) -> Iterator[str]:

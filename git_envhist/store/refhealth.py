@@ -125,5 +125,5 @@ def _unreadable(repository: Repository) -> Iterator[tuple[str, str]]:
 
 
 def _kind(repository: Repository, oid: str) -> str | None:
-    done = repository.git.try_run("cat-file", "-t", oid)
+    done = repository.git.ask("cat-file", "-t", oid)
     return os.fsdecode(done.out).strip() if done.status == 0 else None

@@ -106,12 +106,12 @@ class Repository:
         found = read_loose_ref(self.common_dir, ref) if ref.startswith((HEADS, NOTES, TRASH)) else None
         if found is not None:
             return found
-        done = self.git.try_run("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+        done = self.git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", ref)
         return done.out.decode("ascii").strip() if done.status == 0 else None
 
     def list_refs(self, prefix: str) -> dict[str, str]:
         """Every ref below a prefix and the hash it names; a damaged ref of somebody else is passed over."""
-        done = self.git.try_run("for-each-ref", "--format=%(objectname) %(refname)", prefix)
+        done = self.git.ask("for-each-ref", "--format=%(objectname) %(refname)", prefix)
         found = {}
         for line in done.out.splitlines():
             oid, _, name = line.partition(b" ")

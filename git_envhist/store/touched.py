@@ -133,7 +133,7 @@ class Touched:
 
     def _listed(self, commit: str, option: str) -> Iterator[tuple[bytes, bytes, bytes]]:
         """(path, mode, id); with `-l` of files as small as a pointer is."""
-        done = self._git.try_run("ls-tree", "-r", "-z", "--full-tree", option, commit)
+        done = self._git.ask("ls-tree", "-r", "-z", "--full-tree", option, commit)
         for line in done.out.split(b"\0"):
             words, _, path = line.partition(b"\t")
             parts = words.split()

@@ -150,5 +150,5 @@ def _copies_of_keys(repository: Repository, environ: Mapping[str, str]) -> Itera
 def _count(repository: Repository, refs: list[str]) -> int:
     if not refs:
         return 0
-    done = repository.git.try_run("rev-list", "--count", *refs)
+    done = repository.git.ask("rev-list", "--count", *refs)
     return int(done.out) if done.status == 0 else 0

@@ -80,7 +80,7 @@ def is_connected(git: Git, tips: Iterable[str]) -> bool:
     asked = "".join(f"{tip}\n" for tip in tips).encode("ascii")
     if not asked:
         return True
-    done = git.try_run("rev-list", "--objects", "--quiet", "--stdin", stdin=asked)
+    done = git.ask("rev-list", "--objects", "--quiet", "--stdin", stdin=asked)
     return done.status == 0
 
 

@@ -190,7 +190,7 @@ def _newest_notes(repository: Repository, timeline: str) -> str | None:
     for oid, commit in notes.items():
         if oid in followed:
             continue
-        listed = repository.git.try_run("ls-tree", "-r", "--name-only", commit.tree)
+        listed = repository.git.ask("ls-tree", "-r", "--name-only", commit.tree)
         noted = commits & {os.fsdecode(line).replace("/", "") for line in listed.out.splitlines()}
         this = (moment_of(commit.committer), len(noted), oid)
         if listed.status == 0 and noted and (best is None or this > best):

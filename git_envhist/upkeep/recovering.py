@@ -65,7 +65,7 @@ def _sources(capturing: Capturing, directory: str, lost: frozenset[bytes]) -> It
     # A capture is cheaper than a network, and asks nobody.
     with suppress(EnvhistError):
         yield "the working tree", _present(capturing, lost)
-    for name in os.fsdecode(repository.git.try_run("remote").out).split():
+    for name in os.fsdecode(repository.git.ask("remote").out).split():
         with suppress(EnvhistError):
             remote = find_remote(repository, name, directory)
             if read_memory(repository.common_state, remote.key) == Memory():
