@@ -24,7 +24,7 @@ complete -c git-envlog -n '__envhist_in list' -l verdict -x -a 'pass fail error 
 complete -c git-envlog -n '__envhist_in list' -l trigger -x -a 'manual commit merge checkout rewrite agent run watch restore api' -d 'caused by that: manual, commit, agent, …; repeatable'
 complete -c git-envlog -n '__envhist_in list' -l all -d 'those of every timeline'
 complete -c git-envlog -n '__envhist_in list' -l graph -d 'with lines that show forks and restores'
-complete -c git-envlog -n '__envhist_in list' -l no-fold -d 'a line for each capture of an agent\'s turn'
+complete -c git-envlog -n '__envhist_in list' -l no-fold -d 'a line for each capture of a turn, each copy before a restore'
 complete -c git-envlog -n '__envhist_in list' -l reverse -d 'oldest first'
 complete -c git-envlog -n '__envhist_in list' -l oneline -d 'id and intent only'
 complete -c git-envlog -n '__envhist_in list' -l full -d 'the whole card of each'

@@ -22,7 +22,7 @@ AT_ONCE = 8
 def select_folded(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
     """The moments that were asked for; of a turn the newest, with the story of all of it."""
     lines = _lines(history, wanted)
-    shown = _told(history, lines) if any(line.earlier for line in lines) else [line.newest for line in lines]
+    shown = _told(history, lines) if any(line.is_turn for line in lines) else [line.newest for line in lines]
     return shown[::-1] if wanted.reverse else shown
 
 
@@ -41,13 +41,13 @@ def _lines(history: EnvHistory, wanted: Wanted) -> list[Line]:
 
 
 def _told(history: EnvHistory, lines: Sequence[Line]) -> list[Snapshot]:
-    folded = [line for line in lines if line.earlier]
+    folded = [line for line in lines if line.is_turn]
     try:
         stories = dict(_stories(history, [line.step for line in folded]))
     except EnvhistError:
         # What is damaged is told by others; a list tells as much as it can.
         stories = {}
-    return [_as_one(line, stories.get(line.newest.commit)) if line.earlier else line.newest for line in lines]
+    return [_as_one(line, stories.get(line.newest.commit)) if line.is_turn else line.newest for line in lines]
 
 
 def _as_one(line: Line, story: str | None) -> Snapshot:

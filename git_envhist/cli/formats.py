@@ -15,6 +15,7 @@ from git_envhist.cli.dates import format_date
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import body, story_line, verdict_phrase
 from git_envhist.errors import UsageError
+from git_envhist.history.intents import title
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.history.times import printed_time
 from git_envhist.model import Snapshot
@@ -28,8 +29,8 @@ class Look:
     now: datetime
     date: str | None = None
     id_length: int = 7
-    gone_back_to: Mapping[str, str] = field(default_factory=dict)
-    """What the moments are called that restores brought back, by their ids; where a list is to tell it."""
+    others: Mapping[str, Snapshot | None] = field(default_factory=dict)
+    """The moments that restores among those shown went back to (`git_envhist.cli.titles`)."""
 
     def time(self, snapshot: Snapshot) -> str:
         """The time as a list prints it; every spelling of it leads back to the snapshot."""
@@ -70,6 +71,7 @@ WORDS: dict[str, Piece] = {
     "story": lambda snapshot, look: escape(story_line(snapshot)),
     "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
     "trigger": lambda snapshot, look: snapshot.trigger.value,
+    "title": lambda snapshot, look: escape(title(snapshot, look.others)),
     "complete": lambda snapshot, look: "complete" if snapshot.complete else "partial",
 }
 PRESETS = {"oneline": "%h %s"}

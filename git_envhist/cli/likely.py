@@ -10,6 +10,7 @@ from git_envhist.cli.formats import Look
 from git_envhist.cli.render import id_length, list_lines
 from git_envhist.cli.terminal import escape
 from git_envhist.history.hints import NOTHING_CAPTURED
+from git_envhist.history.intents import by_digits
 from git_envhist.history.likely import likeliest
 
 
@@ -22,7 +23,8 @@ def likely_lines(session: Session) -> Iterator[str]:
     if not moments:
         complain(f"hint: {NOTHING_CAPTURED}")
         return
-    look = Look(history.now, None, id_length([snapshot.id for snapshot in moments]))
+    digits = id_length([snapshot.id for snapshot in moments])
+    look = Look(history.now, None, digits, by_digits(history.world.own.snapshots))
     told = list_lines(moments, look, session.palette, session.columns)
     for line, snapshot in zip(told, moments, strict=True):
         yield line

@@ -12,9 +12,9 @@ from git_envhist.cli.formats import Look, read_format
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
+from git_envhist.cli.titles import others_of
 from git_envhist.errors import UsageError
 from git_envhist.history.choice import NO_VERDICT, Choice
-from git_envhist.history.timeline import subject
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
 from git_envhist.values import dataclass, replace
 
@@ -79,7 +79,12 @@ class Listing:
 )
 @option("--all", "every", is_flag=True, help="those of every timeline")
 @option("--graph", is_flag=True, help="with lines that show forks and restores")
-@option("--no-fold", "unfolded", is_flag=True, help="a line for each capture of an agent's turn")
+@option(
+    "--no-fold",
+    "unfolded",
+    is_flag=True,
+    help="a line for each capture of a turn, each copy before a restore",
+)
 @option("--reverse", is_flag=True, help="oldest first")
 @option("--oneline", "one_line", is_flag=True, help="id and intent only")
 @option("--full", is_flag=True, help="the whole card of each")
@@ -111,8 +116,7 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
         _print_json(session, shown, measured=listing.diff == "stat")
     else:
         _advise(session, shown)
-        called: dict[str, str] = {one.id: subject(one.intent) for one in shown} if listing.graph else {}
-        look = Look(history.now, style, id_length([one.id for one in shown]), called)
+        look = Look(history.now, style, id_length([one.id for one in shown]), others_of(history, shown))
         session.page()
         # A template is for programs, too: what it names comes as it is.
         session.output.plain &= write is None

@@ -20,6 +20,7 @@ from git_envhist.cli.words import (
     verdict_phrase,
 )
 from git_envhist.history.doings import effects_of, tasks_of
+from git_envhist.history.intents import title
 from git_envhist.history.story import changes_phrase
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.model import Missing, Snapshot, Verdict
@@ -49,7 +50,7 @@ def list_lines(
 ) -> list[str]:
     """One line a snapshot, in columns; `timelines` says on which timeline each stands."""
     times = [look.time(snapshot) for snapshot in snapshots]
-    intents = [_intent(snapshot) for snapshot in snapshots]
+    intents = [_named(title(snapshot, look.others), snapshot) for snapshot in snapshots]
     time_width = max(map(width, times), default=0)
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
     if columns is not None:
@@ -72,13 +73,7 @@ def _list_line(
     timelines: bool,
 ) -> str:
     time_width, intent_width, columns = widths
-    story = escape(
-        " · ".join(
-            part
-            for part in (_back_to(snapshot, look), story_line(snapshot), _known_from(snapshot, look))
-            if part
-        )
-    )
+    story = escape(" · ".join(part for part in (story_line(snapshot), _known_from(snapshot, look)) if part))
     if timelines:
         story = f"[{escape(snapshot.timeline)}] {story}".rstrip()
     if columns is not None:
@@ -90,12 +85,6 @@ def _list_line(
     return line + palette.paint("intent", words) + (f"  {palette.paint('story', story)}" if story else "")
 
 
-def _back_to(snapshot: Snapshot, look: Look) -> str:
-    """`back to 'clean clone'`: a restore's own words say the id alone, so that `:/clean` means the moment itself."""
-    called = look.gone_back_to.get(snapshot.restored_from or "")
-    return f"back to '{called}'" if called else ""
-
-
 def _known_from(snapshot: Snapshot, look: Look) -> str:
     """`✓ from 10:02`, where the verdict is that of an equal moment before."""
     verdict = snapshot.verdict
@@ -104,14 +93,16 @@ def _known_from(snapshot: Snapshot, look: Look) -> str:
     return f"{symbol(verdict)} from {look.printed(verdict.at)}"
 
 
-def _intent(snapshot: Snapshot) -> str:
-    intent = escape(subject(snapshot.intent))
-    return f"{intent} ({', '.join(map(escape, snapshot.names))})" if snapshot.names else intent
+def _named(words: str, snapshot: Snapshot) -> str:
+    names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
+    return escape(words) + names
 
 
 def oneline(snapshot: Snapshot, look: Look, palette: Palette, columns: int | None) -> str:
     """Id and intent, as `git log --oneline` has them; cut to the terminal only."""
-    text = " · ".join(part for part in (escape(claim(snapshot)), _intent(snapshot)) if part)
+    text = " · ".join(
+        part for part in (escape(claim(snapshot)), _named(subject(snapshot.intent), snapshot)) if part
+    )
     if columns is not None:
         text = shorten(text, columns - look.id_length - 1)
     return f"{palette.paint('id', look.short_id(snapshot))} {text}"

@@ -1,4 +1,5 @@
-"""Captures of one turn of an agent, as one line of a list (pure).
+"""Captures of one turn of an agent, as one line of a list; likewise a restore and the copy saved before it, where
+that held nothing new (pure).
 
 Whatever is told of a single moment keeps a line of its own: a name, a note, a verdict that was reached there, a task
 begun, an effect, a path that is missing. The newest of a run stands for it, as everywhere: the turn's intent finds it.
@@ -10,20 +11,27 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from git_envhist.history.doings import EFFECT, TASK
+from git_envhist.history.story import changes_phrase, describe_counts
 from git_envhist.history.timeline import own_verdict
-from git_envhist.model import Snapshot, Trigger
+from git_envhist.model import ChangeCount, RestorePart, Snapshot, Trigger
 
 TURN = "agent-turn"
+NOTHING = ChangeCount()
 
 Turn = tuple[str, str | None, str | None, str]
 """(timeline, agent, session, number) of a turn."""
 
 
 class Line(NamedTuple):
-    """One line of a list: the newest moment, and those of the same turn before it, newest first."""
+    """One line of a list: the newest moment, and those before it that it stands for, newest first."""
 
     newest: Snapshot
     earlier: tuple[Snapshot, ...] = ()
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether several captures of a turn are one line, which tells of all of them."""
+        return bool(self.earlier) and _turn(self.newest) is not None
 
     @property
     def step(self) -> tuple[str, str | None]:
@@ -46,10 +54,25 @@ def fold(newest_first: Iterable[Snapshot]) -> list[Line]:
 
 
 def _belongs(line: Line, snapshot: Snapshot) -> bool:
-    turn = _turn(snapshot)
     # Chosen ones may have others between them, which no line of theirs tells of.
     follows = (line.earlier or (line.newest,))[-1].parent == snapshot.commit
-    return turn is not None and turn == _turn(line.newest) and follows and not _stands_alone(snapshot)
+    return (
+        follows
+        and (_same_turn(line, snapshot) or _saved_nothing(line, snapshot))
+        and not _stands_alone(snapshot)
+    )
+
+
+def _same_turn(line: Line, snapshot: Snapshot) -> bool:
+    turn = _turn(snapshot)
+    return turn is not None and turn == _turn(line.newest)
+
+
+def _saved_nothing(line: Line, snapshot: Snapshot) -> bool:
+    """Whether it is what a restore saved first, and the moment before holds all of it."""
+    arrived = not line.earlier and line.newest.restore not in (None, RestorePart.BEFORE)
+    nothing_new = snapshot.parent is not None and changes_phrase(snapshot) == describe_counts(NOTHING)
+    return arrived and snapshot.restore is RestorePart.BEFORE and nothing_new
 
 
 def _turn(snapshot: Snapshot) -> Turn | None:

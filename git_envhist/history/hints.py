@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from git_envhist.errors import SnapshotNotFound, UsageError
+from git_envhist.history.intents import by_intent
 from git_envhist.history.revisions import (
     PARENTS_HINT,
     AtTime,
@@ -16,7 +17,7 @@ from git_envhist.history.revisions import (
     readings,
     shorten,
 )
-from git_envhist.history.timeline import SHORTEST_ID, World, by_intent, by_verdict, is_id, own_verdict
+from git_envhist.history.timeline import SHORTEST_ID, World, by_verdict, is_id, own_verdict
 from git_envhist.history.times import SPELLINGS, parse_moment, printed_time
 from git_envhist.model import VerdictStatus
 

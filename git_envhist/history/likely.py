@@ -18,7 +18,7 @@ def likeliest(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot,
     """
     moments = [snapshot for snapshot in newest_first if snapshot.content != content]
     telling: dict[str, Snapshot] = {}
-    for snapshot in sorted(moments, key=_says, reverse=True):
+    for snapshot in sorted(_words_first(moments), key=_says, reverse=True):
         telling.setdefault(_held_by(snapshot), snapshot)
     chosen: dict[str, Snapshot] = {}
     for snapshot in _by_promise(moments):
@@ -26,6 +26,12 @@ def likeliest(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot,
         if len(chosen) == MOST:
             break
     return tuple(chosen.values())
+
+
+def _words_first(newest_first: list[Snapshot]) -> list[Snapshot]:
+    """Restores last, the oldest of them first: later ones say of the same state that something came back to it."""
+    others = [snapshot for snapshot in newest_first if snapshot.restore is None]
+    return others + [snapshot for snapshot in newest_first[::-1] if snapshot.restore is not None]
 
 
 def _held_by(snapshot: Snapshot) -> str:

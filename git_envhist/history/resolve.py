@@ -11,6 +11,7 @@ from datetime import datetime
 
 from git_envhist.errors import AmbiguousRevision, SnapshotNotFound, UsageError
 from git_envhist.history.hints import explain
+from git_envhist.history.intents import by_intent, label_candidates
 from git_envhist.history.revisions import (
     RESERVED,
     AtTime,
@@ -30,14 +31,12 @@ from git_envhist.history.timeline import (
     by_external_id,
     by_head,
     by_id,
-    by_intent,
     by_name,
     by_printed_time,
     by_time,
     by_verdict,
     distinct,
     is_id,
-    label_candidates,
 )
 from git_envhist.history.times import parse_moment
 from git_envhist.model import Snapshot

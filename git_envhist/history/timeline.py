@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from git_envhist.history.times import Moment, Unit, exact_time
+from git_envhist.history.times import Moment, Unit
 from git_envhist.model import Snapshot, Verdict, VerdictStatus
 from git_envhist.values import dataclass, replace
 
@@ -158,15 +158,6 @@ def by_time(timeline: Timeline, moment: Moment) -> tuple[Spot, ...]:
     return printed or _first(spot for spot in timeline.spots() if moment.reaches(spot.snapshot.at))
 
 
-def by_intent(timeline: Timeline, text: str) -> tuple[Spot, ...]:
-    """Those whose whole intent, or its printed line, is the text; else the newest whose intent contains it."""
-    wanted = _words(text)
-    if not wanted:
-        return ()
-    whole = tuple(spot for spot in timeline.spots() if wanted in _whole_intents(spot.snapshot))
-    return whole or _first(spot for spot in timeline.spots() if wanted in _whole_intents(spot.snapshot)[0])
-
-
 def distinct(spots: Iterable[Spot]) -> tuple[Spot, ...]:
     """Each snapshot once: our own copy of it where a fetched one is known too."""
     found: dict[str, Spot] = {}
@@ -187,22 +178,6 @@ def subject(intent: str) -> str:
         elif lines:
             break
     return " ".join(lines) or NO_INTENT
-
-
-def label_candidates(spots: tuple[Spot, ...], now: datetime) -> tuple[str, ...]:
-    """Each snapshot as one can type it, told apart from the rest: id, time to the second, intent."""
-    length = _telling_length([spot.snapshot.id for spot in spots])
-    return tuple(
-        f"{spot.snapshot.id[:length]} {exact_time(spot.snapshot.at, now)} {subject(spot.snapshot.intent)[:60]}"
-        for spot in spots
-    )
-
-
-def _telling_length(ids: list[str]) -> int:
-    length = PRINTED_ID
-    while len({one[:length] for one in ids}) < len(set(ids)):
-        length += 1
-    return length
 
 
 # --- what was said of a snapshot
@@ -258,15 +233,6 @@ def _words_on_names(snapshot: Snapshot) -> Iterator[tuple[str, datetime]]:
     for name in snapshot.names:
         if name not in recorded:
             yield name, snapshot.at
-
-
-def _whole_intents(snapshot: Snapshot) -> tuple[str, str]:
-    return _words(snapshot.intent) or NO_INTENT, _words(subject(snapshot.intent))
-
-
-def _words(text: str) -> str:
-    # Line breaks and runs of blanks are how a text was laid out, not what was said: plain git joins the lines too.
-    return " ".join(text.split())
 
 
 def _first(spots: Iterator[Spot]) -> tuple[Spot, ...]:

@@ -91,3 +91,30 @@ def test_two_sessions_are_two_turns(repo: Repo) -> None:
         repo.write("app.py", session.encode())
         by_agent(repo, 1, FIRST, session)
     assert len(lines(repo)) == 3
+
+
+def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_new(repo: Repo) -> None:
+    repo.write(".env", "A=1\n")
+    goal = capture(repo, "all set up")
+    repo.write(".env", "A=2\n")
+    for words in (("envrestore", goal), ("envlog", "undo"), ("envlog", "redo")):
+        repo.run(*words, check=True)
+    told = [" ".join(line.split()[3:]) for line in lines(repo)]
+    assert told == [
+        'redo to "all set up" ~1 file · .env: A',
+        'undo to what was before "all set up" ~1 file · .env: A',
+        'restored "all set up" ~1 file · .env: A',
+        # What was in no snapshot yet has a line of its own.
+        'before the restore of "all set up" ~1 file · .env: A',
+        told[-1],
+    ]
+    every = lines(repo, "--no-fold")
+    assert [len(every), len(lines(repo, "--json=lines"))] == [7, 7]
+    assert [one[:7] for one in lines(repo, "-3")] == [every[at][:7] for at in (0, 2, 4)]
+    # A short list reads what its words are about.
+    assert 'redo to "all set up"' in lines(repo, "-1")[0]
+    undone = [line.split()[0] for line in every if "undo to" in line]
+    assert lines(repo, "--format=%h", ":/undo to what was before", "-1") == undone
+    # A saved copy that somebody named stands for itself.
+    repo.run("envlog", "name", "kept", every[1].split()[0], check=True)
+    assert len(lines(repo)) == 6

@@ -14,12 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import AmbiguousRevision
+from git_envhist.history.intents import by_digits, title
 from git_envhist.history.ranges import resolve_range
 from git_envhist.history.resolve import resolve
 from git_envhist.history.revisions import RESERVED
 from git_envhist.history.timeline import Spot, Timeline, World, subject
 from git_envhist.history.times import printed_time
-from git_envhist.model import Snapshot
+from git_envhist.model import IntentSource, RestorePart, Snapshot, Trigger
+from git_envhist.values import replace
 from tests.history.moments import BERLIN, KnownCommits, named, snapshot
 
 CODE = ("c0de" * 10, "beef" * 10)
@@ -50,7 +52,7 @@ seconds = (
 def lines(draw: st.DrawFn, timeline: str) -> Snapshot:
     beginning = draw(st.sampled_from(BEGINNINGS) | st.just(""))
     rest = draw(st.integers(0, 16**20 - 1))
-    return snapshot(
+    line = snapshot(
         draw(intents),
         MIDDLE + timedelta(seconds=draw(seconds)),
         id=f"{beginning}{rest:040x}"[:10] + f"{rest:030x}",
@@ -59,11 +61,20 @@ def lines(draw: st.DrawFn, timeline: str) -> Snapshot:
         records=tuple(draw(st.lists(st.builds(named, names, st.integers(0, 9)), max_size=1))),
         timeline=timeline,
     )
+    # A hook's, with the subject of a commit in the place of an intent; or one that a restore left.
+    if draw(st.booleans()):
+        return line
+    cause = draw(st.sampled_from(Trigger))
+    source = draw(st.sampled_from((IntentSource.COMMIT, IntentSource.GIVEN)))
+    came = draw(st.sampled_from((None, *RestorePart)))
+    return replace(line, trigger=cause, intent_source=source, restore=came, branch="refs/heads/main")
 
 
 @st.composite
 def timelines(draw: st.DrawFn, name: str) -> Timeline:
     found = draw(st.lists(lines(name), max_size=6, unique_by=lambda line: line.id))
+    ids = [one.id for one in found]
+    found = [replace(one, restored_from=draw(st.sampled_from(ids))) if one.restore else one for one in found]
     return Timeline.of(name, found)
 
 
@@ -99,9 +110,10 @@ def leads_to(
         return any(line.id.startswith(beginning) for beginning in beginnings)
 
 
-def spellings(line: Snapshot, now: datetime) -> list[str]:
-    time = printed_time(line.at, now)
-    return [line.id[:7], line.id, time, f"@{{{time}}}", f":/{subject(line.intent)}", *line.names]
+def spellings(line: Snapshot, world: World, now: datetime) -> list[str]:
+    time, printed = printed_time(line.at, now), title(line, by_digits(world.own.snapshots))
+    words = (f":/{subject(line.intent)}", f":/{printed}")
+    return [line.id[:7], line.id, time, f"@{{{time}}}", *words, *line.names]
 
 
 TWICE = Timeline.of(
@@ -115,7 +127,7 @@ TWICE = Timeline.of(
 @given(world=worlds(), now=nows)
 def test_every_printed_line_resolves_to_itself_or_lists_itself(world: World, now: datetime) -> None:
     for line in world.own.snapshots:
-        for text in spellings(line, now):
+        for text in spellings(line, world, now):
             for look in (by_resolve, by_range):
                 assert leads_to(text, line, world, now, look), (text, look)
 
