@@ -73,7 +73,8 @@ def _caveats(done: Purged) -> Iterator[str]:
     if done.mentioned:
         yield f"{count(done.mentioned, 'intent')} may name it, and stay as they were written"
     if done.here:
-        yield f"still here: {_named(done.here)}; name it in .envhistignore, or the next capture holds it again"
+        named = f"still here: {_named(done.here)}; name it in .envhistignore"
+        yield f"{named}, or the next capture holds it again, and going back takes it away"
 
 
 def _left_lines(left: Sequence[Left]) -> Iterator[str]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 
 from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import Refused
 from git_envhist.forking.origins import place_of
-from git_envhist.forking.pointing import LINK, TEXT, Rewriter, brought_by, points_back, relocate
+from git_envhist.forking.pointing import LINK, TEXT, Rewriter, brought_by, points_back, read_file, relocate
 from git_envhist.forking.relocation import Moved, can_be_spelled
 from git_envhist.model import EnvPath, PlanStep, Restored, Snapshot
 from git_envhist.restoring.planning import tracked
 
+AS_TOLD = "?"
+ACTIVATE = b"/bin/activate"
+NAMED = re.compile(rb"^\s*VIRTUAL_ENV=(/[^\n]+|'/[^'\n]+'|\"/[^\"\n]+\")\s*$", re.MULTILINE)
 FIRST_PATHS = 3
 NAMING = (LINK, TEXT)
 
@@ -23,7 +27,7 @@ def names_another_place(source: Capturing, restored: Restored) -> str | None:
     timeline, own = restored.target.timeline, source.repository.root
     if restored.moment is None or timeline == current_timeline(source.repository, source.settings):
         return None
-    root = place_of(source, timeline)
+    root = place_of(source, timeline) or place_told(own, restored.plan.steps)
     if root is None or root == own:
         return None
     moved = Moved.between([root], own)
@@ -40,17 +44,28 @@ def names_another_place(source: Capturing, restored: Restored) -> str | None:
     return f"what came with this still names '{root}': {first}{more}{advice}"
 
 
+def place_told(root: str, steps: Iterable[PlanStep]) -> str | None:
+    """Where what came stood, as its virtual environments say; None where none does, or where they disagree."""
+    told = {_stood_at(root, path) for path, _ in brought_by(steps) if path.endswith(ACTIVATE)} - {None}
+    return told.pop() if len(told) == 1 else None
+
+
+def _stood_at(root: str, activate: EnvPath) -> str | None:
+    """From the script that makes an environment the current one: the place it names, less the way to it from there."""
+    found = NAMED.search(read_file(root, activate))
+    place = found[1].strip(b"'\"") if found is not None else b""
+    below = b"/" + activate.removesuffix(ACTIVATE)
+    return (
+        os.fsdecode(place.removesuffix(below)) if place.endswith(below) and len(place) > len(below) else None
+    )
+
+
 def origin_of(source: Capturing, target: Snapshot) -> str:
-    """The place that what comes names; empty where it was made here."""
+    """The place that what comes names; empty where it was made here, `AS_TOLD` where only what comes knows it."""
     timeline, own = target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return ""
-    root = place_of(source, timeline)
-    if root is None:
-        raise Refused(
-            f"where '{timeline}' stood is not known: there is no working tree of it",
-            hint="without --relocate all comes as it is",
-        )
+    root = place_of(source, timeline) or AS_TOLD
     if not can_be_spelled(own):
         raise Refused(
             f"scripts cannot name a place like '{own}' everywhere",
@@ -62,6 +77,9 @@ def origin_of(source: Capturing, target: Snapshot) -> str:
 def relocate_here(source: Capturing, origin: str, steps: Iterable[PlanStep]) -> tuple[EnvPath, ...]:
     """Have what some steps brought name this place and no longer that one; what was rewritten."""
     repository = source.repository
+    if origin == AS_TOLD:
+        steps = tuple(steps)
+        origin = place_told(repository.root, steps) or repository.root
     moved = Moved.between([origin], repository.root)
     found = list(points_back(brought_by(steps), repository, moved))
     code = frozenset() if repository.plain or not found else tracked(repository.git)

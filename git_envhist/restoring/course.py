@@ -25,6 +25,7 @@ from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
 from git_envhist.restoring.guards import (
     hidden_by_mounts,
+    refuse_left_out,
     refuse_locked_repositories,
     refuse_mounted,
     refuse_open_databases,
@@ -33,7 +34,7 @@ from git_envhist.restoring.guards import (
 from git_envhist.restoring.here import UNKNOWN, Choose, Here
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
-from git_envhist.restoring.outside import outside_of
+from git_envhist.restoring.outside import edited, outside_of
 from git_envhist.restoring.planning import Guess, Planner, closed_paths
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.recording import NOT_RECORDED, publish_now
@@ -90,10 +91,13 @@ class Course:
         wish = self.wish
         planned = self._plan_from(held)
         refuse_names(planned.plan, held.taken.survey.bases)
-        planned = replace(planned, outside=outside_of(held, planned.target, wish))
+        planned = replace(
+            planned, outside=outside_of(held, planned.target, wish), edited=edited(held, planned.plan)
+        )
         if wish.planned is not None:
             wish.planned(planned)
         if is_idle(planned, wish, self.capturing.repository):
+            refuse_left_out(planned.plan, wish)
             if not wish.dry_run and not wish.force:
                 # What cannot be reached is not as it was, even if all the rest is.
                 refuse_mounted(planned.plan, held.taken.gathered.missing)

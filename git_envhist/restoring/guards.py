@@ -18,7 +18,8 @@ from git_envhist.model import (
     WhyMissing,
 )
 from git_envhist.restoring.processes import holders
-from git_envhist.restoring.scope import MOUNTED
+from git_envhist.restoring.scope import LEFT_OUT_NOW, MOUNTED
+from git_envhist.restoring.wish import Wish
 from git_envhist.system import NOFOLLOW
 
 DOT_GIT = b".git"
@@ -42,6 +43,16 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
             f"{_count(len(found))} cannot be saved before it is replaced: {_name(first.path)}, "
             f"{first.detail or first.why.value}",
             hint="put that right first, or leave it out: git envrestore <rev> -- . ':!<path>'",
+        )
+
+
+def refuse_left_out(plan: Plan, wish: Wish) -> None:
+    """Who names a path that is left out now, and gets nothing back, is told how to have it."""
+    left = [item.path for item in plan.left_alone if item.why == LEFT_OUT_NOW]
+    if wish.pathspecs and left and not (plan.steps or plan.directories):
+        raise Refused(
+            f"{_name(left[0])} is no part of the environment now: .envhistignore or envhist.exclude leaves it out",
+            hint="take that pattern away and try again, or have it written elsewhere: --to <directory>",
         )
 
 

@@ -27,6 +27,7 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.pairs import read_pairs, read_these, same_environment
 from git_envhist.store.pathspecs import matching
 from git_envhist.trace import step
+from git_envhist.values import replace
 
 
 class NoSuchPath(EnvhistError):
@@ -92,17 +93,26 @@ class Planner:
             self.spared = Pointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
         with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)
+        chosen = chosen_paths(self._git, pairs, wish, (before, after))
         scope = Scope(
             then,
             self._now,
             roots=self._survey.bases,
-            chosen=chosen_paths(self._git, pairs, wish, (before, after)),
+            chosen=chosen,
             code=tracked(self._git) if wish.keep_code else (),
         )
         rules = sparing(Rules(scope.keep_standing, keep_new=wish.keep_new), self.spared)
         if findings is None:
-            return make_plan(pairs, rules)
-        return make_plan(map(findings.sanitised, pairs), findings.rules(rules))
+            plan = make_plan(pairs, rules)
+        else:
+            plan = make_plan(map(findings.sanitised, pairs), findings.rules(rules))
+        return plan if chosen is None or plan.steps else _without_ways(plan, frozenset(chosen))
+
+
+def _without_ways(plan: Plan, chosen: frozenset[bytes]) -> Plan:
+    """Where none of what was chosen changes, nothing is done to the directories that it lies in."""
+    own = (one for one in plan.directories if shown_path(one.realm, one.path) in chosen)
+    return replace(plan, directories=tuple(own))
 
 
 def chosen_paths(

@@ -231,6 +231,29 @@ def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Re
     assert f"still names '{made.path}': 'bin/tool'" in done.err
 
 
+def test_what_came_from_elsewhere_says_itself_where_it_stood(repo: Repo) -> None:
+    there = repo.path.parent / "there.git"
+    repo.git("init", "-q", "--bare", str(there))
+    repo.git("remote", "add", "origin", str(there))
+    repo.git("push", "-q", "origin", "HEAD")
+    script = 'VIRTUAL_ENV="{}/env"\nexport VIRTUAL_ENV\n'
+    repo.write("env/bin/activate", script.format(repo.path))
+    repo.write("env/bin/tool", f"#!{repo.path}/env/bin/python\n", mode=0o755)
+    repo.run("envlog", "capture", "x", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.git("clone", "-q", str(there), "../clone")
+    clone = beside(repo, "clone")
+    clone.run("envlog", "fetch", check=True)
+    [moment] = clone.run("envlog", "--all", "--format=%H", check=True).out.split()
+    done = clone.run("envrestore", moment, check=True)
+    assert f"still names '{repo.path}': 'env/bin/activate', 'env/bin/tool'" in done.err
+    clone.run("envrestore", "--undo", check=True)
+    done = clone.run("envrestore", moment, "--relocate", check=True)
+    assert "relocated 2 paths\n" in done.out
+    assert "still names" not in done.err
+    assert clone.read("env/bin/activate").decode() == script.format(clone.path)
+
+
 def test_the_linked_worktrees_of_a_repository_within_are_told_and_come_along(repo: Repo) -> None:
     inner = make_repo(repo.path / "vendor/lib")
     inner.git("worktree", "add", "-q", "../beside")
