@@ -60,12 +60,22 @@ def _stood_at(root: str, activate: EnvPath) -> str | None:
     )
 
 
+def _may_tell(source: Capturing, target: Snapshot) -> bool:
+    listed = source.repository.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", target.tree)
+    return ACTIVATE + b"\0" in listed
+
+
 def origin_of(source: Capturing, target: Snapshot) -> str:
     """The place that what comes names; empty where it was made here, `AS_TOLD` where only what comes knows it."""
     timeline, own = target.timeline, source.repository.root
     if timeline == current_timeline(source.repository, source.settings):
         return ""
-    root = place_of(source, timeline) or AS_TOLD
+    root = place_of(source, timeline) or (AS_TOLD if _may_tell(source, target) else None)
+    if root is None:
+        raise Refused(
+            f"where '{timeline}' stood is not known: there is no working tree of it, and no virtual environment tells",
+            hint="without --relocate all comes as it is",
+        )
     if not can_be_spelled(own):
         raise Refused(
             f"scripts cannot name a place like '{own}' everywhere",
