@@ -33,19 +33,23 @@ def gc(session: Session, prune: str | None, no_prune: bool, auto: bool) -> None:
     if session.json:
         session.print_json(_as_json(done))
         return
-    for line in _lines(done):
+    for line in _lines(done, prune):
         session.line(escape(line))
 
 
-def _lines(done: Collected) -> list[str]:
+def _lines(done: Collected, prune: str | None) -> list[str]:
     before, after = count(done.packs_before, "pack"), count(done.packs, "pack")
     lines = [f"{size(done.bytes_before)} in {before} → {size(done.bytes)} in {after}"]
     if done.removed:
         lines.append(f"removed {count(done.removed, 'object')} that nothing needs any more")
     if done.kept:
         lines.append(
-            f"kept {count(done.kept, 'object')} that no moment holds, as they may have been used in the last two weeks "
-            "(remove them now: git envlog gc --prune=now)"
+            f"kept {count(done.kept, 'object')} that no moment holds: "
+            + (
+                "a git that is at work may rely on them, or they are not worth a new pack"
+                if prune == "now"
+                else "they may have been used of late (remove them now: git envlog gc --prune=now)"
+            )
         )
     return lines
 
