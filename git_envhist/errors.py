@@ -86,6 +86,19 @@ class GitFailed(EnvhistError):
         super().__init__(_in_one_line(message), hint=hint)
 
 
+class GitEnded(EnvhistError):
+    """A git was ended by somebody else before it had said all: nothing may be decided by what it did say.
+
+    No `GitFailed`: whoever takes a failure for an answer (damage, nothing there) does not mean this one.
+    """
+
+    code = "git-failed"
+    usual_hint = "run the command again"
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"a git that was asked has been ended by signal {signal_number}")
+
+
 class RestoreLeft(EnvhistError):
     """A restore was broken off; nothing is lost, and nothing else may change the environment before it is ended."""
 

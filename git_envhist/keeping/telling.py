@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.capturing.factdiff import compare_facts
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, GitEnded
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
 from git_envhist.history.facts import tell_briefly
@@ -31,6 +31,8 @@ class Telling:
         if pair not in self._told:
             try:
                 self._told[pair] = self._tell(before, after)
+            except GitEnded:
+                raise  # it has not moved yet, and could be told
             except EnvhistError as error:
                 # What is damaged is no worse for being linked anew.
                 self.warnings.append(f"what changed could not be told: {error.message}")

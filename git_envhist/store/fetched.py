@@ -88,7 +88,7 @@ class Fetched:
             self.git.run("config", "--local", "--add", IMPORTED, name)
 
     def was_imported(self, name: str) -> bool:
-        told = self.git.try_run("config", "--local", "--get-all", IMPORTED)
+        told = self.git.ask("config", "--local", "--get-all", IMPORTED)
         return name in os.fsdecode(told.out).splitlines()
 
     @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from git_envhist import trace
-from git_envhist.errors import GitFailed
+from git_envhist.errors import EnvhistError, GitEnded, GitFailed, StorageFull
 from git_envhist.system import nameless_file, pipe_ours
 
 # `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
@@ -81,6 +81,9 @@ OVERRIDES = (
 COMMAND = ["git", *(word for override in OVERRIDES for word in ("-c", override))]
 
 
+NO_ROOM = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
+
+
 class Completed(NamedTuple):
     """What a git command left: its status and what it said."""
 
@@ -94,6 +97,23 @@ class Completed(NamedTuple):
         if self.status < 0:
             return f"git was ended by signal {-self.status}"
         return text.removeprefix("fatal: ").removeprefix("error: ") or f"git ended with status {self.status}"
+
+    def by_itself(self) -> Completed:
+        """The same, where git came to an end of its own, well or not; `GitEnded` where somebody ended it."""
+        if self.status < 0:
+            raise GitEnded(-self.status)
+        return self
+
+
+def why_it_failed(done: Completed) -> EnvhistError:
+    """A git that found no room to write is told as any other that finds none."""
+    complaint = done.complaint
+    if any(sign in complaint for sign in NO_ROOM):
+        return StorageFull(
+            f"git cannot write: no space left on device ({complaint.splitlines()[-1]})",
+            hint="make room there (or raise the quota) and run the command again; nothing was changed",
+        )
+    return GitFailed(complaint)
 
 
 def clean_environment(base: Mapping[bytes, bytes] | None = None) -> dict[bytes, bytes]:
@@ -206,14 +226,11 @@ class Git:
         stdin: bytes | None = None,
         environment: Mapping[bytes, bytes] | None = None,
     ) -> Completed:
-        """Run git and return what came of it, success or not; half an answer is none: killed, it is `GitFailed`.
+        """Run git and return what came of it, success or not; half an answer is none: killed, it is `GitEnded`.
 
         For whatever decides by what git does not say: a ref that is not listed, a commit that is not there.
         """
-        done = self.try_run(*arguments, stdin=stdin, environment=environment)
-        if done.status < 0:
-            raise GitFailed(done.complaint)
-        return done
+        return self.try_run(*arguments, stdin=stdin, environment=environment).by_itself()
 
     def run(
         self,
@@ -224,7 +241,7 @@ class Git:
         """Run git and return its output; a failure is `GitFailed` with git's own words."""
         done = self.try_run(*arguments, stdin=stdin, environment=environment)
         if done.status != 0:
-            raise GitFailed(done.complaint)
+            raise why_it_failed(done)
         return done.out
 
     @property

@@ -7,11 +7,12 @@ waits for us to read while we wait for it to take another name would wait for ev
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import Damaged, GitFailed
+from git_envhist.errors import Damaged, GitEnded, GitFailed
 from git_envhist.store.child import READ_SIZE, Child
 from git_envhist.store.git import Git
 
@@ -157,13 +158,17 @@ class CatFile:
             raise self._died()
         self._buffer += chunk
 
-    def _died(self) -> GitFailed:
+    def _died(self) -> GitEnded | GitFailed:
         # The next read starts a new one: a single damaged object must not hide all the others.
         child, self._child, self._ahead = self._child, None, None
         self._buffer.clear()
-        return GitFailed(
-            f"objects cannot be read: {child.close().complaint}" if child else "objects cannot be read"
-        )
+        if child is None:
+            return GitFailed("objects cannot be read")
+        done = child.close()
+        # One that goes on talking while nobody listens any more ends by the last of these, and has failed.
+        if done.status < 0 and done.status != -signal.SIGPIPE:
+            return GitEnded(-done.status)
+        return GitFailed(f"objects cannot be read: {done.complaint}")
 
 
 class _Ahead:

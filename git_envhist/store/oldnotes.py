@@ -6,16 +6,17 @@ say of somebody else's snapshot stands on its id, and is found by that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.model import Record, Snapshot
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
-from git_envhist.store.records import attached_of, names_of, read_note, remarks_of, verdicts_of
+from git_envhist.store.records import HASH, attached_of, names_of, read_note, remarks_of, verdicts_of
 from git_envhist.values import replace
 
 NOTES = "refs/notes/envhist/"
+LIST = ("ls-tree", "-r", "-z", "--full-tree")
 
 
 def with_old_notes(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapshot]:
@@ -28,9 +29,9 @@ def with_old_notes(git: Git, found: Sequence[Snapshot], own: str) -> list[Snapsh
 
 
 def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Record, ...]]:
-    listed = git.try_run("for-each-ref", "--format=%(refname)", NOTES).out.decode("utf-8", "surrogateescape")
+    listed = git.ask("for-each-ref", "--format=%(refname)", NOTES).out
     found: dict[str, tuple[Record, ...]] = {}
-    for ref in listed.split():
+    for ref in listed.decode("utf-8", "surrogateescape").split():
         if ref != NOTES + own:
             blobs = notes_in(git, ref, ids)
             for name, data in blobs.items():
@@ -38,15 +39,30 @@ def _records_on(git: Git, own: str, ids: Collection[str]) -> dict[str, tuple[Rec
     return found
 
 
+def every_note(git: Git, ref: str) -> dict[str, bytes]:
+    """By commit, all notes of one writer; an error where one of them cannot be read."""
+    found: dict[str, bytes] = {}
+    rows = [(name, oid) for name, oid in _listed(git.run(*LIST, ref)) if HASH.fullmatch(name)]
+    with CatFile(git) as reader:
+        # More than one place of the tree may hold a part of the same note.
+        for (name, _), answer in zip(rows, reader.read_many(oid for _, oid in rows), strict=True):
+            if answer is None:
+                raise Damaged(f"a note is missing: on '{name}' in '{ref}'")
+            found[name] = found.get(name, b"") + answer.data
+    return found
+
+
+def _listed(rows: bytes) -> Iterator[tuple[str, str]]:
+    """(commit, blob) for what stands in a tree of notes."""
+    for row in filter(None, rows.split(b"\0")):
+        head, _, path = row.partition(b"\t")
+        yield path.replace(b"/", b"").decode("ascii", "replace"), head.split()[2].decode("ascii")
+
+
 def notes_in(git: Git, ref: str, ids: Collection[str]) -> dict[str, bytes]:
     """The notes of one writer on some commits."""
-    rows = git.try_run("ls-tree", "-r", "-z", "--full-tree", ref).out.split(b"\0")
-    wanted: dict[str, str] = {}
-    for row in rows:
-        head, _, path = row.partition(b"\t")
-        name = path.replace(b"/", b"").decode("ascii", "replace")
-        if name in ids:
-            wanted[name] = head.split()[2].decode("ascii")
+    listed = _listed(git.ask(*LIST, ref).out)
+    wanted = {name: oid for name, oid in listed if name in ids}
     if not wanted:
         return {}
     found = {}

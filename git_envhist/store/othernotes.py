@@ -48,8 +48,8 @@ def with_our_words(own: Git, fetched: Fetched, found: Sequence[Snapshot]) -> lis
         return list(found)
     ids = {one.commit for one in found} | {one.id for one in found}
     said: dict[str, tuple[Record, ...]] = {}
-    listed = own.try_run("for-each-ref", "--format=%(refname)", NOTES).out.decode("utf-8", "surrogateescape")
-    for ref in listed.split():
+    listed = own.ask("for-each-ref", "--format=%(refname)", NOTES).out
+    for ref in listed.decode("utf-8", "surrogateescape").split():
         for name, data in notes_in(own, ref, ids).items():
             said[name] = (*said.get(name, ()), *read_note(data).records)
     return _joined(found, said)
@@ -111,7 +111,7 @@ def _whose(fetched: Fetched, own: Git) -> dict[str, str]:
     """The timeline that each commit is of, by its name where it was written."""
     found: dict[str, str] = {}
     for git, place in ((fetched.git, REMOTES), (own, HEADS)):
-        told = git.try_run("log", "--source", "--format=%H %S", f"--glob={place}", "--no-notes")
+        told = git.ask("log", "--source", "--format=%H %S", f"--glob={place}", "--no-notes")
         for line in told.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             commit, _, ref = line.partition(" ")
             found[commit] = _bare(ref.removeprefix(place))

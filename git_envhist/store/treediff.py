@@ -31,7 +31,7 @@ class Comparison:
 
     def finish(self) -> bytes:
         """The rows."""
-        done = self._running.finish()
+        done = self._running.finish().by_itself()
         if done.status != 0:
             raise GitFailed(done.complaint)
         return done.out

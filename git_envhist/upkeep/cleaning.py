@@ -83,7 +83,7 @@ def pack_refs(repository: Repository) -> None:
         return
     ours = [f"--include={place}*" for place in places]
     # Before 2.43 git packs all refs or none, as its own gc does.
-    if repository.git.try_run("pack-refs", *ours).status != 0 and _may_pack_all(repository):
+    if repository.git.try_run("pack-refs", *ours).status > 0 and _may_pack_all(repository):
         repository.git.try_run("pack-refs", "--all")
 
 
@@ -142,7 +142,7 @@ def since_when(repository: Repository, words: str | None) -> float | None:
         return -NOTHING_STAYS
     # As git reads gc.pruneExpire: a slip of the pen is an error there, and not now.
     asked = ("-c", f"gc.pruneExpire={words}", "config", "--type=expiry-date", "--get", "gc.pruneExpire")
-    moment = os.fsdecode(repository.git.try_run(*asked).out).strip()
+    moment = os.fsdecode(repository.git.ask(*asked).out).strip()
     if not moment.isdecimal():
         raise UsageError(f"not a time: '{words}'", hint=HINT)
     return float(moment)
