@@ -54,6 +54,9 @@ def _lines(done: Purged) -> Iterator[str]:
     if done.fetched:
         gone = "would be taken away" if done.dry_run else "was taken away"
         yield f"what was fetched or imported held it and {gone}; it comes again from where it is still shared"
+        goes = "would go" if done.dry_run else "went"
+        for timeline in done.imported:
+            yield f"{goes} with it: '{escape(timeline)}', which was imported and comes from no remote"
 
 
 def _caveats(done: Purged) -> Iterator[str]:
@@ -100,6 +103,7 @@ def _as_json(done: Purged) -> Json:
         "snapshots": done.snapshots,
         "in_trash": done.in_trash,
         "fetched": done.fetched,
+        "imported": [escape_invalid(one) for one in done.imported],
         "pushed": [
             {
                 "remote": escape_invalid(one.remote) or None,

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.model import EnvPath
 from git_envhist.sharing.exporting import PLACE as EXPORT
 from git_envhist.sharing.importing import PLACE as IMPORT
 from git_envhist.store.bundles import workplace
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.fetched import Fetched
+from git_envhist.store.fetched import Fetched, split_name
 from git_envhist.store.git import Git
 from git_envhist.store.layout import stored_places
 from git_envhist.store.names import stored_name
@@ -54,31 +54,51 @@ class Left(NamedTuple):
 
 
 def what_was_sent(repository: Repository, directory: str, paths: Sequence[EnvPath]) -> tuple[Sent, ...]:
-    """Where timelines went that held one of the paths, as far as is remembered here."""
+    """Where timelines went that held one of the paths, as far as is remembered here.
+
+    Of what is not here any more nobody can tell; then it is taken for granted where anything of ours holds one.
+    """
     place = directory_of(repository.common_state)
     keys = sorted(name for name in os.listdir(place) if KEY.fullmatch(name)) if os.path.isdir(place) else []
     names = _names(repository, directory) if keys else {}
     found = []
     for key in keys:
         for ref, oid in read_memory(repository.common_state, key).put:
-            if ref.startswith(HEADS) and _held(repository.git, oid, paths):
+            if ref.startswith(HEADS) and _was_held(repository.git, oid, paths):
                 name, shown = names.get(key, ("", ""))
                 found.append(Sent(name, shown, ref.removeprefix(HEADS)))
     return tuple(dict.fromkeys(found))
 
 
-def forget_fetched(repository: Repository, paths: Sequence[EnvPath], *, dry_run: bool) -> bool:
+def holds_fetched(repository: Repository, paths: Sequence[EnvPath]) -> bool:
+    """Whether what was fetched or imported holds one of the paths."""
+    fetched = Fetched.of(repository)
+    if not fetched.is_there:
+        return False
+    held = _held(fetched.git, "--all", paths)
+    if held is None:
+        raise GitFailed(
+            "whether what was fetched holds it cannot be told: it is damaged",
+            hint=f"take '{fetched.path}' away, and fetch again where it is still shared; nothing was changed",
+        )
+    return held
+
+
+def imported_here(repository: Repository) -> tuple[str, ...]:
+    """The timelines that an import brought: no remote gives them again."""
+    fetched = Fetched.of(repository)
+    names = fetched.timelines() if fetched.is_there else []
+    return tuple(name for name in names if fetched.was_imported(split_name(name)[0]))
+
+
+def forget_fetched(repository: Repository, *, holds: bool) -> None:
     """Take away what was fetched, where it holds one of the paths: it comes again from where it is still shared."""
     fetched = Fetched.of(repository)
-    if not dry_run:
-        _finish_forgetting(fetched)
-    if not fetched.is_there or not _held(fetched.git, "--all", paths):
-        return False
-    if not dry_run:
+    _finish_forgetting(fetched)
+    if holds:
         with fetched.receiving():
             os.rename(fetched.path, fetched.path + GOING + os.urandom(6).hex())
         _finish_forgetting(fetched)
-    return True
 
 
 def _finish_forgetting(fetched: Fetched) -> None:
@@ -105,7 +125,8 @@ def forget_reflogs(repository: Repository) -> None:
     refs = [*repository.list_refs("refs/envhist/"), *repository.list_refs(NOTES)]
     words = ("reflog", "expire", "--expire=all", "--expire-unreachable=all")
     for start in range(0, len(refs), 200):
-        repository.git.try_run(*words, *refs[start : start + 200])
+        # It fails where there is none; what it did not come to would still be reached.
+        repository.git.try_run(*words, *refs[start : start + 200]).by_itself()
     for prefix in ("refs/envhist", "refs/notes/envhist"):
         shutil.rmtree(os.path.join(repository.common_dir, "logs", prefix), ignore_errors=True)
 
@@ -129,17 +150,23 @@ def _reached(git: Git, which: Sequence[str], wanted: Iterable[str]) -> list[tupl
     sought = set(wanted)
     if not sought:
         return []
-    told = git.try_run("rev-list", "--objects", *which).out
+    # Half an answer would call something unreached that is needed: all of it, or none.
+    told = git.run("rev-list", "--objects", *which)
     rows = (line.partition(b" ") for line in told.splitlines())
     found = {oid.decode("ascii"): path for oid, _, path in rows}
     return [(oid, found[oid]) for oid in sorted(sought) if oid in found]
 
 
-def _held(git: Git, where: str, paths: Sequence[EnvPath]) -> bool:
-    """Whether a chain ever held one of the paths."""
+def _was_held(git: Git, tip: str, paths: Sequence[EnvPath]) -> bool:
+    held = _held(git, tip, paths)
+    return held if held is not None else _held(git, OURS[0], paths) is not False
+
+
+def _held(git: Git, where: str, paths: Sequence[EnvPath]) -> bool | None:
+    """Whether a chain ever held one of the paths; None where not all of it is here to tell."""
     specs = [spec for path in paths for spec in _pathspecs(path)]
-    done = git.try_run("rev-list", "--max-count=1", where, "--", *specs)
-    return done.status == 0 and bool(done.out.strip())
+    done = git.try_run("rev-list", "--max-count=1", where, "--", *specs).by_itself()
+    return bool(done.out.strip()) if done.status == 0 else None
 
 
 def _pathspecs(path: EnvPath) -> Iterator[bytes]:

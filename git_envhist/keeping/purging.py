@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from git_envhist.capturing.capture import restore_directory
 from git_envhist.capturing.publish import is_published
-from git_envhist.errors import Damaged, Refused, RestoreLeft, SnapshotNotFound
+from git_envhist.errors import Damaged, GitEnded, GitFailed, Refused, RestoreLeft, SnapshotNotFound
 from git_envhist.keeping.caches import forget_caches, states_of
+from git_envhist.keeping.digests import Digests, keyed
 from git_envhist.keeping.factsless import facts_less
 from git_envhist.keeping.leftovers import (
     Left,
@@ -23,6 +24,8 @@ from git_envhist.keeping.leftovers import (
     forget_fetched,
     forget_reflogs,
     forget_workplaces,
+    holds_fetched,
+    imported_here,
     still_there,
     what_was_sent,
 )
@@ -86,6 +89,8 @@ class Purged:
     """So many intents name one of the paths: they stay as they were written."""
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
+    imported: tuple[str, ...] = ()
+    """Timelines among what was fetched that no remote gives again: an import brought them."""
 
 
 @dataclass(slots=True)
@@ -116,11 +121,13 @@ class Purging:
         self._refuse_left_behind()
         # Asked while what was sent can still be read here.
         sent = what_was_sent(repository, self._history.directory, paths)
+        fetched = holds_fetched(repository, paths)
+        imported = imported_here(repository) if fetched else ()
         tally = _Tally()
         for timeline in self._timelines():
             self._erase_from(timeline, paths, tally, dry_run=dry_run)
-        fetched = forget_fetched(repository, paths, dry_run=dry_run)
         if not dry_run:
+            forget_fetched(repository, holds=fetched)
             self._forget()
         nowhere = [os.fsdecode(path) for path in paths if path not in tally.found and not fetched]
         if len(nowhere) == len(paths):
@@ -134,13 +141,22 @@ class Purging:
             len(tally.in_trash),
             sent,
             fetched,
-            () if dry_run else tuple(still_there(repository, list(tally.erased))),
+            () if dry_run else self._left(tally),
             tuple(path for path in paths if os.path.lexists(os.path.join(top, path))),
             len(tally.attached),
             len(tally.mentioned),
             dry_run,
             tuple(tally.warnings),
+            imported,
         )
+
+    def _left(self, tally: _Tally) -> tuple[Left, ...]:
+        try:
+            return tuple(still_there(self._repository, list(tally.erased)))
+        except (GitEnded, GitFailed) as failed:
+            told = f"it is erased; what of yours still has the same content cannot be told: {failed.message}"
+            tally.warnings[told] = None
+            return ()
 
     def _not_looked_into(self) -> Iterator[str]:
         """What a repair set aside is nobody's to change, and may hold anything."""
@@ -213,10 +229,7 @@ class Purging:
 
     def _trailers(self, link: Link, eraser: Eraser, tree: str) -> dict[str, str | None]:
         # Keyed, for it says something of what is gone; equal environments stay equal.
-        key = self._history.keys.current()
-        told: dict[str, str | None] = {
-            CONTENT: key.mac(b"purged\0" + link.content.encode("utf-8", "replace"))
-        }
+        told: dict[str, str | None] = {CONTENT: keyed(self._history.keys.current(), link.content)}
         if link.partial:
             missing = eraser.missing_in(tree)
             told[MISSING] = str(missing) if missing else None
@@ -226,6 +239,10 @@ class Purging:
     def _forget(self) -> None:
         """Have nothing of ours hold what no snapshot holds any more."""
         repository = self._repository
+        stands = [self._rewriting.stand(timeline) for timeline in self._timelines()]
+        trash = (link for stand in stands for bundle in stand.trash for link in bundle.links)
+        chains = (link for stand in stands for link in stand.links)
+        Digests(self._history, repository, (*chains, *trash)).forget()
         forget_caches(repository)
         remotes = directory_of(repository.common_state)
         for name in os.listdir(remotes) if os.path.isdir(remotes) else ():

@@ -61,6 +61,19 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def write_anew(path: str, data: bytes) -> None:
+    """Have a private file hold this, or what it held; whoever calls is alone, and writes over what a kill has left."""
+    fresh = f"{path}.new"
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(descriptor, data, 0)
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.rename(fresh, path)
+    sync_directory(os.path.dirname(path))
+
+
 def forget(path: str) -> bool:
     """Remove a file; False where there was none."""
     try:

@@ -63,6 +63,11 @@ def read_note(text: bytes) -> ReadNote:
     return ReadNote(records, f"{passed_over} lines of a note are not records" if passed_over else None)
 
 
+def read_record(line: bytes) -> Record | None:
+    """The record of one line of a note; None where it is none."""
+    return _read_record(line.decode("utf-8", "replace").removesuffix("\n"))
+
+
 def names_of(records: Iterable[Record]) -> tuple[str, ...]:
     """The names given and not taken back, by the moments at which that was said."""
     names: dict[str, None] = {}

@@ -7,7 +7,7 @@ nowhere else.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from git_envhist.model import Record, Snapshot, SnapshotId, Verdict
@@ -49,6 +49,23 @@ def signed(record: Record, snapshot: SnapshotId, key: SigningKey) -> Record:
     """The record of a verdict on a snapshot, signed."""
     named = Record(record.kind, record.at, {**record.fields, KEY: key.id})
     return Record(record.kind, record.at, {**named.fields, MAC: key.mac(_verdict_input(named, snapshot))})
+
+
+def signed_again(
+    record: Record, changed: Mapping[str, object], snapshot: SnapshotId, find_key: FindKey
+) -> Record:
+    """The record of a verdict with other fields; signed by the key that had signed it, where that is here."""
+    fields = {name: value for name, value in record.fields.items() if name != MAC}
+    told, mac = Record(record.kind, record.at, {**fields, **changed}), record.fields.get(MAC)
+    if mac is None:
+        return told
+    name = signing_key_id(record)
+    key = find_key(name) if name is not None else None
+    before = Record(record.kind, record.at, fields)
+    is_ours = key is not None and mac == key.mac(_verdict_input(before, snapshot))
+    # What none of ours signed stays somebody's claim.
+    now = key.mac(_verdict_input(told, snapshot)) if key is not None and is_ours else mac
+    return Record(record.kind, record.at, {**told.fields, MAC: now})
 
 
 def with_judged_verdicts(snapshot: Snapshot, find_key: FindKey) -> Snapshot:

@@ -20,7 +20,7 @@ import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from git_envhist.store.durable import sync, sync_directory, write_all
+from git_envhist.store.durable import write_anew
 from git_envhist.store.packfile import PackFile
 from git_envhist.values import dataclass
 
@@ -169,14 +169,5 @@ def read_kinds(common_state: str) -> dict[str, str]:
 
 def write_kinds(common_state: str, kinds: Mapping[str, str]) -> None:
     """Keep what the packs are."""
-    path = os.path.join(common_state, STATE)
-    # One at a time: whoever calls holds the lock of the upkeep. What a kill leaves is written over.
-    fresh = f"{path}.new"
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(descriptor, json.dumps(dict(kinds), indent=0).encode("ascii"), 0)
-        sync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.rename(fresh, path)
-    sync_directory(common_state)
+    # One at a time: whoever calls holds the lock of the upkeep.
+    write_anew(os.path.join(common_state, STATE), json.dumps(dict(kinds), indent=0).encode("ascii"))

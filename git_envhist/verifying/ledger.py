@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 from git_envhist.model import SnapshotId, Verdict, VerdictStatus
+from git_envhist.store.durable import cannot_write, forget, write_anew
 from git_envhist.store.locks import state_directory
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
 
 FILE = "checks"
 LARGEST = 1 << 20
@@ -42,7 +43,7 @@ class Ledger:
 
     def add(self, line: Line) -> None:
         """Put a line at the end; `OSError` where it cannot be kept."""
-        text = json.dumps(_fields(line)).encode("ascii") + b"\n"
+        text = _text(line)
         if len(text) > LONGEST_LINE:
             return
         state_directory(self._directory)
@@ -63,6 +64,18 @@ class Ledger:
     def typed(self, told: str) -> str | None:
         """The command, as it was typed here, that notes tell in these words."""
         return next((line.typed for line in self._newest_first() if line.verdict.command == told), None)
+
+    def rewrite(self, digest: Callable[[str], str]) -> None:
+        """Have every line say another content, durable; what is no line of ours goes."""
+        try:
+            forget(self._path + ".new")
+            lines = list(self._newest_first())[::-1]
+            if not lines:
+                return
+            told = [_text(replace(line, content=digest(line.content))) for line in lines]
+            write_anew(self._path, b"".join(told))
+        except OSError as error:
+            raise cannot_write(error, self._path) from error
 
     def _newest_first(self) -> Iterator[Line]:
         try:
@@ -91,6 +104,10 @@ class Ledger:
 
 def _privately(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _text(line: Line) -> bytes:
+    return json.dumps(_fields(line)).encode("ascii") + b"\n"
 
 
 def _fields(line: Line) -> dict[str, Any]:

@@ -350,3 +350,95 @@ def test_a_log_of_moved_refs_does_not_remember_it(repo: Repo) -> None:
     assert repo.git("reflog", "show", ref) != ""
     purge(repo, "creds")
     assert holding(repo, b"creds", b"xyzzy") == []
+
+
+def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
+    """The digest of an environment that held a short secret is a way to try guesses of it."""
+    repo.write("creds", "1234")
+    first = capture(repo, "one")
+    repo.run("envlog", "verify", "--", "true", check=True)
+    # A check that changes something: the digest after it is of no moment.
+    repo.run("envlog", "verify", "--", "echo 2 >> other", check=True)
+    repo.git("worktree", "add", "-q", "../other-tree")
+    elsewhere = Repo(repo.path.parent / "other-tree", repo.env)
+    capture(elsewhere, "there")
+    elsewhere.run("envlog", "verify", "--", "true", check=True)
+    history = EnvHistory.open(str(repo.path))
+    before = {one.tree_before for one in history.log()[0].verdicts}
+    after = {one.tree_after for one in history.log()[0].verdicts}
+    untouched = EnvHistory.open(str(elsewhere.path)).log()[0].verdicts[0].tree_before
+    digests = [one.encode() for one in before | after if one is not None]
+    assert len(digests) == 2
+    assert holding(repo, *digests) != []
+
+    purge(repo, "creds")
+
+    assert holding(repo, *digests) == []
+    snapshot = EnvHistory.open(str(repo.path)).log()[0]
+    assert [one.tree_before for one in snapshot.verdicts] == [snapshot.content] * 2
+    assert [one.changed_something for one in snapshot.verdicts] == [False, True]
+    # It is ours as it was, and its command is known here.
+    assert [one.claimed_by for one in snapshot.verdicts] == [None, None]
+    assert EnvHistory.open(str(repo.path)).resolve("good").id == first
+    assert repo.run("envlog", "verify", check=True).status == 0
+    assert EnvHistory.open(str(elsewhere.path)).log()[0].verdicts[0].tree_before == untouched
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_an_import_that_goes_is_named_first(repo: Repo, tmp_path: Path) -> None:
+    repo.write("creds", "xyzzy")
+    capture(repo, "one")
+    repo.run("envlog", "export", str(tmp_path / "file"), "@", check=True)
+    there = make_repo(tmp_path / "there")
+    there.run("envlog", "import", str(tmp_path / "file"), check=True)
+    (imported,) = EnvHistory.open(str(there.path)).timelines()
+    assert purge(there, "--dry-run", "creds")["imported"] == [imported]
+    assert EnvHistory.open(str(there.path)).timelines() == (imported,)
+    done = there.run("envlog", "purge", "creds", check=True)
+    assert f"went with it: '{imported}', which was imported and comes from no remote" in done.out
+    assert EnvHistory.open(str(there.path)).timelines() == ()
+
+
+def killing(repo: Repo, place: Path, command: str) -> dict[str, str]:
+    """An environment in which every git that is to do that is killed in the middle of what it says."""
+    place.mkdir()
+    script = place / "git"
+    real = repo.execute("sh", "-c", "command -v git").out.strip()
+    script.write_text(
+        f"""#!/bin/sh
+case " $* " in
+*' {command} '*) '{real}' "$@" | head -c 30; kill -9 $$;;
+esac
+exec '{real}' "$@"
+"""
+    )
+    script.chmod(0o755)
+    return {**repo.env, "PATH": f"{place}:{repo.env['PATH']}"}
+
+
+@pytest.mark.parametrize("command", ["for-each-ref", "ls-tree", "rev-parse"])
+def test_what_a_git_said_that_was_killed_decides_nothing(repo: Repo, tmp_path: Path, command: str) -> None:
+    repo.write("creds", "xyzzy")
+    capture(repo, "one")
+    repo.git("worktree", "add", "-q", "../other")
+    capture(Repo(repo.path.parent / "other", repo.env), "there")
+    before = repo.git("for-each-ref")
+    done = repo.run("envlog", "purge", "creds", env=killing(repo, tmp_path / "bin", command))
+    if done.status == 0:
+        assert holding(repo, b"creds", b"xyzzy") == [], command
+    else:
+        assert (done.status, done.out) == (128, "")
+        assert "ended" in done.err.splitlines()[0]
+        assert repo.git("for-each-ref") == before
+        purge(repo, "creds")
+    assert holding(repo, b"creds", b"xyzzy") == []
+
+
+def test_what_is_left_is_not_told_by_half(repo: Repo, tmp_path: Path) -> None:
+    repo.write("creds", "xyzzy")
+    repo.commit("with it")
+    capture(repo, "one")
+    env = killing(repo, tmp_path / "bin", "--exclude=refs/envhist/*")
+    done = repo.run("envlog", "purge", "creds", check=True, env=env)
+    assert "what of yours still has the same content cannot be told" in done.err
+    assert "nothing needs it" not in done.err
