@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, timedelta
 from typing import NamedTuple
 
 from git_envhist.errors import Refused, SnapshotNotFound
@@ -140,6 +140,11 @@ class Dropping:
 
             self._rewriting.rewrite(timeline, decide)
         return count
+
+    def days_in_trash(self) -> set[date]:
+        """The days on which what lies in the trash was taken."""
+        links = (link for bundle in self._bundles() for link in bundle.links)
+        return {link.data.at.astimezone(UTC).date() for link in links}
 
     def count_expired(self, before: date) -> int:
         """How many snapshots were let go before a day."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, timedelta
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +22,12 @@ from git_envhist.store.git import Git
 from git_envhist.store.staging import open_published
 from git_envhist.store.trash import DAYS
 from git_envhist.values import dataclass
+
+DAYS_AT_WORK = 7
+"""By itself the trash is emptied only of what was let go before so many days on which something was captured.
+
+A clock that jumps ahead would let thirty days be over in a moment; it takes that many days to be believed.
+"""
 
 
 class Thinned(NamedTuple):
@@ -59,18 +65,29 @@ class Pruning:
     """Thins the timelines of a history."""
 
     def __init__(self, history: History, *, gentle: bool = False) -> None:
-        """`gentle`: give up where captures come all the time, rather than have one of them wait."""
+        """`gentle`: where captures come all the time, wait for a while before one of them has to."""
         self._history = history
         self._dropping = Dropping(history, gentle=gentle)
 
-    def prune(self, policy: Policy, timelines: Sequence[str], *, dry_run: bool = False) -> Pruned:
-        """Let go what a policy does not keep, and what has lain in the trash for its time."""
+    def prune(
+        self,
+        policy: Policy,
+        timelines: Sequence[str],
+        *,
+        dry_run: bool = False,
+        expire_before: date | None = None,
+    ) -> Pruned:
+        """Let go what a policy does not keep, and what has lain in the trash for its time.
+
+        `expire_before`: what was let go before that day leaves the trash, where it is not thirty days ago.
+        """
         today = self._dropping.today
         until = today + timedelta(days=DAYS)
+        before = today - timedelta(days=DAYS) if expire_before is None else expire_before
         if dry_run:
             told = tuple(Thinned(name, self._decide(policy, name)) for name in timelines)
-            return Pruned(told, until, self._dropping.count_expired(today - timedelta(days=DAYS)), True)
-        expired = self._dropping.expire(today - timedelta(days=DAYS))
+            return Pruned(told, until, self._dropping.count_expired(before), True)
+        expired = self._dropping.expire(before)
         found: list[Thinned] = []
         warnings: list[str] = []
         for name in timelines:
@@ -83,10 +100,19 @@ class Pruning:
         """What is done once a day: all timelines of this repository by what is configured, within the size."""
         settings = self._history.settings
         names = own_timelines(self._history)
-        self.prune(policy_of(settings), names)
+        self.prune(policy_of(settings), names, expire_before=self._time_is_over_before(names))
         excess = self._excess(settings.max_size)
         if excess > 0:
             self._make_room(names, excess)
+
+    def _time_is_over_before(self, names: Sequence[str]) -> date:
+        """What was let go before this day has lain its thirty days, and not by the word of the clock alone."""
+        today = self._dropping.today
+        snapshots = (one for name in names for one in self._history.log(timeline=name))
+        days = {one.at.astimezone(UTC).date() for one in snapshots} | self._dropping.days_in_trash()
+        seen = sorted(day for day in days if day <= today)
+        witnessed = seen[-DAYS_AT_WORK] if len(seen) >= DAYS_AT_WORK else date.min
+        return min(today - timedelta(days=DAYS), witnessed)
 
     def _thin(self, policy: Policy, timeline: str) -> tuple[Thinned, tuple[str, ...]]:
         decisions: tuple[Decision, ...] = ()

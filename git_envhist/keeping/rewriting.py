@@ -13,6 +13,7 @@ is one of the chain.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date
@@ -42,17 +43,19 @@ from git_envhist.values import replace
 TRIES = 20
 FREE_TRIES = 2
 """So many times captures may go on meanwhile."""
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""Seconds that somebody gentle waits for a moment in which nobody captures, before captures are held up after all."""
 
 
 class Rewriting:
     """Rewrites timelines of one history."""
 
     def __init__(self, history: History, *, gentle: bool = False) -> None:
-        """`gentle`: give up where captures come all the time, rather than have one of them wait."""
+        """`gentle`: where captures come all the time, wait for a while before one of them has to."""
         self._history = history
         self._repository = without_fetched(history.repository)
         self._warnings: list[str] = []
-        self._tries = FREE_TRIES if gentle else TRIES
+        self._pauses = PAUSES if gentle else ()
         self._line = signature(who_am_i(history.settings, history.environ), history.now)
 
     @property
@@ -83,9 +86,12 @@ class Rewriting:
         Nothing is done where nothing changes. Where somebody captures meanwhile it is decided anew; the third time
         nobody may.
         """
-        for number in range(self._tries):
+        free = FREE_TRIES + len(self._pauses)
+        for number in range(free + TRIES):
+            if FREE_TRIES <= number < free:
+                time.sleep(self._pauses[number - FREE_TRIES])
             with ExitStack() as held:
-                if number >= FREE_TRIES:
+                if number >= free:
                     held.enter_context(self._alone())
                 stand = self.stand(timeline)
                 staging = held.enter_context(
@@ -98,7 +104,7 @@ class Rewriting:
                 doubled = tuple((one, one.links) for one in stand.doubled if one.ref not in known)
                 wanted = replace(wanted, trash=(*wanted.trash, *doubled))
                 new = self._write(stand, wanted, staging, keeps)
-                if number < FREE_TRIES:
+                if number < free:
                     held.enter_context(self._alone())
                 if self._move(new, staging):
                     self._history.forget_world()

@@ -10,6 +10,7 @@ from typing import Any
 
 from git_envhist.api import EnvHistory
 from git_envhist.history.retention import Policy
+from git_envhist.keeping.pruning import DAYS_AT_WORK
 from git_envhist.upkeep.daily import STAMP
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
@@ -21,10 +22,10 @@ def day(number: float) -> dict[str, str]:
     return {"GIT_COMMITTER_DATE": (START + timedelta(days=number)).isoformat()}
 
 
-def take(repo: Repo, days: int, *, size: int = 10) -> list[str]:
+def take(repo: Repo, days: int, *, size: int = 10, first: int = 0) -> list[str]:
     """A snapshot a day; their ids, oldest first."""
     taken = []
-    for number in range(days):
+    for number in range(first, first + days):
         repo.write("file", os.urandom(size))
         done = repo.run("envlog", "capture", f"day {number}", "--porcelain", check=True, env=day(number))
         taken.append(done.out.strip())
@@ -118,8 +119,15 @@ def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
     assert ids(repo) == taken
     by_itself(repo, 4)
     assert ids(repo) == taken[2:]
+    # By the clock alone no time passes: it may have jumped.
     by_itself(repo, 40)
-    assert repo.git("for-each-ref", "refs/envhist/trash") == ""
+    assert repo.git("for-each-ref", "refs/envhist/trash") != ""
+    take(repo, DAYS_AT_WORK - 1, first=41)
+    by_itself(repo, 46)
+    assert taken[1] in repo.git("for-each-ref", "refs/envhist/trash")
+    take(repo, 1, first=47)
+    by_itself(repo, 47)
+    assert taken[1] not in repo.git("for-each-ref", "refs/envhist/trash")
 
 
 def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
