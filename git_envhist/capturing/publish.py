@@ -17,6 +17,7 @@ from git_envhist.store.git import Git
 from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.keys import Key
 from git_envhist.store.leftbehind import remember_left_behind
+from git_envhist.store.merging import entries
 from git_envhist.store.message import Draft, mac_input, with_mac, write_message
 from git_envhist.store.notes import NO_FILES, add_records
 from git_envhist.store.objects import Answer, CatFile
@@ -27,6 +28,8 @@ from git_envhist.store.staging import Staging
 from git_envhist.values import dataclass
 
 TRIES = 20
+JOINED = 1 << 20
+"""Packs of up to so many bytes are written once more, with the commit: each pack costs every git of the user's time."""
 
 Describe = Callable[[str | None], Draft]
 """The message's contents for a snapshot that follows a given commit."""
@@ -69,6 +72,7 @@ def publish(
     What stands in our `own` packs is read there: each git that is not asked saves a millisecond or two.
     """
     ref = HEADS + timeline
+    waiting = list(packs)
     for _ in range(TRIES):
         tip = repository.resolve_ref(ref)
         there = tip is not None and (bytes.fromhex(tip) in own or _is_there(repository, tip))
@@ -76,13 +80,15 @@ def publish(
         lost = [] if parent == tip else [_leave_behind(repository, timeline, tip)]
         draft = letter.describe(parent)
         data = _commit_data(parent, draft, letter)
-        commit, notes, small, warnings = _write_commit(repository, staging, timeline, data, letter, own)
+        commit, notes, small, warnings = _write_commit(
+            repository, staging, timeline, data, letter, own, waiting
+        )
         staging.journal_commit(commit)
-        staging.publish([*packs, *small])
+        staging.publish([*waiting, *small])
         moved = _move(repository, ref, timeline, commit, tip, notes)
         if moved is None:
             continue
-        stored = sum(pack.size for pack in (*packs, *small))
+        stored = sum(pack.size for pack in (*waiting, *small))
         return Published(commit, parent, draft, stored, data, (*lost, *warnings, *moved))
     raise GitFailed(f"'{ref}' would not stand still", hint="run the command again")
 
@@ -110,9 +116,17 @@ def _commit_data(parent: str | None, draft: Draft, letter: Letter) -> bytes:
 
 
 def _write_commit(
-    repository: Repository, staging: Staging, timeline: str, data: bytes, letter: Letter, own: OwnPacks
+    repository: Repository,
+    staging: Staging,
+    timeline: str,
+    data: bytes,
+    letter: Letter,
+    own: OwnPacks,
+    waiting: list[StagedPack],
 ) -> tuple[str, tuple[str | None, str] | None, list[StagedPack], list[str]]:
+    """Write the commit and its note, into one pack with what is small of `waiting`, which has it no more then."""
     writer = PackWriter(staging.pack_dir, repository.object_format)
+    _join(writer, waiting, repository.hash_length)
     commit = writer.add(b"commit", data).hex()
     warnings: list[str] = []
     notes = None
@@ -126,6 +140,18 @@ def _write_commit(
         warnings.append(f"the note could not be written, the snapshot is whole: {error}")
     pack = writer.finish()
     return commit, notes, [pack] if pack else [], warnings
+
+
+def _join(writer: PackWriter, waiting: list[StagedPack], hash_length: int) -> None:
+    for pack in [pack for pack in waiting if pack.size <= JOINED]:
+        before = writer.mark()
+        try:
+            for oid, entry in entries(pack.pack_path, hash_length):
+                writer.put(oid, entry)
+        except (Damaged, OSError):
+            writer.rollback(before)
+        else:
+            waiting.remove(pack)
 
 
 def _write_notes(

@@ -28,6 +28,7 @@ from git_envhist.store.handover import alone, let_go
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
 from git_envhist.store.ownpacks import OwnPacks
+from git_envhist.store.packlist import list_packs
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.reaching import Tips, elsewhere, left_of, reached, tips_of
 from git_envhist.store.refhealth import kept_aside
@@ -83,7 +84,9 @@ def collect(
     with _turn(repository, thorough) as mine:
         if not mine:
             return _nothing_done(repository)
-        return _Collector(repository, policy, threads, tell, also).run()
+        done = _Collector(repository, policy, threads, tell, also).run()
+        list_packs(repository, read_kinds(repository.common_state))
+        return done
 
 
 @contextmanager

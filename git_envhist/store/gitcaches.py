@@ -78,14 +78,14 @@ def drop_broken_index(pack_dir: str) -> bool:
     files = [os.path.join(pack_dir, "multi-pack-index")]
     layered = os.path.join(pack_dir, "multi-pack-index.d")
     files += [path for path in _files_in(layered) if path.endswith(".midx")]
-    named = {name for path in files for name in _packs_named(path)}
+    named = {name for path in files for name in packs_named(path)}
     missing = [name for name in named if not os.path.exists(os.path.join(os.fsencode(pack_dir), name))]
     if missing:
         drop_caches_naming(os.path.dirname(pack_dir), missing)
     return bool(missing)
 
 
-def _packs_named(path: str) -> list[bytes]:
+def packs_named(path: str) -> list[bytes]:
     """The names of the indexes that a multi-pack-index stands for; none where it cannot be read as one."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -32,8 +32,8 @@ from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.weighing import read_kinds
 
 FACTOR = 2
-MOST_PACKS = 8
-"""Each costs a git of the user's a hundredth of its time where it has little to do."""
+MOST_PACKS = 5
+"""Each costs a git of the user's a hundredth of its time, or two, where it has little to do."""
 LARGEST = 32 << 20
 """Larger packs are not copied while somebody waits."""
 AT_ONCE = 2
@@ -168,7 +168,7 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
         for path in paths:
             before = writer.mark()
             try:
-                for oid, entry in _entries(path, hash_length):
+                for oid, entry in entries(path, hash_length):
                     writer.put(oid, entry)
             except (Damaged, OSError):
                 writer.rollback(before)
@@ -183,7 +183,7 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
     return replaced
 
 
-def _entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes]]:
+def entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes]]:
     """(id, packed entry) of every object of a pack, in the order in which they stand."""
     index = PackIndex(pack_path.removesuffix(".pack") + ".idx", hash_length)
     descriptor = os.open(pack_path, os.O_RDONLY | os.O_CLOEXEC)

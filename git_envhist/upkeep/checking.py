@@ -20,6 +20,7 @@ from git_envhist.store.commits import parse_commit
 from git_envhist.store.deflate import crc32
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
+from git_envhist.store.packlist import SINGLE, list_is_damaged
 from git_envhist.store.refhealth import Refs, read_refs
 from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.staging import open_published
@@ -68,7 +69,8 @@ def check(
     tell("looking at the packs" if quick else "reading every pack")
     looked = check_packs(repository, quick=quick, only=only)
     tell("following every snapshot")
-    more = (*_caches(repository), *_gone(repository, refs))
+    lists = () if quick else _lists(repository)
+    more = (*lists, *_caches(repository), *_gone(repository, refs))
     if not looked.bad and is_connected(repository.git, refs.sound.values()):
         return Found(refs, looked, more=more, snapshots=_count(repository.git, refs))
     with closing(_Search(repository, looked)) as search:
@@ -190,6 +192,12 @@ def _gone(repository: Repository, refs: Refs) -> Iterator[Fault]:
     for name, links in left_behind(repository).items():
         told = f"it began anew; our packs still hold {len(links):,} moments from before"
         yield Fault("gone", HEADS + name, told)
+
+
+def _lists(repository: Repository) -> Iterator[Fault]:
+    if list_is_damaged(repository):
+        where = os.path.relpath(os.path.join(repository.pack_dir, SINGLE), repository.common_dir)
+        yield Fault("cache", where, "it does not say what the packs say, and git goes by it")
 
 
 def _count(git: Git, refs: Refs) -> int:

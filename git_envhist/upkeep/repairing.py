@@ -20,6 +20,7 @@ from git_envhist.store.deflate import crc32
 from git_envhist.store.gitcaches import drop_broken_index, drop_graphs_of
 from git_envhist.store.leftbehind import forget_left_behind
 from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked, state_directory
+from git_envhist.store.packlist import drop_damaged_list
 from git_envhist.store.refhealth import set_aside, write_down
 from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove
 from git_envhist.store.retelling import Link
@@ -75,6 +76,8 @@ class Repair:
             self._done.append(f"the index of {name} is back")
         if drop_broken_index(repository.pack_dir):
             self._done.append("git's multi-pack-index named packs that are gone, and was dropped")
+        if drop_damaged_list(repository):
+            self._done.append("git's multi-pack-index did not say what the packs say, and was dropped")
         found = check(repository, quick=False, tell=self._tell)
         for bad in found.looked.bad:
             self._tell("writing what is sound into new packs")

@@ -1,0 +1,50 @@
+"""git's own list of several packs (its multi-pack-index): one file to look in, where each of them would be another.
+
+Whoever asks git for an object that stands in no pack, as all of a young repository's do, has it open the index of every
+pack there is. With this list it opens one file in the place of all that stand there.
+
+Only packs that a cleaning wrote stand in ours: they change once a day, by cleanings alone, which drop the list before
+any of them goes (`gitcaches`). A list that names a pack of somebody else's is theirs, and is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from git_envhist.store.checking import own_names
+from git_envhist.store.durable import forget
+from git_envhist.store.gitcaches import packs_named
+from git_envhist.store.repository import Repository
+
+FEWEST = 2
+SINGLE, LAYERED = "multi-pack-index", "multi-pack-index.d"
+
+
+def list_packs(repository: Repository, names: Iterable[str]) -> None:
+    """Have git know these packs of ours by one list; nothing is done where it keeps one of its own."""
+    wanted = {f"{name}.idx".encode("ascii") for name in names}
+    path = os.path.join(repository.pack_dir, SINGLE)
+    if os.path.lexists(os.path.join(repository.pack_dir, LAYERED)):
+        return
+    if os.path.lexists(path):
+        named = set(packs_named(path))
+        ours = {f"{name}.idx".encode("ascii") for name in own_names(repository.pack_dir)}
+        if not named or named == wanted or not named <= ours:
+            return
+    if len(wanted) >= FEWEST:
+        asked = b"".join(name + b"\n" for name in sorted(wanted))
+        # A git before 2.34 takes no names. To be without the list costs time alone, and not ours.
+        repository.git.try_run("multi-pack-index", "write", "--stdin-packs", stdin=asked)
+
+
+def list_is_damaged(repository: Repository) -> bool:
+    """Whether git's list of packs, whosever it is, does not say what the packs say."""
+    if not os.path.lexists(os.path.join(repository.pack_dir, SINGLE)):
+        return False
+    return repository.git.try_run("multi-pack-index", "verify").by_itself().status != 0
+
+
+def drop_damaged_list(repository: Repository) -> bool:
+    """Have git do without its list where that is damaged; whether it was."""
+    return list_is_damaged(repository) and forget(os.path.join(repository.pack_dir, SINGLE))

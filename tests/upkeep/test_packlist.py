@@ -1,0 +1,92 @@
+"""git's own list of the packs that a cleaning wrote: there for the user's git, never in its way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.store.collecting import collect
+from git_envhist.store.gitcaches import packs_named
+from tests.store.packing import damage, flip, grow_older, noise
+from tests.support.repository import Repo
+from tests.upkeep.test_collect import moment, packs_of
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here")
+
+
+def midx(repo: Repo) -> Path:
+    return repo.path / ".git/objects/pack/multi-pack-index"
+
+
+def named(repo: Repo) -> set[str]:
+    return {os.fsdecode(name).removesuffix(".idx") for name in packs_named(str(midx(repo)))}
+
+
+def days(repo: Repo, history: EnvHistory, count: int, first: int = 0) -> None:
+    """Days of work, each of them packed, the first with most in it."""
+    for day in range(first, first + count):
+        repo.write("app.db", noise(400_000 >> (3 * (day - first)), day))
+        repo.write(f"kept-{day}", noise(200_000 >> (3 * (day - first)), 100 + day))
+        moment(history, f"day {day}")
+        collect(history.repository, thorough=False)
+        grow_older(repo.path / ".git", DAY)
+
+
+def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
+    repo: Repo, history: EnvHistory
+) -> None:
+    days(repo, history, 2)
+    written = {path.stem for path in packs_of(repo)}
+    assert len(written) == 2
+    assert named(repo) == written
+    repo.write("fresh", "1")
+    fresh = moment(history, "fresh")
+    assert named(repo) == written
+    assert repo.git("cat-file", "-t", fresh.commit) == "commit"
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+    assert repo.run("envlog", "fsck", check=True).status == 0
+    # Another cleaning, and it speaks of no pack that went.
+    days(repo, history, 1, first=2)
+    assert named(repo) <= {path.stem for path in packs_of(repo)}
+    repo.run("envlog", "gc", "--prune=now", check=True)
+    assert len(packs_of(repo)) == 1
+    assert not midx(repo).exists()
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: EnvHistory) -> None:
+    repo.git("repack", "-d", "-q")
+    repo.git("multi-pack-index", "write")
+    theirs = midx(repo).read_bytes()
+    days(repo, history, 2)
+    assert midx(repo).read_bytes() == theirs
+
+
+def test_git_goes_on_cleaning_beside_it(repo: Repo, history: EnvHistory) -> None:
+    days(repo, history, 2)
+    repo.commit("more")
+    for words in (("gc", "-q", "--prune=now"), ("repack", "-adq"), ("multi-pack-index", "expire")):
+        repo.git(*words)
+        assert repo.git("fsck", "--full", "--strict", "--no-dangling") == "", words
+    assert [one.intent for one in history.log()] == ["day 1", "day 0"]
+    assert history.fsck().is_whole
+
+
+def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: EnvHistory) -> None:
+    days(repo, history, 2)
+    damage(midx(repo), lambda content: flip(content, len(content) // 2))
+    found = repo.run("envlog", "fsck")
+    assert found.status == 1
+    assert "multi-pack-index" in found.out + found.err
+    done = repo.run("envlog", "fsck", "--repair", check=True)
+    assert "git's multi-pack-index did not say what the packs say, and was dropped" in done.out
+    assert not midx(repo).exists()
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
