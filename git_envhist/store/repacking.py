@@ -24,7 +24,12 @@ SETTINGS = (
     "pack.packSizeLimit=0",
     "pack.indexVersion=2",
     "pack.writeReverseIndex=false",
-    "pack.windowMemory=128m",
+    # Of a large environment git would hold much more at a time, and map its packs whole.
+    "pack.windowMemory=64m",
+    "pack.deltaCacheSize=64m",
+    "core.deltaBaseCacheLimit=32m",
+    "core.packedGitWindowSize=16m",
+    "core.packedGitLimit=128m",
     "pack.compression=6",
     "core.bigFileThreshold=32m",
 )

@@ -171,7 +171,8 @@ def debris(repo: Repo) -> list[str]:
     stagings = [git_dir / "envhist" / "staging", git_dir / "objects" / ".envhist-staging"]
     left = [path for place in stagings if place.is_dir() for path in place.iterdir() if path.is_dir()]
     packs = git_dir / "objects" / "pack"
-    left += [path for path in packs.iterdir() if path.suffix not in (".pack", ".idx", ".keep", ".rev")]
+    known = (".pack", ".idx", ".keep", ".rev")
+    left += [path for path in packs.iterdir() if path.suffix not in known and path.name != "multi-pack-index"]
     left += [path for path in packs.glob("*.keep") if not path.with_suffix(".idx").exists()]
     left += [path for path in packs.glob("*.pack") if not path.with_suffix(".idx").exists()]
     left += [path for path in git_dir.rglob("tmp_*") if path.parent != packs]

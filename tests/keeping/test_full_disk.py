@@ -1,0 +1,23 @@
+"""A file system that is full under what lets go and mends. `tests.crash.keptfull` does more."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.crash.keptfull import mounted, ready, without_it, without_room
+from tests.support.repository import make_repo
+
+
+@pytest.mark.parametrize("verb", ["thin", "purge", "repair"])
+def test_nothing_is_lost_and_all_goes_on_with_room(tmp_path: Path, verb: str) -> None:
+    template = make_repo(tmp_path / "template")
+    ready(template, verb)
+    small = tmp_path / "small"
+    try:
+        with mounted(small):
+            assert without_room(template, verb, 0, without_it(template, verb), small) == []
+    except subprocess.CalledProcessError:
+        pytest.skip("a file system cannot be mounted here")
