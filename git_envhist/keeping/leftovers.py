@@ -126,7 +126,7 @@ def forget_reflogs(repository: Repository) -> None:
     words = ("reflog", "expire", "--expire=all", "--expire-unreachable=all")
     for start in range(0, len(refs), 200):
         # It fails where there is none; what it did not come to would still be reached.
-        repository.git.try_run(*words, *refs[start : start + 200]).by_itself()
+        repository.git.ask(*words, *refs[start : start + 200])
     for prefix in ("refs/envhist", "refs/notes/envhist"):
         shutil.rmtree(os.path.join(repository.common_dir, "logs", prefix), ignore_errors=True)
 
@@ -165,7 +165,7 @@ def _was_held(git: Git, tip: str, paths: Sequence[EnvPath]) -> bool:
 def _held(git: Git, where: str, paths: Sequence[EnvPath]) -> bool | None:
     """Whether a chain ever held one of the paths; None where not all of it is here to tell."""
     specs = [spec for path in paths for spec in _pathspecs(path)]
-    done = git.try_run("rev-list", "--max-count=1", where, "--", *specs).by_itself()
+    done = git.ask("rev-list", "--max-count=1", where, "--", *specs)
     return bool(done.out.strip()) if done.status == 0 else None
 
 

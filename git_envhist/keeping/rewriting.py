@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date
 
@@ -69,9 +69,9 @@ class Rewriting:
         tip = self._repository.resolve_ref(HEADS + timeline)
         with CatFile(self._repository.git) as reader:
             links = tuple(read_links(reader, tip))
-            known = {link.id for link in links}
+            known: set[str] = {link.id for link in links}
             all_of_it = [one for one in read_trash(self._repository, reader) if one.timeline == timeline]
-        trash = tuple(_without(bundle, known) for bundle in all_of_it)
+        trash = tuple(_each_once(all_of_it, known))
         doubled = tuple(now for now, was in zip(trash, all_of_it, strict=True) if now != was)
         return Stand(timeline, tip, notes, links, trash, doubled)
 
@@ -200,5 +200,9 @@ class Rewriting:
             yield
 
 
-def _without(bundle: Bundle, known: Container[str]) -> Bundle:
-    return bundle._replace(links=tuple(link for link in bundle.links if link.id not in known))
+def _each_once(bundles: Sequence[Bundle], known: set[str]) -> Iterator[Bundle]:
+    """What went last first: where a kill came between the refs, a snapshot is in the bundle that it was joined to."""
+    for bundle in bundles:
+        links = tuple(link for link in bundle.links if link.id not in known)
+        known |= {link.id for link in links}
+        yield bundle._replace(links=links)

@@ -43,6 +43,7 @@ class Trash:
     def rewrite(self) -> None:
         """Have each bundle that changes hold what is left of it."""
         taken = {link.commit for link in self._wanted.links}
+        taken |= {link.commit for _, left in self._wanted.trash for link in left}
         for bundle, left in self._wanted.trash:
             gone = [link for link in bundle.links if link not in left]
             self.forgotten += [link for link in gone if link.commit not in taken]

@@ -143,7 +143,8 @@ class _Collector:
                 for name, pack in zip(own.names, own.packs, strict=True)
             ]
             chosen = choose(weighed, self._policy)
-            kept = sum(len(pack.dead) for pack in weighed)
+            # Some stand in more packs than one.
+            kept = len({oid for pack in weighed for oid in pack.dead})
             if not chosen:
                 return Collected(count, count, size, size, 0, kept, damaged)
             removed = self._replace(chosen, needed, tips)

@@ -42,7 +42,7 @@ def list_is_damaged(repository: Repository) -> bool:
     """Whether git's list of packs, whosever it is, does not say what the packs say."""
     if not os.path.lexists(os.path.join(repository.pack_dir, SINGLE)):
         return False
-    return repository.git.try_run("multi-pack-index", "verify").by_itself().status != 0
+    return repository.git.ask("multi-pack-index", "verify").status != 0
 
 
 def drop_damaged_list(repository: Repository) -> bool:

@@ -111,6 +111,28 @@ def test_after_thirty_days_the_trash_is_emptied_and_the_room_is_free(repo: Repo)
     assert len(notes.splitlines()) == 1
 
 
+def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
+    taken = take(repo, 6)
+    repo.run("envlog", "name", "second", taken[2], check=True)
+    for number in (1, 2, 4, 3):
+        repo.run("envlog", "drop", taken[number], check=True, env=day(number + 0.5))
+    apart = repo.git("for-each-ref", "--format=%(refname) %(objectname)", "refs/envhist/trash").splitlines()
+    assert len(apart) == 4
+    prune(repo, 20, "--keep-last=9")
+    (ref,) = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").splitlines()
+    assert ref.split("/")[3] == "2026-01-09"
+    # As a kill between the refs leaves them.
+    for line in apart[:2]:
+        repo.git("update-ref", *line.split())
+    told = json.loads(repo.run("envlog", "undrop", "--json", check=True).out)["trash"]
+    assert sorted(one["id"] for one in told) == sorted(taken[1:5])
+    repo.run("envlog", "undrop", "--all", check=True)
+    assert ids(repo) == taken
+    assert EnvHistory.open(str(repo.path)).resolve("second").id == taken[2]
+    assert repo.git("for-each-ref", "refs/envhist/trash") == ""
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
 def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
     repo.git("config", "envhist.keepLast", "2")
     repo.git("config", "envhist.keepDaily", "0")

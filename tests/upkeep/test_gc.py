@@ -13,7 +13,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.store.collecting import collect
 from git_envhist.upkeep.cleaning import MANY_REFS
 from tests.cli.test_json import validate
-from tests.store.packing import noise
+from tests.store.packing import noise, pack_of, put_into
 from tests.support.repository import Repo
 from tests.upkeep.test_collect import forget, moment, packs_of, stands
 
@@ -48,6 +48,14 @@ def test_the_program_tells_what_became_of_it(repo: Repo, history: EnvHistory) ->
     assert told["damaged"] == []
     assert not stands(repo, gone)
     assert history.gc().removed == 0
+
+
+def test_what_stands_in_two_packs_is_told_once(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
+    moment(history, "one")
+    for number in range(2):
+        put_into(repo, pack_of(tmp_path / f"{number}", [b"in both", b"in %d" % number]))
+    told = json.loads(repo.run("git-envlog", "gc", "--prune=now", "--json", check=True).out)
+    assert (told["removed"], told["kept"]) == (3, 0)
 
 
 def test_prune_takes_times_as_git_does(repo: Repo, history: EnvHistory) -> None:
