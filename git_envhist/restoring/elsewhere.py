@@ -72,7 +72,12 @@ def _is_all(wish: Wish) -> bool:
 
 def _write_all(snapshot: Snapshot, directory: str, source: Source) -> Restored:
     """All of a snapshot of ours: what there is to do is found out while it is done."""
-    open_contents = partial(source.open_contents, {})
+
+    def open_contents() -> Contents:
+        contents = source.open_contents({})
+        contents.by_checksum = True
+        return contents
+
     with closing(open_contents()) as contents:
         whole = FromSnapshot(contents, snapshot.tree)
         beside = _beside(whole.roots())

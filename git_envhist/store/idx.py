@@ -160,6 +160,13 @@ class PackIndex:
             raise Damaged(f"the pack index '{self.path}' is damaged: an offset points outside it")
         return int.from_bytes(self._map[start : start + 8], "big")
 
+    def checksums(self) -> list[int]:
+        """The CRC of each packed entry, in the order of their ids."""
+        found = array("I", self._map[self._names + self.count * self._length : self._offsets])
+        if sys.byteorder == "little":
+            found.byteswap()
+        return found.tolist()
+
     def names(self) -> list[bytes]:
         """Every id, in order."""
         length, block = self._length, self._map[self._names : self._names + self.count * self._length]

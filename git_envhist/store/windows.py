@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from git_envhist.errors import Damaged
-from git_envhist.store.deflate import InflateError, decompress, decompressobj
+from git_envhist.store.deflate import InflateError, crc32, decompress, decompressobj
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packfile import KINDS, PackFile
 
@@ -29,6 +30,8 @@ SLACK = 256
 """What deflate may add to bytes that it cannot make smaller, beside a part of their number: tables of its codes."""
 WORTH_A_LIST = 1 << 10
 """Who has read so many objects of a pack, and a sixteenth of it, will read most: where all are is learned by heart."""
+SURELY = 4
+"""Who reads a whole snapshot surely will: so much sooner."""
 MOST_LISTED = 1 << 19
 """So many are learned, at 150 bytes each, in a process."""
 QUICK = 1 << 18
@@ -36,8 +39,12 @@ QUICK = 1 << 18
 more, by no more than deflate can make of as many bytes."""
 DEFLATED, FRAME = 0x78, 2
 """How the frame of git's streams begins, and how long it is."""
+CHECKSUM = 4
+"""So long is what the frame ends with."""
 BARE = -15
-"""Without the frame's checksum: what an object is held to is its id."""
+"""Without the frame's checksum: what an object is held to is its id, or what its pack's index has of all its bytes."""
+BLOB = 3
+"""What an entry of a pack says that holds one."""
 NOWHERE = 0
 """Where a pack begins there is no object."""
 
@@ -45,10 +52,25 @@ NOWHERE = 0
 class Windows:
     """The objects of our packs."""
 
-    def __init__(self, own: OwnPacks, object_format: str) -> None:
+    def __init__(self, own: OwnPacks, object_format: str, *, reads_most: bool = False) -> None:
+        """`reads_most`: a whole snapshot is going to be read."""
         self._own = own
         self._new = getattr(hashlib, object_format)
         self._open: list[_Pack] | None = None
+        self._reads_most = reads_most
+
+    def packed(self, oid: bytes) -> bytes | None:
+        """A blob of which the packed bytes have the checksum that was taken when the id was; None where nothing tells
+        so. To hash what comes of them takes a third of the time that it takes to inflate it."""
+        packs = self._open if self._open is not None else self._open_all()
+        for place, pack in enumerate(packs):
+            offset = pack.find(oid)
+            if offset is None:
+                continue
+            if place:
+                packs.insert(0, packs.pop(place))
+            return pack.packed(offset)
+        return None
 
     def read(self, oid: bytes) -> tuple[bytes, bytes]:
         """The kind and the bytes of an object; `KeyError` where no pack has it, `Damaged` where none has it whole."""
@@ -83,20 +105,50 @@ class Windows:
         listed, self._open = 0, []
         for pack in packs:
             listed += pack.index.count
-            self._open.append(_Pack(pack, may_list=listed <= MOST_LISTED))
+            self._open.append(_Pack(pack, listed <= MOST_LISTED, self._reads_most))
         return self._open
 
 
 class _Pack:
     """One pack, opened when something is read."""
 
-    def __init__(self, pack: PackFile, *, may_list: bool) -> None:
+    def __init__(self, pack: PackFile, may_list: bool, reads_most: bool) -> None:
         self.find: Callable[[bytes], int | None] = self._look_up
         self._index = pack.index
         self._path = pack.path
         self._file = -1
         self._blocks: dict[int, memoryview] = {}
-        self._until_listed = max(WORTH_A_LIST, pack.index.count // 16) if may_list else 0
+        self._ends: dict[int, int] = {}
+        self._checksums: dict[int, int] = {}
+        """By where they begin: where objects end, and what their packed bytes sum up to."""
+        self._reads_most = reads_most
+        worth = max(WORTH_A_LIST, pack.index.count // 16) // (SURELY if reads_most else 1)
+        self._until_listed = max(1, worth) if may_list else 0
+
+    def packed(self, offset: int) -> bytes | None:
+        """The bytes of a blob, if its entry has its checksum; None where that is not known, or it has not."""
+        end = self._ends.get(offset)
+        if end is None or end - offset > LARGEST:
+            return None
+        start = offset & -BLOCK
+        try:
+            entry = (self._blocks.get(start) or self._read_block(start))[offset - start : end - start]
+            if len(entry) < end - offset:
+                entry = memoryview(os.pread(self._file, end - offset, offset))
+            if crc32(entry) != self._checksums[offset]:
+                return None
+            byte, at = entry[0], 0
+            code, size = byte >> 4 & 7, byte & 15
+            if byte & 0x80:
+                size, at = _rest_of_size(entry, at, size)
+            if code != BLOB or size > LARGEST or entry[at + 1] != DEFLATED:
+                return None
+            data = decompress(entry[at + 1 + FRAME : -CHECKSUM], BARE, size + 1)
+        except (OSError, IndexError):
+            return None
+        except InflateError:
+            return None
+        return data if len(data) == size else None
 
     def read(self, offset: int) -> tuple[bytes, bytes] | None:
         """The kind and the bytes of an object, unchecked; None where its pack's own reader is to be asked."""
@@ -159,8 +211,18 @@ class _Pack:
         return self._offset(number)
 
     def _list(self) -> dict[bytes, int]:
-        numbers = range(self._index.count)
-        return dict(zip(map(self._index.name, numbers), map(self._offset, numbers), strict=True))
+        offsets = self._offsets()
+        if self._reads_most:
+            # What ends the last one is not told: it is left to those who find out.
+            self._ends = dict(pairwise(sorted(offsets)))
+            self._checksums = dict(zip(offsets, self._index.checksums(), strict=True))
+        return dict(zip(self._index.names(), offsets, strict=True))
+
+    def _offsets(self) -> list[int]:
+        try:
+            return self._index.offsets()
+        except Damaged:
+            return [*map(self._offset, range(self._index.count))]
 
     def _offset(self, number: int) -> int:
         try:

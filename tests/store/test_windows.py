@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.windows import Windows
 from tests.store.packing import noise, object_id, pack_of, put_into
 from tests.support.repository import Repo
+
+Read = Callable[[Windows, bytes], tuple[bytes, bytes]]
 
 
 @pytest.fixture(params=[1 << 17, 1 << 10], ids=["large blocks", "small blocks"])
@@ -39,11 +41,22 @@ def blobs() -> Iterator[bytes]:
         yield noise(size, number)
 
 
+def by_checksum(found: Windows, oid: bytes) -> tuple[bytes, bytes]:
+    """As who reads a whole snapshot does: the id is asked where the checksum tells nothing."""
+    data = found.packed(oid)
+    return found.read(oid) if data is None else (b"blob", data)
+
+
+@pytest.fixture(params=[Windows.read, by_checksum], ids=["by id", "by checksum"])
+def read(request: pytest.FixtureRequest) -> Read:
+    return request.param  # type: ignore[no-any-return]
+
+
 def reader(repo: Repo) -> Windows:
-    return Windows(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1")
+    return Windows(OwnPacks.open(str(repo.path / ".git/objects/pack"), "sha1"), "sha1", reads_most=True)
 
 
-def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, worth: int) -> None:
+def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, worth: int, read: Read) -> None:
     first, second = list(blobs()), [noise(size, 99) for size in range(3, 400)]
     put_into(repo, pack_of(tmp_path / "one", first))
     put_into(repo, pack_of(tmp_path / "two", second))
@@ -51,13 +64,13 @@ def test_every_object_is_read_whole(repo: Repo, tmp_path: Path, block: int, wort
     random.Random(1).shuffle(asked)
     with closing(reader(repo)) as found:
         for data in asked:
-            assert found.read(object_id(b"blob", data)) == (b"blob", data)
+            assert read(found, object_id(b"blob", data)) == (b"blob", data)
         with pytest.raises(KeyError):
-            found.read(object_id(b"blob", b"nowhere"))
+            read(found, object_id(b"blob", b"nowhere"))
 
 
 def test_an_object_that_changed_on_the_disk_is_damaged(
-    repo: Repo, tmp_path: Path, block: int, worth: int
+    repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
 ) -> None:
     data = [noise(3000, number) for number in range(20)]
     path = put_into(repo, pack_of(tmp_path / "one", data))
@@ -69,13 +82,15 @@ def test_an_object_that_changed_on_the_disk_is_damaged(
     with closing(reader(repo)) as found:
         for one in data:
             try:
-                assert found.read(object_id(b"blob", one)) == (b"blob", one)
+                assert read(found, object_id(b"blob", one)) == (b"blob", one)
             except Damaged:
                 told.append(one)
     assert len(told) == 1
 
 
-def test_a_pack_that_was_cut_off_is_damaged(repo: Repo, tmp_path: Path, block: int, worth: int) -> None:
+def test_a_pack_that_was_cut_off_is_damaged(
+    repo: Repo, tmp_path: Path, block: int, worth: int, read: Read
+) -> None:
     data = [noise(3000, number) for number in range(20)]
     path = put_into(repo, pack_of(tmp_path / "one", data))
     path.chmod(0o600)
@@ -85,8 +100,28 @@ def test_a_pack_that_was_cut_off_is_damaged(repo: Repo, tmp_path: Path, block: i
     with closing(reader(repo)) as found:
         for one in data:
             try:
-                assert found.read(object_id(b"blob", one)) == (b"blob", one)
+                assert read(found, object_id(b"blob", one)) == (b"blob", one)
             except Damaged:
                 told.append(one)
     # 9 are whole, and the pack's own reader says of none of the others that it is.
     assert len(told) in (10, 11)
+
+
+def test_a_blob_is_held_to_the_checksum_that_the_index_has(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None that cannot be told so, the last of a pack say, is given; nor one of which an index says something else."""
+    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    data = [noise(3000, number) for number in range(20)]
+    path = put_into(repo, pack_of(tmp_path / "one", data))
+    with closing(reader(repo)) as found:
+        told = [found.packed(object_id(b"blob", one)) for one in data]
+    assert [one for one in told if one is not None] == data[:-1]
+    index = path.with_suffix(".idx")
+    index.chmod(0o600)
+    with index.open("r+b") as file:
+        file.seek(8 + 1024 + 20 * 20)
+        file.write(bytes(4 * 20))
+    with closing(reader(repo)) as found:
+        assert [found.packed(object_id(b"blob", one)) for one in data] == [None] * 20
+        assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
