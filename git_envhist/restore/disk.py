@@ -46,6 +46,10 @@ class Door:
     def slots(self, realm: bytes) -> Slots:
         return self._slots[realm]
 
+    def home_of(self, realm: bytes) -> int:
+        """The open directory in which the slots' own directory stands."""
+        return self._homes[realm][0]
+
     @property
     def realms(self) -> Mapping[bytes, Slots]:
         return self._slots

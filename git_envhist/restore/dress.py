@@ -70,9 +70,11 @@ class Dresser:
         """What bears a name: also links, pipes, and files that are closed to us."""
         now = os.stat(name, dir_fd=directory, follow_symlinks=False)
         mode = entry.mode
+        is_settled = now.st_mode & 0o7777 == mode
         if (entry.uid, entry.gid) != (now.st_uid, now.st_gid):
             has = (now.st_uid, now.st_gid)
             mode = self._own(lambda *ids: self._hands.chown(directory, name, *ids), entry, has, lose)
+            is_settled = False
         if SYSTEM.proc:
             place = b"/proc/self/fd/%d/%b" % (directory, name)
             known = read_xattrs(place)
@@ -80,9 +82,10 @@ class Dresser:
                 if entry.kind is EntryKind.FILE and now.st_mode & 0o200 == 0:
                     self._hands.chmod(directory, name, now.st_mode & 0o777 | 0o200)
                 self._set_xattrs(place, entry, known, lose)
+                is_settled = False
         elif entry.xattrs:
             lose("attributes")
-        if entry.kind is not EntryKind.LINK:
+        if entry.kind is not EntryKind.LINK and not is_settled:
             self._hands.chmod(directory, name, mode)
         self._hands.utime(directory, name, entry.mtime_ns)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from git_envhist.model import TOP, Entry, EntryKind, EnvPath, LeftAlone, PlannedDirectory
 from git_envhist.restore.disk import Door
+from git_envhist.restore.durable import sync_changed
 from git_envhist.restore.hands import open_directory
 from git_envhist.restore.journal import Journal, Phase, remove_journal, set_phase
 from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
@@ -31,8 +32,7 @@ def finish(
     `undone`: the restore was taken back. `last`: what is to be done while there is still a journal that says so. Can be
     begun again from wherever a kill left it.
     """
-    for slots in door.all_slots:
-        door.hands.sync(slots.private)
+    sync_changed(door, journal)
     set_phase(directory, Phase.UNDONE if undone else Phase.DONE)
     kept = []
     asides = {realm: slots.asides() for realm, slots in door.realms.items()}

@@ -23,6 +23,8 @@ OPENAT2 = 437
 """The number of the call, which no C library has a name for yet; since 2020 new calls have one number everywhere."""
 NO_LINKS_BENEATH = 0x04 | 0x08
 """No link on the way, and nothing above where it begins."""
+WRITE = 2
+"""For `sync_file_range`: what is dirty begins to be written."""
 FICLONE = 0x40049409
 NO_FLAGS = frozenset((errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY))
 NO_LINKS = frozenset((errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV))
@@ -185,6 +187,16 @@ class Hands:
         elif syncfs(descriptor) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+    def begin_to_sync(self, descriptor: int) -> None:
+        """Have what was written to a file go to the medium; nobody waits for it."""
+        begin = getattr(self._libc, "sync_file_range", None)
+        if begin is not None:
+            begin(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), WRITE)
+
+    def sync_one(self, descriptor: int) -> None:
+        """Return when an open file or directory is on the medium."""
+        os.fsync(descriptor)
 
     @once
     def _libc(self) -> Any:

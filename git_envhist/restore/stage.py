@@ -21,6 +21,7 @@ from git_envhist.model import (
 )
 from git_envhist.restore.disk import Door
 from git_envhist.restore.dress import Dresser, Lose
+from git_envhist.restore.durable import sync_staged
 from git_envhist.restore.hands import NO_LINKS, open_directory
 from git_envhist.restore.looks import Seen, look
 from git_envhist.restore.make import NOT_MADE, Contents, Maker, same_bytes
@@ -104,8 +105,7 @@ class _Stager:
         for number, step in enumerate(steps):
             self._finish_directories(number, step)
         if durable:
-            for slots in self._door.all_slots:
-                self._door.hands.sync(slots.private)
+            sync_staged(self._door, steps)
         return self._prepared(steps)
 
     def _look_at_victims(self, steps: Sequence[PlanStep], known: Known) -> None:

@@ -1,9 +1,10 @@
-"""Power cuts under restores: `python -m tests.crash.restorecut [--cuts N] [--acts N] [--seed N] [--options …]`.
+"""Power cuts under restores: `python -m tests.crash.restorecut [--cuts N] [--acts N] [--seed N] [--few] [--options …]`.
 
 As root. An environment with every kind of change goes back and forth between two moments on a disk that remembers every
 write (`disk`): by whole restores, and by such as are killed and then finished or taken back. Then the power is cut
 anywhere in between, and what must have stood on the disk, with whatever else may have, is mounted and judged: either
 one of the two moments stands there to the last bit, or a restore is found that can be finished, and can be taken back.
+With `--few` the moments differ in few plain files, which a restore syncs one by one.
 """
 
 from __future__ import annotations
@@ -28,11 +29,33 @@ from tests.end_to_end.captures import capture
 from tests.restore.test_killed import BEFORE, CHANGED
 from tests.support.oracle import Listing, git_fsck, listing
 from tests.support.repository import Repo, Result, make_repo
+from tests.support.trees import Directory, Edit, File, Put, Remove, Tree, build
 from tests.support.trees import apply as edit
-from tests.support.trees import build
 
 NOTHING_LEFT = 3
 ENDS = ("--continue", "--abort")
+T1, T2 = 1_600_000_000_000_000_001, 1_700_000_000_000_000_002
+World = tuple[Tree, tuple[Edit, ...]]
+MANY: World = (BEFORE, CHANGED)
+FEW: World = (
+    {
+        b"": Directory(mtime_ns=T1),
+        b"same": File(b"same", mtime_ns=T1),
+        b"edited": File(b"one", 0o640, T1),
+        b"touched": File(b"touched", 0o644, T1),
+        b"gone": File(b"file", mtime_ns=T1),
+        b"in/large": File(b"1" * 100_000, mtime_ns=T1),
+        b"in": Directory(0o755, T1),
+    },
+    (
+        Put(b"edited", File(b"two", 0o755, T2)),
+        Put(b"touched", File(b"touched", 0o600, T2)),
+        Remove(b"gone"),
+        Put(b"in/large", File(b"2" * 90_000, mtime_ns=T2)),
+        Put(b"new", Directory(0o750, T2)),
+        Put(b"new/file", File(b"new", mtime_ns=T2)),
+    ),
+)
 KILLS = {"renameat2": 40, "unlink": 30, "sync": 14, "mode": 40, "write": 60, "mkdir": 12}
 """Where restores are killed: at calls of these kinds, none later than these."""
 
@@ -54,6 +77,7 @@ def main() -> int:
     words.add_argument("--cuts", type=int, default=300)
     words.add_argument("--acts", type=int, default=16)
     words.add_argument("--seed", type=int, default=None)
+    words.add_argument("--few", action="store_true", help="few plain files differ")
     words.add_argument(
         "--options", default="defaults", help="of mount, for the file system that loses its power"
     )
@@ -62,7 +86,9 @@ def main() -> int:
     seed = asked.seed if asked.seed is not None else int(time.time())
     with tempfile.TemporaryDirectory(prefix="restorecut-") as place:
         try:
-            figures, wrong = campaign(Path(place), asked.acts, asked.cuts, seed, asked.options)
+            figures, wrong = campaign(
+                Path(place), asked.acts, asked.cuts, seed, asked.options, FEW if asked.few else MANY
+            )
         except CannotBeHad as reason:
             print(f"cannot be had: {reason}")
             return 77
@@ -74,7 +100,9 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def campaign(place: Path, acts: int, cuts: int, seed: int, options: str) -> tuple[Counter[str], list[str]]:
+def campaign(
+    place: Path, acts: int, cuts: int, seed: int, options: str, world: World = MANY
+) -> tuple[Counter[str], list[str]]:
     chance = random.Random(seed)
     image, log = place / "image", place / "log"
     with open(image, "wb") as file:
@@ -82,7 +110,7 @@ def campaign(place: Path, acts: int, cuts: int, seed: int, options: str) -> tupl
     must("mkfs.ext4", "-q", "-F", image)
     seal(place)
     with mounted(image, place / "work", options):
-        moments = prepare(make_repo(place / "work/repo"))
+        moments = prepare(make_repo(place / "work/repo"), world)
     shutil.copy(image, place / "platter")
     with on_logged_disk(image, log, place, options) as work:
         done = list(perform(Repo(work / "repo", dict(os.environ)), moments, acts, chance, log))
@@ -109,13 +137,13 @@ def judge_cuts(
     return figures, wrong
 
 
-def prepare(repo: Repo) -> dict[str, Listing]:
+def prepare(repo: Repo, world: World = MANY) -> dict[str, Listing]:
     """Two moments, both captured; how each is as `find` sees it."""
     repo.git("config", "envhist.workers", "2")
     repo.write(".env.local", b"API_KEY=1234\n")
-    build(BEFORE, repo.path)
+    build(world[0], repo.path)
     first, then = capture(repo, "first"), listing(repo.path, top=True)
-    edit(CHANGED, repo.path)
+    edit(world[1], repo.path)
     repo.write(".env.local", b"API_KEY=5678\n")
     return {first: then, capture(repo, "second"): listing(repo.path, top=True)}
 

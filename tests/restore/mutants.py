@@ -56,6 +56,9 @@ MUTANTS = (
            "late.append(replace(step, action=PlanAction.REMOVE, after=None))", "plan"),
     Mutant("victims.py", "and not is_proven(directory, name, before, self._contents)", "and False", "kinds"),
     Mutant("stage.py", "if durable:", "if False:", "kinds"),
+    Mutant("durable.py", "hands.sync_one(descriptor)", "pass", "kinds or durable"),
+    Mutant("durable.py", "yield door.reach(realm, each.path)", "pass", "durable"),
+    Mutant("finish.py", "sync_changed(door, journal)", "pass", "kinds"),
     Mutant("verify.py", "yield \"content\"", "pass", "kinds"),
     Mutant("dress.py", "self._hands.futime(descriptor, entry.mtime_ns)", "pass", "kinds or killed"),
 )  # fmt: skip

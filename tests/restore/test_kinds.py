@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from git_envhist.errors import Refused, StorageFull
+from git_envhist.restore import durable
 from git_envhist.restore.apply import apply
 from git_envhist.restore.finish import finish
 from git_envhist.restore.hands import Hands
@@ -214,10 +215,12 @@ def test_whatever_is_not_as_it_should_be_is_found(repo: Repo, what: str, spoil: 
         finish(journal, door, engine.private)
 
 
+@pytest.mark.parametrize(("few", "sync"), [(16, "sync_one"), (0, "sync")])
 def test_what_is_staged_is_on_the_medium_before_the_journal_says_so(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, few: int, sync: str
 ) -> None:
     """And the swaps are before what went is thrown away."""
+    monkeypatch.setattr(durable, "FEW", few)
     done: list[str] = []
     repo.write("a", b"1")
     engine = Engine(repo.path)
@@ -227,18 +230,19 @@ def test_what_is_staged_is_on_the_medium_before_the_journal_says_so(
 
     class Noting(Hands):
         def __getattribute__(self, name: str) -> Any:
-            if name in ("create", "exchange", "unlink", "sync"):
+            if name in ("create", "exchange", "unlink", "sync", "sync_one"):
                 done.append(name)
             return super().__getattribute__(name)
 
     plan = engine.plan(second, first)
+    monkeypatch.setattr(Hands, "sync_one", lambda hands, descriptor: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: done.append("fsync"))
     journal, _ = engine.prepare(plan, Noting())
     with engine.door(Noting()) as door:
         apply(journal, door, fresh=True)
         finish(journal, door, engine.private)
     order = [name for at, name in enumerate(done) if at == 0 or done[at - 1] != name]
-    assert order == ["create", "sync", "fsync", "exchange", "sync", "fsync", "unlink", "fsync"]
+    assert order == ["create", sync, "fsync", "exchange", sync, "fsync", "unlink", "fsync"]
 
 
 def test_what_stands_in_the_way_is_read_where_no_capture_vouches_for_it(repo: Repo) -> None:

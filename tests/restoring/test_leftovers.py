@@ -15,7 +15,7 @@ from tests.end_to_end.captures import capture
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 
-KILLED_WHEN_STAGED = traced("syncfs", "signal=KILL", "1")
+KILLED_WHEN_STAGED = traced("syncfs,sync_file_range", "signal=KILL", "1")
 
 
 @pytest.fixture

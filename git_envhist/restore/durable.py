@@ -1,0 +1,114 @@
+"""What has to be on the medium before the next thing is done.
+
+A whole file system is synced by one call, which waits for all that anybody wrote there: for seconds, where somebody
+installs packages meanwhile. Where a restore has to do with few paths, these and the directories that they stand in are
+synced one by one: on a quiet disk 8 of them take as long as the one call, 64 ten times, a thousand twenty times as long
+(docs/performance.md). What cannot be opened, a link or a file that is closed to us, cannot be synced by itself: then
+all is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+
+from git_envhist.model import EntryKind, PlanAction, PlannedDirectory, PlanStep
+from git_envhist.restore.disk import Door
+from git_envhist.restore.hands import Hands, open_directory
+from git_envhist.restore.journal import Journal
+from git_envhist.restore.proof import open_to_read
+from git_envhist.restore.slots import SLOTS, Slots, slot_directory, slot_name
+from git_envhist.restore.swap import Staged
+
+FEW = 16
+"""So many paths, at most, are synced one by one."""
+
+
+class NotAlone(Exception):
+    """Something that cannot be synced by itself."""
+
+
+def sync_staged(door: Door, steps: Iterable[PlanStep]) -> None:
+    """Return when all that lies in the slots is on the medium, with the names that lead there."""
+    by_realm: dict[bytes, list[tuple[int, PlanStep]]] = {realm: [] for realm in door.realms}
+    for number, step in enumerate(steps):
+        by_realm[step.realm].append((number, step))
+    for realm, mine in by_realm.items():
+        paths = sum(1 + len(step.below) for _, step in mine)
+        _sync(door, realm, paths, lambda: _staged(door, realm, mine))  # noqa: B023
+
+
+def sync_changed(door: Door, journal: Journal) -> None:
+    """Return when all that changed places, and all that was set where it stands, is on the medium."""
+    for realm in door.realms:
+        staged = [one for one in journal.staged if one.step.realm == realm]
+        own = [one for one in journal.directories if one.realm == realm]
+        _sync(door, realm, len(staged) + len(own), lambda: _changed(door, realm, staged, own))  # noqa: B023
+
+
+def _sync(door: Door, realm: bytes, paths: int, opened: Callable[[], Iterator[int]]) -> None:
+    if paths > FEW or not _one_by_one(door.hands, opened):
+        door.hands.sync(door.slots(realm).private)
+
+
+def _one_by_one(hands: Hands, opened: Callable[[], Iterator[int]]) -> bool:
+    """Sync what is opened for it; False where not all of it can be."""
+    if sys.platform != "linux":
+        return False  # a file that is synced may still lie in the drive's cache
+    descriptors: list[int] = []
+    try:
+        try:
+            for descriptor in opened():
+                descriptors.append(descriptor)  # noqa: PERF402
+        except (OSError, NotAlone):
+            return False
+        for descriptor in descriptors:
+            hands.begin_to_sync(descriptor)
+        # What fails from here on has failed, and is not tried in another way.
+        for descriptor in descriptors:
+            hands.sync_one(descriptor)
+        return True
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _staged(door: Door, realm: bytes, steps: list[tuple[int, PlanStep]]) -> Iterator[int]:
+    slots = door.slots(realm)
+    for number, step in steps:
+        if step.after is not None and step.action is not PlanAction.ADJUST:
+            top = slot_directory(number) + b"/" + slot_name(number)
+            for entry in (step.after, *step.below):
+                yield _open(slots.private, top + entry.path[len(step.path) :], entry.kind)
+    yield from _slots(slots, {slot_directory(number) for number, _ in steps})
+    yield os.dup(door.home_of(realm))
+
+
+def _changed(door: Door, realm: bytes, staged: list[Staged], own: list[PlannedDirectory]) -> Iterator[int]:
+    for one in staged:
+        if one.step.action is PlanAction.ADJUST:
+            assert one.step.after is not None
+            with door.parent(realm, one.step.path) as (directory, name):
+                yield _open(directory, name, one.step.after.kind)
+    for each in own:
+        yield door.reach(realm, each.path)
+    yield from _slots(door.slots(realm), {slot_directory(one.slot) for one in staged})
+
+
+def _slots(slots: Slots, groups: Iterable[bytes]) -> Iterator[int]:
+    for path in (*groups, SLOTS, b""):
+        yield open_directory(slots.private, path)
+
+
+def _open(base: int, path: bytes, kind: EntryKind) -> int:
+    if kind is EntryKind.DIRECTORY:
+        return open_directory(base, path)
+    if kind is not EntryKind.FILE:
+        raise NotAlone
+    above, _, name = path.rpartition(b"/")
+    directory = open_directory(base, above)
+    try:
+        return open_to_read(directory, name)
+    finally:
+        os.close(directory)

@@ -1,0 +1,92 @@
+"""What is on the medium before a restore goes on: few paths one by one, all of them; else the whole file system."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.restore.apply import apply
+from git_envhist.restore.finish import finish
+from git_envhist.restore.hands import Hands
+from tests.restore.engine import Engine
+from tests.support.repository import Repo
+
+TIME = 10**18
+
+
+class Noting(Hands):
+    """Remembers what was synced, by its path."""
+
+    def __init__(self) -> None:
+        self.synced: set[str] = set()
+        self.whole = 0
+
+    def sync_one(self, descriptor: int) -> None:
+        self.synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def sync(self, descriptor: int) -> None:
+        self.whole += 1
+
+
+def below(top: str) -> set[str]:
+    found = {top}
+    for place, directories, names in os.walk(top):
+        found.update(os.path.join(place, name) for name in (*directories, *names))
+    return found
+
+
+def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(repo: Repo) -> None:
+    repo.write("a", b"1")
+    repo.write("d/b", b"1")
+    repo.write("touched", b"same")
+    repo.write("new/e/f", b"1")
+    engine = Engine(repo.path)
+    first = engine.capture()
+    repo.write("a", b"2")
+    repo.write("d/b", b"2")
+    (repo.path / "touched").chmod(0o600)
+    (repo.path / "new/e/f").unlink()
+    (repo.path / "new/e").rmdir()
+    (repo.path / "new").rmdir()
+    second = engine.capture()
+    staging, ending = Noting(), Noting()
+    journal, _ = engine.prepare(engine.plan(second, first), staging)
+    assert (staging.synced, staging.whole) == (below(engine.private) - {f"{engine.private}/journal"}, 0)
+    with engine.door(ending) as door:
+        apply(journal, door, fresh=True)
+        finish(journal, door, engine.private)
+    top = str(repo.path)
+    assert {top, f"{top}/d", f"{top}/new", f"{top}/touched"} <= ending.synced
+    assert ending.whole == 0
+
+
+@pytest.mark.parametrize("odd", ["link", "pipe", "many", "goes"])
+def test_where_they_are_many_or_some_cannot_be_opened_the_file_system_is_synced(
+    repo: Repo, tmp_path: Path, odd: str
+) -> None:
+    repo.write("a", b"1")
+    match odd:
+        case "link":
+            os.symlink("a", repo.path / "link")
+        case "pipe":
+            os.mkfifo(repo.path / "pipe")
+        case "many":
+            for number in range(20):
+                repo.write(f"m{number}", b"1")
+    engine = Engine(repo.path)
+    first = engine.capture()
+    for path in repo.path.iterdir():
+        if path.name != ".git":
+            path.unlink()
+    if odd == "goes":
+        repo.write("goes/with/it", b"1")
+    second = engine.capture()
+    staging, ending = Noting(), Noting()
+    journal, _ = engine.prepare(engine.plan(second, first), staging)
+    with engine.door(ending) as door:
+        apply(journal, door, fresh=True)
+        finish(journal, door, engine.private)
+    assert (staging.whole, ending.whole) == ((0, 1) if odd == "goes" else (1, 0 if odd != "many" else 1))
+    assert repo.read("a") == b"1"
