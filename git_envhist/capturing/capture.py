@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.gather import Gathered
-from git_envhist.capturing.leftovers import sweep_staged
+from git_envhist.capturing.leftovers import is_left_half_way, restore_directory, sweep_staged
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.since import Since
 from git_envhist.capturing.survey import Survey, bases_of, refuse_home, survey
@@ -34,14 +34,6 @@ from git_envhist.values import dataclass, replace
 if TYPE_CHECKING:
     from git_envhist.capturing.holding import Held
     from git_envhist.store.gitview import GitView
-
-LEFT = ("journal", "way")
-"""What stands in the directory of restores while one is not at its end."""
-
-
-def restore_directory(state: str) -> str:
-    """Where a restore of a working tree keeps its journal and what it has put away."""
-    return os.path.join(state, "restore")
 
 
 @dataclass(slots=True)
@@ -118,8 +110,7 @@ class Capturing:
 
     def refuse_broken_off(self) -> None:
         """What a restore left half done is neither of two moments, and nobody's to capture."""
-        place = restore_directory(self.repository.state)
-        if any(os.path.lexists(os.path.join(place, name)) for name in LEFT):
+        if is_left_half_way(self.repository.state):
             raise RestoreLeft
 
     def sweep_staged(self) -> None:

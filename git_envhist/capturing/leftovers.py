@@ -1,4 +1,4 @@
-"""What a restore had staged that was killed before it began: nothing was changed by it, and it holds room."""
+"""What a restore leaves that was killed: what it had staged before it began, or a journal that says how to go on."""
 
 from __future__ import annotations
 
@@ -11,10 +11,23 @@ from git_envhist.store.durable import forget
 SLOTS, AT_TOP = b"slots", b".envhist-restore"
 NO_USE = ("journal.new", "phase.new", "way.new", "phase")
 """What is half written, and what speaks of a journal that is gone."""
+LEFT = ("journal", "way")
+"""What stands in the directory of restores while one is not at its end."""
+
+
+def restore_directory(state: str) -> str:
+    """Where a restore of a working tree keeps its journal and what it has put away."""
+    return os.path.join(state, "restore")
+
+
+def is_left_half_way(state: str) -> bool:
+    """Whether one was begun there that nobody ended: what stands in the working tree is neither of two moments."""
+    place = restore_directory(state)
+    return any(os.path.lexists(os.path.join(place, name)) for name in LEFT)
 
 
 def sweep_staged(private: str, bases: Mapping[bytes, bytes]) -> None:
-    """Throw it away; whoever asks holds the lock, and there is no journal."""
+    """Throw away what one had staged: it holds room, and no more. Whoever asks holds the lock; there is no journal."""
     for name in NO_USE:
         forget(os.path.join(private, name))
     if not any(map(_is_to_go, _places(private, bases))):

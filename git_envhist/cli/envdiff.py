@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import anchored_paths, diff_manner
 from git_envhist.cli.diffview import FORMS, Source, diff_texts
+from git_envhist.cli.halfway import warn_if_half_way
 from git_envhist.cli.ondemand import bring_sides, bring_wholly
 from git_envhist.cli.options import argument, option
 from git_envhist.errors import UsageError
@@ -84,6 +85,8 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
     wanted = _read_options(options)
     meanwhile(_load_readers)
     before, after = read_moments(session.history, revisions)
+    if NOW in (before, after):
+        warn_if_half_way(session.history)
     with _compare(session, before, after, wanted) as source:
         if session.json:
             session.print_json(_as_json(source, before, after, wanted))

@@ -9,6 +9,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.foldview import select_folded
 from git_envhist.cli.formats import Look, read_format
+from git_envhist.cli.halfway import warn_if_half_way
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
@@ -108,6 +109,7 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
     for warning in (*history.trouble, *history.warnings):
         warn(warning)
+    warn_if_half_way(history)
     if listing.page:
         from git_envhist.cli.htmlpage import write_page  # loaded late: keeps envlog fast
 

@@ -12,6 +12,7 @@ from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.zone import LocalZone
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import newest_report, warn
+from git_envhist.cli.halfway import warn_if_half_way
 from git_envhist.cli.install import DONE, place_of
 from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
@@ -32,6 +33,7 @@ def status(session: Session, report: bool) -> None:
     """Tells what captures by itself here, when it last did, and what went wrong."""
     session.no_paths()
     found = read_status(place_of(session), session.history.settings)
+    warn_if_half_way(session.history)
     if session.json:
         session.print_json(_as_json(found, _settings(session) if report else None))
         return

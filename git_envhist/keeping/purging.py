@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
-from git_envhist.capturing.capture import restore_directory
+from git_envhist.capturing.leftovers import restore_directory
 from git_envhist.capturing.publish import is_published
 from git_envhist.errors import Damaged, GitEnded, GitFailed, Refused, RestoreLeft, SnapshotNotFound
 from git_envhist.keeping.caches import forget_caches, states_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from git_envhist.capturing.capture import Capturing, restore_directory
+from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.leftovers import restore_directory
 from git_envhist.capturing.survey import Survey
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.contents import Contents

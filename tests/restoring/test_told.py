@@ -32,6 +32,17 @@ def test_who_asks_where_to_go_is_told_of_what_was_broken_off(repo: Repo) -> None
     assert told.startswith("a restore was broken off here: first git envrestore --continue")
 
 
+def test_who_only_looks_is_told_too_of_what_was_broken_off(repo: Repo) -> None:
+    capture(repo, "one")
+    looks = [("envlog",), ("envlog", "status"), ("envdiff",)]
+    assert not any(repo.run(*words, check=True).err for words in looks)
+    (repo.path / ".git/envhist/restore").mkdir(exist_ok=True)
+    (repo.path / ".git/envhist/restore/journal").write_bytes(b"")
+    for words in looks:
+        assert "a restore was broken off here" in repo.run(*words, check=True).err
+    assert not repo.run("envdiff", "@", "@", check=True).err
+
+
 def test_too_many_steps_back_are_told_how_many_there_are(repo: Repo) -> None:
     for number in range(3):
         repo.write("app.py", b"%d" % number)
