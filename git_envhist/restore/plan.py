@@ -40,7 +40,7 @@ NOT_SAVED = "its bytes are not saved"
 HOLDS_KEPT = "holds what is left alone"
 
 
-def _nothing_is_kept(path: EnvPath, directory: bool) -> str | None:
+def _nothing(*_: object) -> str | None:
     return None
 
 
@@ -48,11 +48,13 @@ def _nothing_is_kept(path: EnvPath, directory: bool) -> str | None:
 class Rules:
     """What must be left alone, beside what the plan sees by itself."""
 
-    keep: Callable[[EnvPath, bool], str | None] = _nothing_is_kept
+    keep: Callable[[EnvPath, bool], str | None] = _nothing
     """A path as people see it, and whether it is a directory -> why it stays as it is, with all below it; None where
     it may be changed."""
     keep_new: bool = False
     """What came after the moment stays."""
+    holds: Callable[[EnvPath], str | None] = _nothing
+    """A directory as people see it -> why it cannot go, for something in it that neither moment holds."""
 
 
 def make_plan(pairs: Iterable[Pair], rules: Rules | None = None) -> Plan:
@@ -100,6 +102,8 @@ class _Planner:
         for key in sorted(self._going, key=_depth, reverse=True):
             realm, path = key
             own, after = self._before(key).own, self._going[key]
+            if key not in self._kept and key not in self._holding and self._holds(key):
+                continue
             if key not in self._kept and key not in self._holding:
                 action = PlanAction.REMOVE if after is None else PlanAction.REPLACE
                 self._add(PlanStep(realm, path, action, own, after))
@@ -107,6 +111,14 @@ class _Planner:
             self._holding.add((realm, _parent(path)))
             if after is not None:
                 self._left.append(LeftAlone(shown_path(realm, path), HOLDS_KEPT))
+
+    def _holds(self, key: Key) -> bool:
+        """Whether a directory stays for what is in it."""
+        why = self._rules.holds(shown_path(*key))
+        if why is not None:
+            self._leave(*key, why)
+            self._holding.add(key)
+        return why is not None
 
     def plan(self) -> Plan:
         removals = sorted(self._removals, key=lambda step: (step.realm, -step.path.count(b"/"), step.path))

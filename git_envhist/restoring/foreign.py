@@ -70,7 +70,7 @@ class Findings(NamedTuple):
             why = rules.keep(path, directory)
             return why if why is not None else self.dropped.get(path)
 
-        return Rules(keep, rules.keep_new)
+        return replace(rules, keep=keep)
 
     def sanitised(self, pair: Pair) -> Pair:
         """A directory as it may come."""

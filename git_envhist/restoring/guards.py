@@ -18,7 +18,7 @@ from git_envhist.model import (
     WhyMissing,
 )
 from git_envhist.restoring.processes import holders
-from git_envhist.restoring.scope import LEFT_OUT_NOW, MOUNTED
+from git_envhist.restoring.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED
 from git_envhist.restoring.wish import Wish
 from git_envhist.system import NOFOLLOW
 
@@ -62,8 +62,8 @@ def refuse_mounted(plan: Plan, missing: Iterable[Missing]) -> None:
     hidden = {
         item.path for left in hidden_by_mounts(plan, missing) if (item := _at_or_above(left.path, mounts))
     }
-    going = tuple(step.shown + b"/" for step in plan.steps if _goes(step))
-    held = {path for path in mounts if going and path.startswith(going)}
+    staying = tuple(left.path + b"/" for left in plan.left_alone if left.why == HOLDS_MOUNT)
+    held = {path for path in mounts if staying and path.startswith(staying)}
     if hidden or held:
         first = min(hidden | held)
         why = "it hides what would be restored" if first in hidden else "what it stands in would go"
@@ -76,12 +76,13 @@ def refuse_mounted(plan: Plan, missing: Iterable[Missing]) -> None:
 
 
 def hidden_by_mounts(plan: Plan, missing: Iterable[Missing]) -> tuple[LeftAlone, ...]:
-    """What the moment holds where something else is mounted now."""
+    """What the moment holds where something else is mounted now, and what it does not hold and cannot go for that."""
     mounts = _mounts(missing)
     return tuple(
         left
         for left in plan.left_alone
-        if left.why == MOUNTED and mounts and _at_or_above(left.path, mounts) is not None
+        if left.why == HOLDS_MOUNT
+        or (left.why == MOUNTED and mounts and _at_or_above(left.path, mounts) is not None)
     )
 
 

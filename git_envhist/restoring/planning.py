@@ -15,7 +15,7 @@ from git_envhist.model import EntryKind, EnvPath, LeftAlone, Pair, Plan, shown_p
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.pointers import Pointers, Spared, sparing
-from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of
+from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of, holding_mounts
 from git_envhist.restoring.sincetip import since_tip
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
@@ -101,7 +101,8 @@ class Planner:
             chosen=chosen,
             code=tracked(self._git) if wish.keep_code else (),
         )
-        rules = sparing(Rules(scope.keep_standing, keep_new=wish.keep_new), self.spared)
+        rules = Rules(scope.keep_standing, wish.keep_new, holding_mounts(self._taken.gathered.missing))
+        rules = sparing(rules, self.spared)
         if findings is None:
             plan = make_plan(pairs, rules)
         else:

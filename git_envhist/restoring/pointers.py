@@ -14,6 +14,7 @@ from git_envhist.model import Entry, EntryKind, EnvPath, Pair, StoredAs, shown_p
 from git_envhist.restore.plan import Rules
 from git_envhist.store.contents import Contents
 from git_envhist.store.modules import LONGEST, common_dir_of, is_own, module_of, place_named
+from git_envhist.values import replace
 
 NAME = b".git"
 OF_ANOTHER = "it leads to the git directory that this submodule has in another working tree"
@@ -78,7 +79,7 @@ def sparing(rules: Rules, spared: Mapping[EnvPath, Spared]) -> Rules:
             return one.why
         return why
 
-    return Rules(keep, rules.keep_new)
+    return replace(rules, keep=keep)
 
 
 def _read(place: bytes) -> bytes:

@@ -26,6 +26,7 @@ NOT_CAPTURED = "the snapshot does not hold it"
 LEFT_OUT_THEN = "it was left out of the snapshot"
 LEFT_OUT_NOW = "it is no part of the environment now"
 MOUNTED = "it is mounted from elsewhere"
+HOLDS_MOUNT = "something is mounted in it from elsewhere"
 NO_ROOT = "its root is not configured here"
 CODE = "HEAD tracks it"
 IMMUTABLE = "it cannot be changed: it is immutable, or its file system read-only"
@@ -127,6 +128,13 @@ class Scope:
         if self._now.lacks(path) is WhyMissing.MOUNT:
             return MOUNTED
         return LEFT_OUT_NOW if self._now.leaves_out(path, directory=directory) else None
+
+
+def holding_mounts(missing: Iterable[Missing]) -> Callable[[EnvPath], str | None]:
+    """Says of a directory that something is mounted in it: no directory goes from under a mount."""
+    mounts = [item.path for item in missing if item.why is WhyMissing.MOUNT]
+    above = with_directories(mounts).difference(mounts)
+    return lambda path: HOLDS_MOUNT if path and path in above else None
 
 
 def _is_immutable(place: bytes) -> bool:

@@ -120,13 +120,15 @@ class _Pack:
         self._blocks: dict[int, memoryview] = {}
         self._ends: dict[int, int] = {}
         self._checksums: dict[int, int] = {}
-        """By where they begin: where objects end, and what their packed bytes sum up to."""
-        self._reads_most = reads_most
+        """By where they begin: where objects end, and what their packed bytes sum up to; learned when that is asked."""
+        self._is_listed = False
         worth = max(WORTH_A_LIST, pack.index.count // 16) // (SURELY if reads_most else 1)
         self._until_listed = max(1, worth) if may_list else 0
 
     def packed(self, offset: int) -> bytes | None:
         """The bytes of a blob, if its entry has its checksum; None where that is not known, or it has not."""
+        if self._is_listed and not self._ends:
+            self._learn_ends()
         end = self._ends.get(offset)
         if end is None or end - offset > LARGEST:
             return None
@@ -211,12 +213,14 @@ class _Pack:
         return self._offset(number)
 
     def _list(self) -> dict[bytes, int]:
+        self._is_listed = True
+        return dict(zip(self._index.names(), self._offsets(), strict=True))
+
+    def _learn_ends(self) -> None:
         offsets = self._offsets()
-        if self._reads_most:
-            # What ends the last one is not told: it is left to those who find out.
-            self._ends = dict(pairwise(sorted(offsets)))
-            self._checksums = dict(zip(offsets, self._index.checksums(), strict=True))
-        return dict(zip(self._index.names(), offsets, strict=True))
+        # What ends the last one is not told: it is left to those who find out.
+        self._ends = {**dict(pairwise(sorted(offsets))), NOWHERE: NOWHERE}
+        self._checksums = dict(zip(offsets, self._index.checksums(), strict=True))
 
     def _offsets(self) -> list[int]:
         try:

@@ -93,7 +93,11 @@ def test_no_directory_goes_from_under_a_mount(repo: Repo, room: Room, kind: str,
     refused(restore(room, repo, before), "new/in/mnt")
     assert repo.read("new/in/x") == b"2"
 
-    assert restore(room, repo, "--force", before).status == 5
+    planned = restore(room, repo, "-n", "--force", before).out
+    forced = restore(room, repo, "--force", before)
+    assert forced.status == 5
+    assert "'new/in': something is mounted in it from elsewhere" in forced.err
+    assert ("new/in/x" in planned, "\n    new/in\n" in planned) == (True, False)
     assert file.read_bytes() == b"mounted"
     room.umount(repo.path / "new/in/mnt")
     assert repo.read("new/in/mnt/covered") == b"1"
