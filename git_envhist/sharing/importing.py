@@ -19,7 +19,7 @@ from git_envhist.store.fetched import NOTES, REMOTES, Fetched
 from git_envhist.store.git import Git
 from git_envhist.store.remoteparts import NOBODY
 from git_envhist.store.remotes import NAME, last
-from git_envhist.store.repository import Repository
+from git_envhist.store.repository import SYNCED, Repository
 from git_envhist.values import dataclass
 
 PLACE = "import"
@@ -113,25 +113,30 @@ def _there(fetched: Fetched, name: str) -> dict[str, str]:
 
 def _leads_on(fetched: Fetched, taken: Taken, old: str, new: str) -> bool:
     both = Git(fetched.path, None, alternates=(os.fsdecode(taken.git.environment[b"GIT_OBJECT_DIRECTORY"]),))
-    return both.try_run("merge-base", "--is-ancestor", old, new).status == 0
+    return both.ask("merge-base", "--is-ancestor", old, new).status == 0
 
 
 def _put(fetched: Fetched, name: str, taken: Taken) -> None:
     fetched.own(name)
     lines = [f"update {REMOTES}{name}/{line} {oid}\n" for line, oid in taken.heads.items()]
-    fetched.git.run("update-ref", "--no-deref", "--stdin", stdin="".join(lines).encode("ascii"))
+    fetched.git.run(*SYNCED, "update-ref", "--no-deref", "--stdin", stdin="".join(lines).encode("ascii"))
     for line, oid in taken.notes.items():
         _join_notes(fetched, f"{NOTES}{name}/{line}", oid)
+    # The file may be gone tomorrow.
+    fetched.settle(
+        [f"{REMOTES}{name}/{line}" for line in taken.heads]
+        + [f"{NOTES}{name}/{line}" for line in taken.notes]
+    )
 
 
 def _join_notes(fetched: Fetched, ref: str, new: str) -> None:
     """What is said now, and what was said in an earlier file: records are lines, each of them stays once."""
     if ref not in fetched.refs(ref):
-        fetched.git.run("update-ref", "--no-deref", ref, new)
+        fetched.git.run(*SYNCED, "update-ref", "--no-deref", ref, new)
         return
     came = f"{NOTES}import-{os.urandom(6).hex()}"
     fetched.git.run("update-ref", "--no-deref", came, new)
-    words = ("notes", f"--ref={ref}", "merge", "--quiet", "--strategy=cat_sort_uniq", came)
+    words = (*SYNCED, "notes", f"--ref={ref}", "merge", "--quiet", "--strategy=cat_sort_uniq", came)
     try:
         fetched.git.run(*words, environment=NOBODY)
     finally:

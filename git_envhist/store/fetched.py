@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from git_envhist.model import Snapshot
 from git_envhist.store.atwork import gits_at_work
 from git_envhist.store.chain import Tell, read_chain
-from git_envhist.store.durable import cannot_write, forget
+from git_envhist.store.durable import cannot_write, forget, sync_directory
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
-from git_envhist.store.repository import Repository
+from git_envhist.store.repository import Repository, sync_refs
 from git_envhist.values import replace
 
 REMOTES = "refs/envhist/remotes/"
@@ -48,6 +48,7 @@ class Fetched:
         self.objects_dir = os.path.join(self.path, "objects")
         self._state = common_state
         self._format = object_format
+        self.hash_length = 20 if object_format == "sha1" else 32
         self.git = Git(self.path, None)
 
     @classmethod
@@ -56,12 +57,15 @@ class Fetched:
 
     @property
     def is_there(self) -> bool:
-        return os.path.isdir(self.objects_dir)
+        # A power cut while it was made leaves names without contents: then there is nothing yet.
+        head = os.path.join(self.path, "HEAD")
+        return os.path.isfile(head) and os.path.getsize(head) > 0 and os.path.isdir(self.objects_dir)
 
     def ensure(self) -> None:
         """Make it where it is not there yet."""
         state_directory(self._state)
-        if not self.is_there or not os.path.isfile(os.path.join(self.path, "HEAD")):
+        if not self.is_there:
+            forget(os.path.join(self.path, "HEAD"))
             words = ("init", "--quiet", "--bare", "--template=", f"--object-format={self._format}")
             self.git.run(*words, self.path)
             try:
@@ -69,18 +73,25 @@ class Fetched:
                 os.chmod(self.path, 0o700)
             except OSError as error:
                 raise cannot_write(error, self.path) from error
+            self.settle(())
 
     def know(self, remote: str, url: str) -> None:
         """Where a remote is, and that it gives contents on demand; said in this repository's own configuration."""
         told = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
-        for key, value in told.items():
-            name = f"remote.{remote}.{key}"
-            if os.fsdecode(self.git.try_run("config", "--local", "--get", name).out) != value + "\n":
-                self.git.run("config", "--local", "--replace-all", name, value)
+        named = {f"remote.{remote}.{key}": value for key, value in told.items()}
+        new = {
+            name: value
+            for name, value in named.items()
+            if os.fsdecode(self.git.ask("config", "--local", "--get", name).out) != value + "\n"
+        }
+        for name, value in new.items():
+            self.git.run("config", "--local", "--replace-all", name, value)
+        if new:
+            self.settle(())
 
     def knows(self, remote: str) -> bool:
         """Whether something was fetched from a remote of that name."""
-        return self.is_there and self.git.try_run("config", "--get", f"remote.{remote}.url").status == 0
+        return self.is_there and self.git.ask("config", "--get", f"remote.{remote}.url").status == 0
 
     def own(self, name: str) -> None:
         """Say that a name is that of an import: no fetch may put in order what stands there."""
@@ -88,8 +99,11 @@ class Fetched:
             self.git.run("config", "--local", "--add", IMPORTED, name)
 
     def was_imported(self, name: str) -> bool:
+        return name in self._imported()
+
+    def _imported(self) -> list[str]:
         told = self.git.ask("config", "--local", "--get-all", IMPORTED)
-        return name in os.fsdecode(told.out).splitlines()
+        return os.fsdecode(told.out).splitlines()
 
     @contextmanager
     def receiving(self) -> Iterator[None]:
@@ -104,6 +118,9 @@ class Fetched:
 
     def _sweep(self) -> None:
         left = glob.glob(os.path.join(glob.escape(self.objects_dir), "*", "tmp_*"))
+        left += glob.glob(os.path.join(glob.escape(self.path), "*.lock"))
+        left += glob.glob(os.path.join(glob.escape(self.path), "refs", "**", "*.lock"), recursive=True)
+        left = [path for path in left if not path.endswith("/" + LOCK)]
         # A git may outlive the program that started it, and write on.
         if left and gits_at_work(self.path, ()) == []:
             for path in left:
@@ -129,6 +146,28 @@ class Fetched:
         # No remote has a plus in its name.
         return os.path.join(self.path, "fetching-" + remote.replace("/", "+"))
 
+    def mend(self) -> None:
+        """Take away refs that lead nowhere. git syncs none, and after a power cut would stumble over each of them."""
+        for directory, _, names in os.walk(os.path.join(self.path, "refs")):
+            for path in (os.path.join(directory, name) for name in names if not name.endswith(".lock")):
+                if not os.path.getsize(path):
+                    forget(path)
+        # What was imported comes from nowhere a second time: its refs stay, whatever cannot be read just now.
+        kept = tuple(f"{place}{name}/" for name in self._imported() for place in (REMOTES, NOTES))
+        refs = {ref: oid for ref, oid in self.refs("refs/").items() if not ref.startswith(kept)}
+        asked = "".join(f"{oid}\n" for oid in refs.values()).encode("ascii")
+        words = ("rev-list", "--no-walk=unsorted", "--missing=allow-any", "--ignore-missing", "--stdin")
+        here = set(self.git.run(*words, stdin=asked).decode("ascii").split()) if refs else set()
+        text = "".join(f"delete {ref}\n" for ref, oid in refs.items() if oid not in here)
+        if text:
+            self.git.run("update-ref", "--no-deref", "--stdin", stdin=text.encode("ascii"))
+
+    def settle(self, refs: Iterable[str]) -> None:
+        """Make what came survive a power cut, the repository itself too; the packs were synced as they came."""
+        sync_refs(self.path, [*refs, "objects/pack", "config", "HEAD"])
+        sync_directory(self._state)
+        sync_directory(os.path.dirname(self._state))
+
     def refs(self, prefix: str) -> dict[str, str]:
         """ref -> hash."""
         told = self.git.run("for-each-ref", "--format=%(objectname) %(refname)", prefix)
@@ -148,7 +187,7 @@ class Fetched:
     def missing(self, trees: Iterable[str] = (), blobs: Iterable[str] = ()) -> list[str]:
         """What is not here yet: of some blobs, and of all that some trees (or commits) lead to."""
         wanted = sorted(set(blobs))
-        told = self._walk(trees, "--missing=print")
+        told = self._walk(trees, "--missing=print", "--no-object-names")
         found = {line[1:].decode("ascii") for line in told if line.startswith(b"?")}
         # git refuses to start at a blob that is missing: those that it does not name are.
         here = self._walk(wanted, "--missing=allow-any", "--ignore-missing", "--no-walk")

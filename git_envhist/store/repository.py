@@ -151,24 +151,29 @@ class Repository:
         return gits_at_work(self.common_dir, (self.root, self.git_dir))
 
     def sync_refs(self, refs: Sequence[str]) -> None:
-        """Make moved refs survive a power cut: git renames them into place and syncs no directory."""
-        table_dir = os.path.join(self.common_dir, "reftable")
-        if os.path.isdir(table_dir):
-            for name in os.listdir(table_dir):
-                _sync_path(os.path.join(table_dir, name))
-            _sync_path(table_dir)
-            return
-        places: dict[str, None] = {}
-        for ref in refs:
-            place = os.path.join(self.common_dir, ref)
-            while len(place) > len(self.common_dir):
-                places[place] = None
-                place = os.path.dirname(place)
-        # A concurrent `git pack-refs --prune` may have moved them on.
-        places[os.path.join(self.common_dir, "packed-refs")] = None
-        places[self.common_dir] = None
-        for place in places:
-            _sync_path(place)
+        """Make moved refs survive a power cut."""
+        sync_refs(self.common_dir, refs)
+
+
+def sync_refs(git_dir: str, refs: Sequence[str]) -> None:
+    """Make moved refs survive a power cut: git renames them into place and syncs no directory."""
+    table_dir = os.path.join(git_dir, "reftable")
+    if os.path.isdir(table_dir):
+        for name in os.listdir(table_dir):
+            _sync_path(os.path.join(table_dir, name))
+        _sync_path(table_dir)
+        return
+    places: dict[str, None] = {}
+    for ref in refs:
+        place = os.path.join(git_dir, ref)
+        while len(place) > len(git_dir):
+            places[place] = None
+            place = os.path.dirname(place)
+    # A concurrent `git pack-refs --prune` may have moved them on.
+    places[os.path.join(git_dir, "packed-refs")] = None
+    places[git_dir] = None
+    for place in places:
+        _sync_path(place)
 
 
 def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:

@@ -83,9 +83,9 @@ def timeline(repo: Repo) -> str:
     return ref.removeprefix("refs/envhist/heads/")
 
 
-def hook(bare: Repo, text: str) -> None:
-    """A pre-receive hook of the remote."""
-    place = bare.path / "hooks" / "pre-receive"
+def hook(bare: Repo, text: str, name: str = "pre-receive") -> None:
+    """A hook of the remote."""
+    place = bare.path / "hooks" / name
     place.parent.mkdir(exist_ok=True)
     place.write_text("#!/bin/sh\n" + text)
     place.chmod(0o755)
