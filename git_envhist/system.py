@@ -110,15 +110,21 @@ def room_left(path: str, kept_free: int) -> int | None:
     return (place.f_bavail - place.f_blocks // kept_free) * place.f_frsize
 
 
-def keep_below(process: int, *, memory: int, seconds: int) -> None:
+def keep_below(
+    process: int, *, memory: int | None = None, seconds: int | None = None, file: int | None = None
+) -> None:
     """Let the kernel end a process of ours that takes more; where no system can, it may take what it likes."""
     import resource  # loaded late: hardly any command holds another to bounds
 
     if hasattr(resource, "prlimit"):
         with suppress(OSError):
             # Without what is mapped of files: packs are, as a whole.
-            resource.prlimit(process, resource.RLIMIT_DATA, (memory, memory))
-            resource.prlimit(process, resource.RLIMIT_CPU, (seconds, seconds + 10))
+            if memory is not None:
+                resource.prlimit(process, resource.RLIMIT_DATA, (memory, memory))
+            if seconds is not None:
+                resource.prlimit(process, resource.RLIMIT_CPU, (seconds, seconds + 10))
+            if file is not None:
+                resource.prlimit(process, resource.RLIMIT_FSIZE, (file, file))
 
 
 @contextmanager

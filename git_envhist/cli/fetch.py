@@ -38,5 +38,11 @@ def fetch_command(session: Session, remote: str | None, full: bool) -> None:
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
     if not done.timelines:
         session.line("  it holds no history; ours goes there with: git envlog push")
+    same = [name for name, arrival in done.timelines if arrival is Arrival.SAME]
     for name, arrival in done.timelines:
-        session.line(f"  {escape(name)}  {'up to date' if arrival is Arrival.SAME else arrival.value}")
+        if arrival is not Arrival.SAME:
+            session.line(f"  {escape(name)}  {arrival.value}")
+    if same:
+        session.line(
+            f"  {escape(same[0]) + ' ' if len(same) == 1 else count(len(same), 'timeline')} up to date"
+        )

@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 from git_envhist.errors import Damaged
 from git_envhist.model import TOP, EnvPath, Snapshot
+from git_envhist.sharing.limits import read_limits
+from git_envhist.store.arrivals import Arrivals
 from git_envhist.store.fetched import Fetched, split_name
 from git_envhist.store.layout import MANIFEST, RESERVED, stored_places
 from git_envhist.store.manifest import shard_path
 from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pointers import pieces_path, read_pointer
-from git_envhist.store.remotes import RemoteFailed, Transport, find_fetched_remote, own_config, why_it_failed
+from git_envhist.store.remotefailures import RemoteFailed, why_nothing_came
+from git_envhist.store.remotes import Remote, Transport, find_fetched_remote, own_config
 from git_envhist.store.repository import Repository
 from git_envhist.store.trees import DIRECTORY, decode_tree
 
@@ -63,13 +66,23 @@ def bring_objects(
     with fetched.receiving():
         fetched.know(remote.name, remote.url)
         try:
-            ask_for(Transport(fetched.git, remote, environ, own_config(repository)), missing)
+            arrivals = Arrivals(fetched)
+            ask_for(transport_for(repository, fetched, remote, environ), missing)
+            arrivals.look(remote)
         except RemoteFailed as failed:
             raise RemoteFailed(
                 failed.message,
                 hint=f"contents of '{snapshot.timeline}' are not here yet and come from there alone"
                 + (f"\n{failed.hint}" if failed.said else ""),
             ) from failed
+
+
+def transport_for(
+    repository: Repository, fetched: Fetched, remote: Remote, environ: Mapping[str, str]
+) -> Transport:
+    """The way to a remote that something is fetched from."""
+    memory = read_limits(repository.read_config()).fetch_memory
+    return Transport(fetched.git, remote, environ, own_config(repository), memory=memory)
 
 
 def ask_for(transport: Transport, missing: Sequence[str]) -> None:
@@ -79,7 +92,7 @@ def ask_for(transport: Transport, missing: Sequence[str]) -> None:
         began = time.monotonic()
         done = transport.fetch_objects(list(missing[start : start + many]))
         if done.status != 0:
-            raise why_it_failed(transport.remote, done)
+            raise why_nothing_came(transport.remote, done)
         start += many
         many = next_turn(many, time.monotonic() - began)
 
@@ -120,7 +133,7 @@ def _places(fetched: Fetched, tree: str, path: EnvPath) -> Iterator[str]:
         above = directory + b"/" if directory else b""
         wanted += [above + stored_name(name, top=not directory, link=link) for link in (False, True)]
     for place in dict.fromkeys(wanted):
-        done = fetched.git.try_run(
+        done = fetched.git.ask(
             "rev-parse", "--verify", "--quiet", "--end-of-options", tree.encode() + b":" + place
         )
         if done.status == 0:

@@ -10,20 +10,14 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from git_envhist.errors import GitFailed, Refused
-from git_envhist.sharing.bringing import ask_for, lists_of
+from git_envhist.sharing.bringing import ask_for, lists_of, transport_for
+from git_envhist.store.arrivals import Arrivals
 from git_envhist.store.fetched import NOTES, REMOTES, Fetched, without_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.othernotes import list_crossed
+from git_envhist.store.remotefailures import RemoteFailed, why_nothing_came
 from git_envhist.store.remoterefs import HEADS, There, read_there
-from git_envhist.store.remotes import (
-    OUR_REFS,
-    Remote,
-    RemoteFailed,
-    Transport,
-    find_remote,
-    own_config,
-    why_it_failed,
-)
+from git_envhist.store.remotes import OUR_REFS, Remote, Transport, find_remote
 from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass
 
@@ -75,7 +69,7 @@ def fetch(
                 hint=f"call the remote something else: git remote rename {remote.name} <name>",
             )
         fetched.know(remote.name, remote.url)
-        transport = Transport(fetched.git, remote, environ, own_config(repository))
+        transport = transport_for(repository, fetched, remote, environ)
         return _Fetch(fetched, transport, without_fetched(repository).git, full).run()
 
 
@@ -91,12 +85,16 @@ class _Fetch:
 
     def run(self) -> Fetch:
         there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
+        self._fetched.mend()
         before = self._here(self._heads), self._here(self._notes)
+        standing = self._fetched.refs("refs/")
         # What came with a fetch that was broken off was not looked at: then all is new.
         again = self._fetched.begin(self._remote.name)
+        arrivals = Arrivals(self._fetched, again=again)
         # Notes come whole, and before what they are about.
         self._take(there.notes, before[1], NOTES, self._notes, WHOLE)
         self._take(there.heads, before[0], HEADS, self._heads, LAZY)
+        arrivals.look(self._remote, self._here(self._notes).values(), standing)
         self._forget(there, *before)
         after = self._here(self._heads)
         fresh = [oid for name, oid in after.items() if again or before[0].get(name) != oid]
@@ -105,6 +103,7 @@ class _Fetch:
         if fresh_words:
             list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
         full = self._contents(fresh, [oid for oid in before[0].values() if oid not in fresh], after)
+        arrivals.look(self._remote, self._here(self._notes).values(), standing)
         self._fetched.end(self._remote.name)
         told = tuple(
             (f"{self._remote.name}/{name}", self._arrival(before[0].get(name), after.get(name)))
@@ -132,7 +131,7 @@ class _Fetch:
             refspecs = [f"+{source}{name}:{goal}{name}" for name in some]
             done = self._transport.fetch(refspecs, *options, *tips, before=() if tips else TELL_NOTHING)
             if done.status != 0:
-                raise why_it_failed(self._remote, done)
+                raise why_nothing_came(self._remote, done)
 
     def _forget(self, there: There, heads: Mapping[str, str], notes: Mapping[str, str]) -> None:
         gone = [self._heads + name for name in heads if name not in there.heads]
@@ -173,5 +172,5 @@ class _Fetch:
             return Arrival.GONE if after is None else Arrival.NEW
         if before == after:
             return Arrival.SAME
-        grown = self._fetched.git.try_run("merge-base", "--is-ancestor", before, after).status == 0
+        grown = self._fetched.git.ask("merge-base", "--is-ancestor", before, after).status == 0
         return Arrival.UPDATED if grown else Arrival.REWRITTEN

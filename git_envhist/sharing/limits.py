@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from git_envhist.settings import parse_size
 from git_envhist.store.asconfigured import Config
+from git_envhist.store.bounds import FETCH_MEMORY
 from git_envhist.store.remotes import last
 from git_envhist.values import dataclass
 
@@ -12,6 +13,11 @@ UPLOAD_SIZE = 1_500_000_000
 LARGEST_OBJECT = 100_000_000
 """The common hosts refuse an object of 100 MB and keep it out for ever."""
 SMALLEST = 1 << 16
+DEFAULTS = {
+    "envhist.uploadsize": UPLOAD_SIZE,
+    "envhist.largestobject": LARGEST_OBJECT,
+    "envhist.fetchmemory": FETCH_MEMORY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,7 @@ class Limits:
 
     upload_size: int = UPLOAD_SIZE
     largest_object: int = LARGEST_OBJECT
+    fetch_memory: int = FETCH_MEMORY
     warnings: tuple[str, ...] = ()
 
 
@@ -27,11 +34,11 @@ def read_limits(config: Config) -> Limits:
     """The limits that hold; what makes no sense is told, and the default stays."""
     warnings: list[str] = []
     found = []
-    for key, default in (("envhist.uploadsize", UPLOAD_SIZE), ("envhist.largestobject", LARGEST_OBJECT)):
+    for key, default in DEFAULTS.items():
         text = last(config, key)
         size = parse_size(text) if text is not None else default
         if size is None:
             warnings.append(f"{key} is not a size: '{text}'")
             size = default
         found.append(max(SMALLEST, size))
-    return Limits(found[0], found[1], tuple(warnings))
+    return Limits(found[0], found[1], found[2], tuple(warnings))

@@ -9,13 +9,15 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
 from git_envhist.sharing.limits import Limits, read_limits
 from git_envhist.sharing.outgoing import look_through, too_large
-from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, Pushed, TooLarge
-from git_envhist.store.git import Git
+from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, Pushed, TooLarge, rejected, some
+from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
+from git_envhist.store.remotefailures import NOT_TOGETHER, why_it_failed
 from git_envhist.store.remotegrafts import write_grafts
 from git_envhist.store.remoteload import Outgoing, shown_place, what_leaves
 from git_envhist.store.remotememory import (
@@ -35,6 +37,7 @@ from git_envhist.store.remoterefs import (
     RefPush,
     There,
     TimelinePush,
+    in_turn,
     plan_deletion,
     plan_push,
     questions,
@@ -43,19 +46,16 @@ from git_envhist.store.remoterefs import (
 from git_envhist.store.remotes import (
     CODE_REFS,
     OUR_REFS,
-    Remote,
-    RemoteFailed,
     Transport,
     find_remote,
-    why_it_failed,
 )
 from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass
 
 AS_THEY_ARE = ("-c", "pack.window=0")
 """Of a part, whose blobs have no names, git would look for likenesses in gigabytes, and find none."""
-AT_ONCE = 200
-"""So many refs in one command: its words have to fit."""
+AT_ONCE = 100
+"""So many timelines, each with its notes, in one command: its words have to fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +116,23 @@ class _Push:
             raise FirstPush(planned, self._wish.typed)
         # Who was broken off at the very end left nothing to do but to clear away what it had sent before.
         if moves or parts.left_there(there.uploads):
-            self._send(moves, leaving, there, parts)
+            self._send(timelines, leaving, there, parts)
         return planned
 
     def _plan(self, there: There) -> tuple[TimelinePush, ...]:
         if self._wish.delete:
+            self._refuse_unknown(there)
             return plan_deletion(self._wish.delete, there)
         here = self._here()
         git = self._repository.git
         grows = {pair: _leads_on(git, *pair) for pair in questions(here, there)}
         return plan_push(here, there, self._ours(there), grows)
+
+    def _refuse_unknown(self, there: There) -> None:
+        for name in self._wish.delete:
+            if name not in there.heads and name not in there.notes:
+                known = some(sorted(there.heads)) or "no timeline"
+                raise SnapshotNotFound(name, hint=f"'{self._remote.name}' holds {known}")
 
     def _ours(self, there: There) -> dict[str, str]:
         """What stands there and was put there by us."""
@@ -184,32 +191,60 @@ class _Push:
             return []
         return list(divide(leaving, most))
 
-    def _send(self, moves: list[RefPush], leaving: list[Outgoing], there: There, parts: Parts) -> None:
+    def _send(
+        self, timelines: Iterable[TimelinePush], leaving: list[Outgoing], there: There, parts: Parts
+    ) -> None:
         self._remember(Memory(True, self._memory.upload, self._memory.put))
         arrived = parts.left_there(there.uploads)
         for part in self._divided(leaving):
             ref, commit = parts.make(part)
             self._move([RefPush(ref, arrived.get(ref), commit)], parts.environment, AS_THEY_ARE)
             arrived[ref] = commit
-        seeing = {**parts.environment, **self._grafts(moves, there, parts, arrived.values())}
+        moves = [one.moves for one in timelines]
+        grafts = self._grafts(chain.from_iterable(moves), there, parts, arrived.values())
+        seeing = {**parts.environment, **grafts}
         for start in range(0, len(moves), AT_ONCE):
-            some = moves[start : start + AT_ONCE]
+            some = list(chain.from_iterable(moves[start : start + AT_ONCE]))
+            if not some:
+                continue
             new = {move.ref: move.new for move in some}
             self._remember(with_tried(self._memory, new))
-            self._move(some, seeing)
+            self._move_together(some, seeing)
             self._remember(with_put(self._memory, new))
         if arrived:
             self._move([RefPush(ref, oid, None) for ref, oid in sorted(arrived.items())], seeing)
         parts.forget()
 
+    def _move_together(self, moves: Sequence[RefPush], seeing: Mapping[bytes, bytes]) -> None:
+        """Timelines and their notes: all of them, or none; where a server cannot do that, what counts is last."""
+        done = self._push(moves, seeing, together=True) if len(moves) > 1 else None
+        if done is not None and NOT_TOGETHER not in done.err:
+            self._judge(done)
+            return
+        for turn in in_turn(moves):
+            self._move(turn, seeing)
+
     def _move(
         self, moves: Sequence[RefPush], seeing: Mapping[bytes, bytes], before: Sequence[str] = ()
     ) -> None:
+        self._judge(self._push(moves, seeing, before))
+
+    def _push(
+        self,
+        moves: Sequence[RefPush],
+        seeing: Mapping[bytes, bytes],
+        before: Sequence[str] = (),
+        *,
+        together: bool = False,
+    ) -> Completed:
         leases = {move.ref: move.old or "" for move in moves}
-        done = self._transport.push([move.refspec for move in moves], leases, seeing, before)
+        refspecs = [move.refspec for move in moves]
+        return self._transport.push(refspecs, leases, seeing, before, together=together)
+
+    def _judge(self, done: Completed) -> None:
         refusals = [line for line in done.out.decode("utf-8", "replace").splitlines() if line.startswith("!")]
         if refusals:
-            raise _rejected(self._remote, refusals, why_it_failed(self._remote, done))
+            raise rejected(self._remote, refusals, why_it_failed(self._remote, done))
         if done.status != 0:
             raise why_it_failed(self._remote, done)
 
@@ -243,15 +278,4 @@ def _refuse_both(wish: PushWish) -> None:
 
 
 def _leads_on(git: Git, old: str, new: str) -> bool:
-    return git.try_run("merge-base", "--is-ancestor", old, new).status == 0
-
-
-def _rejected(remote: Remote, lines: Sequence[str], failed: RemoteFailed) -> RemoteFailed:
-    refs = [line.split("\t")[1].partition(":")[2] for line in lines if line.count("\t") >= 2]
-    why = lines[0].split("\t")[-1]
-    hint = (
-        "it moved there meanwhile: push again" if "stale info" in why or "fetch first" in why else failed.hint
-    )
-    return RemoteFailed(
-        f"'{remote.name}' ({remote.shown}) does not take '{refs[0] if refs else ''}': {why}", hint=hint
-    )
+    return git.ask("merge-base", "--is-ancestor", old, new).status == 0

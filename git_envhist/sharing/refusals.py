@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from git_envhist.errors import Refused
 from git_envhist.sharing.outgoing import Look, Token
+from git_envhist.store.remotefailures import RemoteFailed
 from git_envhist.store.remoteload import Outgoing, shown_place
 from git_envhist.store.remoterefs import TimelinePush
 from git_envhist.store.remotes import Remote
@@ -70,7 +71,7 @@ class HoldsTokens(Refused):
 
     def __init__(self, tokens: Sequence[Token], done: str = "sent") -> None:
         paths = sorted({os.fsdecode(token.path) for token in tokens})
-        told = _some([_told(token) for token in tokens])
+        told = some([_told(token) for token in tokens])
         super().__init__(
             f"tokens would leave in the clear, nothing was {done}: {told}",
             hint=f"seal it from the next capture on: git config --add envhist.secret '{paths[0]}'\n"
@@ -86,7 +87,7 @@ class TooLarge(Refused):
 
     def __init__(self, found: Sequence[Outgoing], largest: int) -> None:
         paths = [os.fsdecode(shown_place(one)) for one in found]
-        told = _some([f"'{path}' ({one.size:,} bytes)" for path, one in zip(paths, found, strict=True)])
+        told = some([f"'{path}' ({one.size:,} bytes)" for path, one in zip(paths, found, strict=True)])
         super().__init__(
             f"more than hosts take in one object ({largest:,} bytes), nothing was sent: {told}",
             hint=f"send it all the same: --allow '{paths[0]}'; for good: git config envhist.largestObject 2g",
@@ -97,6 +98,21 @@ def _told(token: Token) -> str:
     return f"'{os.fsdecode(token.path)}' ({token.kind.replace('`', '')})"
 
 
-def _some(told: Sequence[str]) -> str:
+def some(told: Sequence[str]) -> str:
+    """The first of many, in one line."""
     more = f" and {len(told) - LISTED} more" if len(told) > LISTED else ""
     return ", ".join(told[:LISTED]) + more
+
+
+def rejected(remote: Remote, lines: Sequence[str], failed: RemoteFailed) -> RemoteFailed:
+    """What it means that the other side did not take some refs: `lines` of git, and what else it said."""
+    # Of refs that move together or not at all, one was refused, and the others because of it.
+    lines = [line for line in lines if "atomic" not in line] or lines
+    refs = [line.split("\t")[1].partition(":")[2] for line in lines if line.count("\t") >= 2]
+    why = lines[0].split("\t")[-1]
+    hint = (
+        "it moved there meanwhile: push again" if "stale info" in why or "fetch first" in why else failed.hint
+    )
+    return RemoteFailed(
+        f"'{remote.name}' ({remote.shown}) does not take '{refs[0] if refs else ''}': {why}", hint=hint
+    )

@@ -222,4 +222,5 @@ def _told_as_damage(path: str, read: Callable[[int], bytes]) -> Callable[[int], 
 
 
 def _no_export() -> Damaged:
-    return Damaged("this is not the file of an export", hint="'git envlog export' writes one")
+    hint = "'git envlog export' writes one; one that was cut off on its way is none"
+    return Damaged("this is not the file of an export", hint=hint)

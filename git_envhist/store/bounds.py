@@ -13,24 +13,26 @@ import errno
 import os
 import re
 import signal
+from collections.abc import Iterable
 
 from git_envhist.errors import Damaged, EnvhistError
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.git import Completed
+from git_envhist.store.git import Completed, Git
 from git_envhist.system import keep_below, room_left
 from git_envhist.values import dataclass
 
 MEMORY, MEMORY_EACH = 1 << 30, 300
 SECONDS, BYTES_A_SECOND = 600, 500_000
+FETCH_MEMORY = 2 << 30
 SMALLEST_ENTRY = 9
 """A byte that says what it is, and the eight of nothing deflated."""
 PACK_HEAD = 12
 STREAMED = ("-c", "core.bigFileThreshold=64m")
-LISTED = "--batch-check=%(objectsize) %(objecttype)"
-LARGE = re.compile(rb"^([1-9][0-9]{8,}) (commit|tree|tag)$", re.MULTILINE)
-"""100 MB: a directory of two million files."""
+LISTED = "--batch-check=%(objectsize) %(objecttype) %(objectname)"
+LARGE = re.compile(rb"^([1-9][0-9]{8,}) (commit|tree|tag|blob) ([0-9a-f]+)$", re.MULTILINE)
+"""100 MB: a directory of two million files. Of blobs those are meant that notes hold."""
 NO_ROOM = b"No space left on device"
-NO_MEMORY = (b"ut of memory", b"annot allocate memory", b"unable to create thread")
+NO_MEMORY = (b"ut of memory", b"annot allocate memory", b"unable to create thread", b"too large to fit")
 
 
 class Bomb(Damaged):
@@ -42,14 +44,16 @@ class Bomb(Damaged):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one git may take."""
+    """What one git may take, and each of those that it starts; None: what it likes."""
 
-    memory: int
-    seconds: int
+    memory: int | None = None
+    seconds: int | None = None
+    file: int | None = None
+    """Bytes in one file that it writes."""
 
     def hold(self, process: int) -> None:
         """From now on."""
-        keep_below(process, memory=self.memory, seconds=self.seconds)
+        keep_below(process, memory=self.memory, seconds=self.seconds, file=self.file)
 
 
 def bounds_for(head: bytes, size: int) -> Bounds:
@@ -60,6 +64,12 @@ def bounds_for(head: bytes, size: int) -> Bounds:
     return Bounds(MEMORY + MEMORY_EACH * count, SECONDS + size // BYTES_A_SECOND)
 
 
+def bounds_of_a_fetch(memory: int, place: str) -> Bounds:
+    """The bounds where nobody knows before how much comes: a disk is not filled by it, nor is the memory."""
+    free, beyond = room_left(place, kept_free=1 << 62), room_left(place, kept_free=20)
+    return Bounds(memory, None, None if free is None or beyond is None else max(beyond, free // 2))
+
+
 def refuse_without_room(place: str, size: int) -> None:
     """Where a disk cannot hold it, nothing is begun."""
     room = room_left(place, kept_free=1 << 62)
@@ -67,11 +77,26 @@ def refuse_without_room(place: str, size: int) -> None:
         raise cannot_write(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), place)
 
 
-def refuse_large(listed: bytes) -> None:
+def refuse_large(git: Git, notes: Iterable[str], listed: bytes) -> None:
     """Of what is read whole, whenever somebody looks at it, nothing is larger than any of ours."""
-    found = LARGE.search(listed)
+    found = find_large(git, notes, listed)
     if found is not None:
-        raise Bomb(f"what was exported holds a {found[2].decode()} of {int(found[1]):,} bytes")
+        raise Bomb(f"what was exported holds {found}")
+
+
+def find_large(git: Git, notes: Iterable[str], listed: bytes) -> str | None:
+    """What is too large to be read whole, in words; `listed`: the sizes of all there is, `notes`: the tips of notes."""
+    blobs: dict[bytes, int] = {}
+    for size, kind, oid in LARGE.findall(listed):
+        if kind != b"blob":
+            return f"a {kind.decode('ascii')} of {int(size):,} bytes"
+        blobs[oid] = int(size)
+    if not blobs:
+        return None
+    asked = "".join(f"{oid}\n" for oid in notes).encode("ascii")
+    words = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--stdin")
+    held = git.run(*words, stdin=asked).split() if asked else []
+    return next((f"a note of {blobs[oid]:,} bytes" for oid in held if oid in blobs), None)
 
 
 def why(done: Completed, bounds: Bounds, place: str, else_it: str) -> EnvhistError:

@@ -95,7 +95,7 @@ def take_bundle(bundle: Bundle, git_dir: str, objects: str, object_format: str) 
     git = Git(git_dir, None)
     git.environment[b"GIT_OBJECT_DIRECTORY"] = os.fsencode(objects)
     os.makedirs(os.path.join(objects, "pack"))
-    bounds = _index(git, bundle)
+    bounds = _index(git, bundle, notes.values())
     tips = "".join(f"{oid}\n" for oid in (*heads.values(), *notes.values()))
     done = _held(git, bounds, iter([tips.encode("ascii")]), "rev-list", "--objects", "--quiet", "--stdin")
     if done.status != 0:
@@ -128,7 +128,7 @@ def _read_refs(bundle: Bundle, object_format: str) -> tuple[dict[str, str], dict
     return heads, notes
 
 
-def _index(git: Git, bundle: Bundle) -> Bounds:
+def _index(git: Git, bundle: Bundle, notes: Iterable[str]) -> Bounds:
     place = os.fsdecode(git.environment[b"GIT_OBJECT_DIRECTORY"])
     refuse_without_room(place, bundle.size)
     parts = bundle.rest()
@@ -138,7 +138,7 @@ def _index(git: Git, bundle: Bundle) -> Bounds:
     done = _held(git, bounds, chain((first,), parts), *STREAMED, *words)
     if done.status != 0:
         raise why(done, bounds, place, "is damaged or was made to harm")
-    refuse_large(git.run("cat-file", "--batch-all-objects", "--unordered", "--buffer", LISTED))
+    refuse_large(git, notes, git.run("cat-file", "--batch-all-objects", "--unordered", "--buffer", LISTED))
     return bounds
 
 

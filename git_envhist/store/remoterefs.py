@@ -146,6 +146,17 @@ def plan_deletion(timelines: Iterable[str], there: There) -> tuple[TimelinePush,
     return tuple(found)
 
 
+def in_turn(moves: Iterable[RefPush]) -> list[list[RefPush]]:
+    """The order for a server that moves refs one by one: notes before what they are about, and removed after it."""
+    known = list(moves)
+    turns = [
+        [move for move in known if move.new is not None and move.ref.startswith(NOTES)],
+        [move for move in known if not move.ref.startswith(NOTES)],
+        [move for move in known if move.new is None and move.ref.startswith(NOTES)],
+    ]
+    return [turn for turn in turns if turn]
+
+
 def _plan_one(
     one: Here, there: There, ours: Mapping[str, str], grows: Mapping[tuple[str, str], bool]
 ) -> TimelinePush:

@@ -14,8 +14,11 @@ from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.store.asconfigured import Config
+from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, Bounds, bounds_of_a_fetch
 from git_envhist.store.git import COMMAND as SEALED
-from git_envhist.store.git import Completed, Git, spawn
+from git_envhist.store.git import Completed, Git
+from git_envhist.store.held import run_held
+from git_envhist.store.remotefailures import why_nothing_came, without_password
 from git_envhist.store.remoterefs import read_listing
 from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass
@@ -35,7 +38,6 @@ PUSH = (
     "--recurse-submodules=no",
     "--no-signed",
 )
-NO_ROOM = "No space left on device"
 OUR_REFS = ("refs/envhist/heads/*", "refs/notes/envhist/*", "refs/envhist/upload/*")
 CODE_REFS = "refs/heads/*"
 
@@ -44,17 +46,6 @@ class NoRemote(EnvhistError):
     """It is not known where the history shall go."""
 
     code = "no-remote"
-
-
-class RemoteFailed(EnvhistError):
-    """The other side, or the way to it, failed; its own words are the message."""
-
-    code = "remote-failed"
-
-    @property
-    def said(self) -> bool:
-        """Whether the hint is what the other side said."""
-        return self.hint != self.usual_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +92,7 @@ def find_fetched_remote(repository: Repository, fetched: Git, name: str) -> Remo
     config = repository.read_config()
     if last(config, f"remote.{name}.url") is not None:
         return _configured(repository, config, name)
-    done = fetched.try_run("config", "--get", f"remote.{name}.url")
+    done = fetched.ask("config", "--get", f"remote.{name}.url")
     url = os.fsdecode(done.out).removesuffix("\n")
     if not url:
         raise NoRemote(
@@ -112,7 +103,7 @@ def find_fetched_remote(repository: Repository, fetched: Git, name: str) -> Remo
 
 def own_config(repository: Repository) -> Config:
     """What the configuration of this one repository says, and no other's."""
-    done = repository.git.try_run("config", "--list", "--show-scope", "-z")
+    done = repository.git.ask("config", "--list", "--show-scope", "-z")
     words = os.fsdecode(done.out).split("\0") if done.status == 0 else []
     found = []
     for scope, item in zip(words[::2], words[1::2], strict=False):
@@ -120,11 +111,6 @@ def own_config(repository: Repository) -> Config:
         if scope in ("local", "worktree"):
             found.append((key, value if newline else None))
     return tuple(found)
-
-
-def without_password(url: str) -> str:
-    """An address as it may be shown."""
-    return re.sub(r"(?<=://)[^/@]*@", lambda user: user[0].partition(":")[0].rstrip("@") + "@", url)
 
 
 def name_for(url: str) -> str:
@@ -142,7 +128,7 @@ def last(config: Config, key: str) -> str | None:
 
 def _usual(repository: Repository, config: Config) -> str:
     names = sorted({key[len("remote.") : -len(".url")] for key, _ in config if _is_url_key(key)})
-    head = repository.git.try_run("symbolic-ref", "--quiet", "--short", "HEAD")
+    head = repository.git.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     branch = os.fsdecode(head.out).strip()
     configured = last(config, f"branch.{branch}.remote") if branch else None
     if configured and configured != ".":
@@ -193,9 +179,15 @@ def _absolute(url: str, base: str) -> str:
 class Transport:
     """git, on its way to another repository; its objects come from, or go to, a repository of ours."""
 
-    def __init__(self, git: Git, remote: Remote, environ: Mapping[str, str], config: Config = ()) -> None:
-        """`config`: what a repository of the user's says of the way, where `git` is bound to another one."""
+    def __init__(
+        self, git: Git, remote: Remote, environ: Mapping[str, str], config: Config = (), *, memory: int = 0
+    ) -> None:
+        """`config`: what a repository of the user's says of the way, where `git` is bound to another one.
+
+        `memory`: how much of it what is fetched may take; none said: as much as the usual.
+        """
         self.remote = remote
+        self._place, self._memory = git.git_dir, memory or FETCH_MEMORY
         self._environment = _environment(git, environ, config)
         self._options = [word for pair in self._overrides() for word in ("-c", pair)]
 
@@ -206,6 +198,8 @@ class Transport:
             "fetch.recurseSubmodules=false",
             "fetch.writeCommitGraph=false",
             "fetch.fsckObjects=true",
+            # As one pack: what is large goes by, and is never held as a whole.
+            "fetch.unpackLimit=1",
         ]
         return [*pairs, f"http.proxy={self.remote.proxy}"] if self.remote.proxy is not None else pairs
 
@@ -225,13 +219,19 @@ class Transport:
         leases: Mapping[str, str],
         further: Mapping[bytes, bytes],
         before: Sequence[str] = (),
+        *,
+        together: bool = False,
     ) -> Completed:
-        """Push; each ref that has a lease moves only from that hash (empty: from nothing). Nothing else is forced."""
-        words = [*before, *PUSH, *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items())]
+        """Push; each ref that has a lease moves only from that hash (empty: from nothing). Nothing else is forced.
+
+        `together`: all of the refs move, or none; a server that offers no such thing is sent nothing.
+        """
+        words = [*before, *PUSH, *(["--atomic"] if together else [])]
+        words += [f"--force-with-lease={ref}:{old}" for ref, old in leases.items()]
         if self.remote.receive_pack is not None:
             words.append(f"--receive-pack={self.remote.receive_pack}")
         environment = {**self._environment, **further}
-        return self._run([*words, "--end-of-options", self.remote.push_url, *refspecs], environment)
+        return self._run([*words, "--end-of-options", self.remote.push_url, *refspecs], environment, Bounds())
 
     def fetch_objects(self, oids: list[str]) -> Completed:
         """Fetch objects by their hashes, and nothing that belongs to them."""
@@ -242,39 +242,36 @@ class Transport:
     def fetch(self, wanted: list[str], *options: str, before: Sequence[str] = ()) -> Completed:
         """Fetch what some refspecs name."""
         # By its name in a repository of ours: git takes no path for the name of one that gives objects on demand.
-        words = [*before, *self._fetching("fetch"), "--quiet", "--no-tags", "--no-write-fetch-head"]
+        words = [
+            *before,
+            *STREAMED,
+            *self._fetching("fetch"),
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+        ]
         words += ["--no-recurse-submodules", "--no-auto-maintenance", *options, "--stdin"]
         text = "".join(f"{one}\n" for one in wanted)
-        return self._run([*words, "--end-of-options", self.remote.name], self._environment, os.fsencode(text))
+        words += ["--end-of-options", self.remote.name]
+        return self._run(words, self._environment, self._bounds(), os.fsencode(text))
+
+    def _bounds(self) -> Bounds:
+        return bounds_of_a_fetch(self._memory, self._place)
 
     def _fetching(self, command: str) -> list[str]:
         program = self.remote.upload_pack
         return [command] if program is None else [command, f"--upload-pack={program}"]
 
     def _must(self, words: list[str]) -> Completed:
-        done = self._run(words, self._environment)
+        done = self._run(words, self._environment, self._bounds())
         if done.status != 0:
-            raise why_it_failed(self.remote, done)
+            raise why_nothing_came(self.remote, done)
         return done
 
     def _run(
-        self, words: list[str], environment: Mapping[bytes, bytes], stdin: bytes | None = None
+        self, words: list[str], environment: Mapping[bytes, bytes], bounds: Bounds, stdin: bytes = b""
     ) -> Completed:
-        return spawn([*SEALED, *self._options, *words], environment, stdin=stdin)
-
-
-def why_it_failed(remote: Remote, done: Completed) -> RemoteFailed:
-    """What git said of it: the line that tells why, and below it what the other side said."""
-    lines = [line.strip() for line in done.err.decode("utf-8", "replace").splitlines() if line.strip()]
-    fatal = [line for line in lines if line.startswith(("fatal: ", "error: "))]
-    said = [line for line in lines if line not in fatal and not line.startswith("hint: ")][:10]
-    why = fatal[0].partition(": ")[2] if fatal else f"git ended with status {done.status}"
-    message = f"'{remote.name}' ({remote.shown}): {without_password(why)}"
-    if NO_ROOM in why and not said:
-        return RemoteFailed(
-            message, hint="make room on this disk, and type it again: it goes on where it stood"
-        )
-    return RemoteFailed(message, hint="\n".join(map(without_password, said)) or None)
+        return run_held([*SEALED, *self._options, *words], environment, bounds, stdin)
 
 
 def _environment(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:

@@ -286,6 +286,11 @@ CONFIG = (
         ("sharing/test_push.py::test_an_object_that_hosts_refuse_is_refused_before_anything_is_sent",),
     ),
     Line(
+        "config envhist.fetchmemory",
+        "most memory that a fetch may take",
+        ("sharing/test_hostile_servers.py::test_what_would_unfold_is_refused_and_takes_no_more_than_it_may",),
+    ),
+    Line(
         "config envhist.exclude",
         "patterns beside .envhistignore",
         ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),

@@ -14,7 +14,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.sharing.bringing import MOST, next_turn
 from git_envhist.store.fetched import Fetched
-from git_envhist.store.remotes import RemoteFailed
+from git_envhist.store.remotefailures import RemoteFailed
 from git_envhist.system import SYSTEM
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
@@ -220,6 +220,34 @@ def refs_of_fetched(colleague: Repo) -> dict[str, str]:
         f"--git-dir={git_dir}", "for-each-ref", "--format=%(refname) %(objectname)"
     ).splitlines()
     return dict(line.split(" ") for line in lines)
+
+
+def test_what_a_power_cut_left_is_in_no_fetchs_way(
+    repo: Repo, bare: Repo, colleague: Repo, tmp_path: Path
+) -> None:
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.run("envlog", "export", str(tmp_path / "file"), check=True)
+    colleague.run("envlog", "fetch", check=True)
+    before = refs_of_fetched(colleague)
+    fetched = colleague.path / ".git/envhist/fetched.git"
+    (fetched / "HEAD").write_bytes(b"")
+    assert colleague.run("envlog", "--all").status == 0
+    # Refs are written before anything of them is synced, and so they may be empty, or lead nowhere.
+    for place in ("refs/envhist/remotes", "refs/notes/envhist"):
+        (fetched / place / f"origin/{timeline(repo)}").write_bytes(b"")
+    (fetched / "refs/envhist/remotes/origin/lab").mkdir()
+    (fetched / "refs/envhist/remotes/origin/lab/lost-000001").write_text("1" * 40 + "\n")
+    (fetched / "packed-refs.lock").write_bytes(b"")
+    colleague.run("envlog", "fetch", check=True)
+    assert colleague.run("envlog", "--all").status == 0
+    assert refs_of_fetched(colleague) == before
+    colleague.run("envlog", "import", "--as", "came", str(tmp_path / "file"), check=True)
+    (fetched / f"refs/envhist/remotes/came/{timeline(repo)}").write_text("1" * 40 + "\n")
+    colleague.run("envlog", "fetch")
+    assert f"refs/envhist/remotes/came/{timeline(repo)}" in refs_of_fetched(colleague), (
+        "it comes from nowhere again"
+    )
 
 
 def test_hostile_objects_are_refused_with_the_whole_pack(repo: Repo, bare: Repo, colleague: Repo) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -231,7 +233,83 @@ def test_a_timeline_can_be_taken_away_there(repo: Repo, bare: Repo) -> None:
     assert "deleted" in done.out
     assert refs(bare) == {}
     assert refs(repo) == ours
+    gone = repo.run("envlog", "push", "origin", "--delete", timeline(repo))
+    assert gone.status == 4
+    assert "'origin' holds no timeline" in gone.err
     assert repo.run("envlog", "push", check=True).out.count("new") == 1
+    assert f"'origin' holds {timeline(repo)}" in repo.run("envlog", "push", "--delete", "lab/odd-000000").err
+
+
+NO_TIMELINES = 'case $1 in refs/envhist/heads/*) echo "no timelines here" >&2; exit 1 ;; esac'
+NO_NOTES = 'case $1 in refs/notes/*) echo "no notes here" >&2; exit 1 ;; esac'
+
+
+@pytest.mark.parametrize("transport", ["path", "ssh", "http"])
+def test_a_timeline_and_its_notes_move_together(
+    repo: Repo, bare: Repo, address: Callable[[str], str], transport: str
+) -> None:
+    url = address(transport)
+    repo.env.update(os.environ)
+    repo.git("remote", "set-url", "origin", url)
+    capture(repo, "one")
+    for text, said in ((NO_NOTES, "no notes here"), (NO_TIMELINES, "no timelines here")):
+        hook(bare, text, "update")
+        done = repo.run("envlog", "push", "--yes")
+        assert done.status == 128
+        assert f"does not take 'refs/{said.split()[1] if 'notes' in said else 'envhist/heads'}/" in done.err
+        assert said in done.err
+        assert refs(bare) == {}
+    # A server that moves them one by one gets what counts last.
+    bare.git("config", "receive.advertiseAtomic", "false")
+    assert repo.run("envlog", "push").status == 128
+    assert not refs(bare, "refs/envhist")
+    hook(bare, "exit 0", "update")
+    repo.run("envlog", "push", check=True)
+    assert refs(bare) == refs(repo, "refs/envhist", "refs/notes")
+    hook(bare, "exit 0", "update")
+    repo.run("envlog", "push", "--delete", timeline(repo), check=True)
+    assert refs(bare) == {}
+
+
+ENDED = """\
+#!/bin/sh
+case " $* " in
+*" {verb} "*) '{real}' "$@" | head -c {bytes}; kill -KILL $$ ;;
+*) exec '{real}' "$@" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "bytes", "words"),
+    [
+        ("merge-base", 0, ("push",)),
+        ("symbolic-ref", 0, ("push",)),
+        ("--show-scope", 0, ("fetch",)),
+        ("for-each-ref", 60, ("push", "origin", "lab/*")),
+    ],
+)
+def test_what_a_git_said_that_was_ended_half_way_decides_nothing(
+    repo: Repo, bare: Repo, tmp_path: Path, verb: str, bytes: int, words: tuple[str, ...]
+) -> None:
+    for name in ("lab/a-000001", "lab/b-000002"):
+        repo.git("config", "envhist.timeline", name)
+        capture(repo, "one")
+    repo.run("envlog", "push", "--yes", "origin", "lab/*", check=True)
+    repo.write("b")
+    capture(repo, "two")
+    before = refs(bare)
+    program = tmp_path / "ended" / "git"
+    program.parent.mkdir()
+    real = shutil.which("git", path=repo.env["PATH"])
+    program.write_text(ENDED.format(verb=verb, bytes=bytes, real=real))
+    program.chmod(0o755)
+    path = os.pathsep.join((str(program.parent), repo.env["PATH"]))
+    done = repo.run("envlog", *words, env={"PATH": path})
+    assert done.status == 128, done.out + done.err
+    assert "ended by signal 9" in done.err
+    assert refs(bare) == before
+    repo.run("envlog", "push", check=True)
 
 
 def test_timelines_are_chosen_by_name_and_by_pattern(repo: Repo, bare: Repo) -> None:

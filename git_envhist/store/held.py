@@ -1,0 +1,95 @@
+"""Runs a git that talks to a server, which may be anybody's: what it may take is held to by the kernel, what is said is
+kept as far as anybody would read it.
+
+A shell waits for a word before it becomes that git: so it is held, and with it whatever it starts, from its first
+moment on. What somebody there says without end is read and dropped; only a listing that has no end is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from git_envhist import trace
+from git_envhist.errors import Damaged, GitFailed
+from git_envhist.store.git import Completed
+from git_envhist.system import pipe_ours
+
+WAITING = ("sh", "-c", 'read -r now && exec "$@"', "sh")
+MOST_TOLD = 64 << 20
+"""A hundred thousand refs with long names."""
+MOST_SAID = 1 << 20
+AT_ONCE = 1 << 16
+
+
+class Holds(Protocol):
+    """What a process may take."""
+
+    def hold(self, process: int) -> None: ...
+
+
+def run_held(
+    words: Sequence[str], environment: Mapping[bytes, bytes], holds: Holds, stdin: bytes = b""
+) -> Completed:
+    """Run a command to its end."""
+    began = trace.now()
+    pipes = pipe_ours(), pipe_ours(), pipe_ours()
+    ours, theirs = [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
+    actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in enumerate(theirs)]
+    try:
+        try:
+            child = os.posix_spawnp("sh", [*WAITING, *words], environment, file_actions=actions)
+        except FileNotFoundError as missing:
+            raise GitFailed("there is no 'sh' on the PATH") from missing
+        finally:
+            for one in theirs:
+                os.close(one)
+        holds.hold(child)
+        told, said = _talk(ours, b"now\n" + stdin)
+    finally:
+        for one in ours:
+            if one >= 0:
+                os.close(one)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    trace.tell_git(words, began, status)
+    if len(told) > MOST_TOLD:
+        raise Damaged(f"more is listed there than {MOST_TOLD:,} bytes hold")
+    return Completed(status, told, said)
+
+
+def _talk(ours: list[int], stdin: bytes) -> tuple[bytes, bytes]:
+    """Say one thing, hear two. What was closed is -1 in `ours` afterwards."""
+    left = memoryview(stdin)
+    heard = {1: bytearray(), 2: bytearray()}
+    most = {1: MOST_TOLD + 1, 2: MOST_SAID}
+    with selectors.DefaultSelector() as selector:
+        os.set_blocking(ours[0], False)
+        for number, one in enumerate(ours):
+            selector.register(one, selectors.EVENT_READ if number else selectors.EVENT_WRITE, number)
+        while selector.get_map():
+            for key, _ in selector.select():
+                if key.data:
+                    part = os.read(key.fd, AT_ONCE)
+                    room = most[key.data] - len(heard[key.data])
+                    heard[key.data] += part[:room]
+                    is_done = not part or (key.data == 1 and room <= len(part))
+                else:
+                    left = _said_of(key.fd, left)
+                    is_done = not left
+                if is_done:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+                    ours[key.data] = -1
+    return bytes(heard[1]), bytes(heard[2])
+
+
+def _said_of(pipe: int, left: memoryview) -> memoryview:
+    """What is left to be said after a pipe took what it takes."""
+    try:
+        return left[os.write(pipe, left) :]
+    except BlockingIOError:
+        return left
+    except BrokenPipeError:  # it ended before, and says why
+        return left[:0]
