@@ -6,14 +6,15 @@ Each room has a class with its verbs, on top of `Core`; here they become one, an
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.verbs import Taking
 from git_envhist.doing import Doing
 from git_envhist.doing.keeping import Keeping
 from git_envhist.keeping import Retaining
-from git_envhist.model import EnvPath, Moment
+from git_envhist.lookup import refuse_unknown
+from git_envhist.model import EnvPath, Moment, Trigger
 from git_envhist.moments import Moments
 from git_envhist.opening import open_repository
 from git_envhist.sharing.verbs import Sharing
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from git_envhist.beginning import Beginning
-    from git_envhist.forking.fork import Forking
+    from git_envhist.model import Progress
 
 
 class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
@@ -45,19 +46,41 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
     @classmethod
     def init(cls, directory: str = ".", *, workers: str = "spawn", **wish: Unpack[Beginning]) -> Self:
         """The history of a plain directory, begun where there is none; inside a git repository, that repository's."""
-        from git_envhist.beginning import begin  # loaded late: keeps envlog fast
+        from git_envhist.beginning import Beginning, begin  # loaded late: keeps envlog fast
 
-        chosen = wish.get("environ") or os.environ
+        refuse_unknown("init", wish, Beginning.__annotations__)
+        given = wish.get("environ")
+        chosen = os.environ if given is None else given
         with told_by_the_system(directory):
             return cls(begin(directory, chosen, wish), chosen, workers=workers, directory=directory)
 
-    def fork(self, revision: Moment, directory: str, wish: Forking | None = None) -> Self:
-        """A directory of its own that holds the environment of a moment, on a timeline that begins there."""
+    def fork(
+        self,
+        revision: Moment,
+        directory: str | os.PathLike[str],
+        *,
+        branch: str | None = None,
+        relocate: bool = False,
+        foreign: bool = False,
+        trigger: Trigger = Trigger.API,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Self:
+        """A directory of its own that holds the environment of a moment, on a timeline that begins there.
+
+        `branch`: made for it at the code commit of the moment; `relocate`: what names the old place is rewritten in it;
+        `foreign`: also of what no key that is here signed. What was made stands in `.forked`.
+
+        >>> moment = history.capture("to try two ways from")
+        >>> attempt = history.fork(moment, "../attempt", branch="attempt")
+        >>> attempt.forked.branch, attempt.forked.exact, attempt.log(limit=1)[0].intent
+        ('attempt', True, 'forked from ...')
+        """
         from git_envhist.forking.fork import Forking, fork  # loaded late: keeps envlog fast
 
+        wish = Forking(branch, relocate, foreign, trigger, progress or self.progress)
         source = self.judge(self._snapshot(revision))
         self.bring(source, EnvPath(b""))
-        made, opened = fork(self._seeing, self.open_sealed, source, directory, wish or Forking())
+        made, opened = fork(self._seeing, self.open_sealed, source, os.fspath(directory), wish)
         history = type(self)(opened, self._environ, workers=self._workers, directory=made.root)
         history.forked = made
         self.happened("forked", history)

@@ -16,8 +16,8 @@ from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 
 if TYPE_CHECKING:
-    from git_envhist.keeping.dropping import Dropped, InTrash
     from git_envhist.model import Snapshot
+    from git_envhist.model.keeping import Dropped, InTrash
 
 
 @command("drop", "git envlog drop [<options>] <rev>…")

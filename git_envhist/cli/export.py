@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
@@ -13,9 +12,7 @@ from git_envhist.cli.push import look_json, look_lines
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.errors import UsageError
-from git_envhist.sharing.exporting import Exported, ExportWish
-from git_envhist.sharing.fetch import Arrival
-from git_envhist.sharing.importing import Imported
+from git_envhist.model.sharing import Arrival, Exported, Imported
 
 USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>…]"
 USAGE_IMPORT = "git envlog import [--as <name>] <file>"
@@ -33,8 +30,7 @@ def export_command(
     session.no_paths()
     if file is None:
         raise UsageError("no file is named", hint=USAGE_EXPORT)
-    wish = ExportWish(force, tuple(os.fsencode(path) for path in allow))
-    done = session.history.export(file, *revisions, wish=wish)
+    done = session.history.export(file, *revisions, force=force, allow=allow)
     for warning in session.history.warnings:
         warn(warning)
     if session.json:

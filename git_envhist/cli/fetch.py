@@ -8,7 +8,7 @@ from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count
-from git_envhist.sharing.fetch import Arrival
+from git_envhist.model.sharing import Arrival
 
 
 @command("fetch", "git envlog fetch [--full] [<remote>]")

@@ -35,14 +35,19 @@ def fork(
     foreign: bool,
 ) -> int:
     """Writes the environment of a moment (the newest by default) into a new directory, on a timeline of its own."""
-    from git_envhist.forking.fork import Forking  # loaded late: a usage error needs none of it
-
     session.no_paths()
     if directory is None:
         raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
     with shown_progress("forking") as progress:
-        wish = Forking(branch, relocate, foreign, Trigger.MANUAL, progress)
-        forked = session.history.fork(revision or "@", directory, wish).forked
+        forked = session.history.fork(
+            revision or "@",
+            directory,
+            branch=branch,
+            relocate=relocate,
+            foreign=foreign,
+            trigger=Trigger.MANUAL,
+            progress=progress,
+        ).forked
     assert forked is not None
     for problem in _problems(forked):
         warn(problem)

@@ -13,8 +13,9 @@ from git_envhist.cli.failure import complain
 from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import EnvhistError, NotARepository, UsageError
-from git_envhist.triggers.edits import Edit, describe
-from git_envhist.triggers.installing import LEFT, Done, chosen, every, install, uninstall
+from git_envhist.model.causing import Edit, Installed
+from git_envhist.triggers.edits import describe
+from git_envhist.triggers.installing import LEFT, chosen, every, install, uninstall
 from git_envhist.triggers.integration import Place
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def own_program() -> str:
 
 
 def _tell(
-    session: Session, done: Sequence[Done], dry_run: bool, word: str, history: Forgetting | None = None
+    session: Session, done: Sequence[Installed], dry_run: bool, word: str, history: Forgetting | None = None
 ) -> None:
     if session.json:
         told = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
@@ -148,7 +149,7 @@ def _tell(
             session.line(line)
 
 
-def _tell_one(session: Session, one: Done, word: str, dry_run: bool) -> None:
+def _tell_one(session: Session, one: Installed, word: str, dry_run: bool) -> None:
     if not dry_run and (one.edits or one.left):
         session.line(f"{DONE.get(one.name, one.name)}: {word}")
         for edit in one.edits:
@@ -167,7 +168,7 @@ def _verb(edit: Edit) -> str:
     return "wrote" if edit.before is None else "changed"
 
 
-def _as_json(one: Done) -> dict[str, object]:
+def _as_json(one: Installed) -> dict[str, object]:
     return {
         "name": one.name,
         "changes": [*map(_edit_json, one.edits), *map(_left_json, one.left)],

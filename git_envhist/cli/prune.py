@@ -13,11 +13,10 @@ from git_envhist.cli.options import option
 from git_envhist.cli.render import id_length
 from git_envhist.cli.terminal import escape, escape_invalid, pad, shorten, width
 from git_envhist.cli.words import count
-from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 
 if TYPE_CHECKING:
-    from git_envhist.keeping.pruning import Pruned, Thinned
+    from git_envhist.model.keeping import Pruned, Thinned
 
 WIDEST = 44
 NARROWEST = 12
@@ -40,16 +39,16 @@ def prune(
     every: bool,
 ) -> None:
     """Forgets what a policy does not keep, by default the configured one; 'git envlog undrop' brings it back."""
-    from git_envhist.history.retention import Policy  # loaded late: -h needs no policy
-
     session.no_paths()
     history = session.history
-    asked = (keep_last, keep_hourly, keep_daily, keep_weekly)
-    if any(number is not None and number < 0 for number in asked):
-        raise UsageError("a number of moments is not below zero", hint="git envlog prune -h")
-    # Whoever says what is to be kept says all of it.
-    policy = Policy(*(number or 0 for number in asked)) if any(n is not None for n in asked) else None
-    pruned = history.prune(policy, every=every, dry_run=dry_run)
+    pruned = history.prune(
+        keep_last=keep_last,
+        keep_hourly=keep_hourly,
+        keep_daily=keep_daily,
+        keep_weekly=keep_weekly,
+        every=every,
+        dry_run=dry_run,
+    )
     for warning in pruned.warnings:
         warn(warning)
     if session.json:

@@ -15,8 +15,7 @@ from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath
 
 if TYPE_CHECKING:
-    from git_envhist.keeping.leftovers import Left
-    from git_envhist.keeping.purging import Purged
+    from git_envhist.model.keeping import Left, Purged
 
 MOST_TOLD = 5
 WHERE = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
@@ -12,18 +11,16 @@ from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.model import EnvPath
-from git_envhist.sharing.outgoing import Look
-from git_envhist.sharing.push import PushWish
-from git_envhist.sharing.refusals import FirstPush, Pushed
-from git_envhist.store.remoterefs import Outcome, TimelinePush
+from git_envhist.model.sharing import Look, Pushed, PushOutcome, TimelinePush
+from git_envhist.sharing.refusals import FirstPush
 
 WORDS = {
-    Outcome.NEW: "new",
-    Outcome.UPDATED: "updated",
-    Outcome.REWRITTEN: "rewritten",
-    Outcome.SAME: "up to date",
-    Outcome.DELETED: "deleted",
-    Outcome.DIVERGED: "diverged",
+    PushOutcome.NEW: "new",
+    PushOutcome.UPDATED: "updated",
+    PushOutcome.REWRITTEN: "rewritten",
+    PushOutcome.SAME: "up to date",
+    PushOutcome.DELETED: "deleted",
+    PushOutcome.DIVERGED: "diverged",
 }
 
 
@@ -51,10 +48,8 @@ def push_command(
     """Sends this working tree's timeline (or the named ones; laptop/* is a pattern) with its notes and names."""
     session.no_paths()
     history = session.history
-    paths = tuple(os.fsencode(path) for path in allow)
-    wish = PushWish(remote, timelines, delete, paths, agreed, dry_run)
     try:
-        done = history.push(wish)
+        done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
     except FirstPush as first:
         if not session.json:
             for line in leaving_lines(first.planned):

@@ -20,9 +20,9 @@ from git_envhist.cli.storyview import file_texts
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import NotARepository
 from git_envhist.history.times import printed_time, read_moment
+from git_envhist.model.causing import Happened, Recent
 from git_envhist.opening import open_repository
-from git_envhist.recently.logs import Done
-from git_envhist.recently.looking import Recent, look
+from git_envhist.recently.looking import look
 from git_envhist.settings import read_settings
 from git_envhist.store.pathspecs import anchored, directory_prefix, matching
 from git_envhist.store.repository import Repository
@@ -129,7 +129,7 @@ def _texts(found: Recent, manner: Manner) -> Iterator[bytes]:
         yield b"nothing that these tell\n"
 
 
-def _done(label: str, done: tuple[Done, ...], now: datetime, manner: Manner) -> Iterator[bytes]:
+def _done(label: str, done: tuple[Happened, ...], now: datetime, manner: Manner) -> Iterator[bytes]:
     shown = done[-MOST_ROWS:]
     if len(done) > len(shown):
         yield from row_of_cells(label, [f"… {len(done) - len(shown):,} before these"], manner)

@@ -17,9 +17,8 @@ from git_envhist.cli.install import DONE, place_of
 from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import seconds
-from git_envhist.triggers.git.outcomes import Outcome
-from git_envhist.triggers.integration import Part
-from git_envhist.triggers.status import Status, read_status
+from git_envhist.model.causing import HookRun, Part, Status
+from git_envhist.triggers.status import read_status
 
 TOLD = 5
 """So many of the last runs are told; a report has all that are kept."""
@@ -73,7 +72,7 @@ def _run_lines(found: Status, most: int) -> Iterator[str]:
         yield f"  {_time(one.at)}  {one.event:<14} {_what_came(one)}"
 
 
-def _what_came(one: Outcome) -> str:
+def _what_came(one: HookRun) -> str:
     if one.snapshot is not None:
         return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)})"
     return f"{one.result}: {one.message}" if one.message else one.result
@@ -137,7 +136,7 @@ def _part_json(part: Part) -> dict[str, object]:
     }
 
 
-def _run_json(one: Outcome) -> dict[str, object]:
+def _run_json(one: HookRun) -> dict[str, object]:
     return {
         "event": one.event,
         "at": _iso(one.at),

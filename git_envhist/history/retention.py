@@ -13,46 +13,9 @@ from datetime import datetime, timedelta
 from git_envhist.history.doings import EFFECT, TASK
 from git_envhist.history.timeline import own_verdict
 from git_envhist.model import RestorePart, Snapshot, VerdictStatus
-from git_envhist.values import dataclass
+from git_envhist.model.keeping import Decision, Policy
 
 SAFETY_DAYS = 30
-NOT_KEPT = "nothing keeps it"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How much of a timeline is kept beside what always is."""
-
-    last: int = 200
-    hourly: int = 0
-    daily: int = 30
-    weekly: int = 26
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What becomes of one snapshot, and why."""
-
-    snapshot: Snapshot
-    reasons: tuple[str, ...]
-    """Why it is kept; none: it goes."""
-    why_not: str = NOT_KEPT
-
-    @property
-    def keep(self) -> bool:
-        return bool(self.reasons)
-
-    @property
-    def always(self) -> bool:
-        """Whether no policy lets it go."""
-        return any(reason.partition(" ")[0] not in BY_POLICY for reason in self.reasons)
-
-    @property
-    def why(self) -> str:
-        return ", ".join(self.reasons) or self.why_not
-
-
-BY_POLICY = ("last", "hour", "day", "week")
 
 
 def decide(policy: Policy, newest_first: Sequence[Snapshot], now: datetime) -> tuple[Decision, ...]:

@@ -10,11 +10,10 @@ from git_envhist.lookup import path_below
 from git_envhist.values import once
 
 if TYPE_CHECKING:
-    from git_envhist.history.retention import Policy
-    from git_envhist.keeping.dropping import Dropped, Dropping
-    from git_envhist.keeping.pruning import Pruned, Pruning
-    from git_envhist.keeping.purging import Purged
+    from git_envhist.keeping.dropping import Dropping
+    from git_envhist.keeping.pruning import Pruning
     from git_envhist.model import Moment, Snapshot
+    from git_envhist.model.keeping import Dropped, Pruned, Purged
 
 
 class Retaining(Core):
@@ -28,12 +27,38 @@ class Retaining(Core):
         """Bring back what was let go."""
         return self.dropping.undrop([self.dropping.find(one) for one in revisions])
 
-    def prune(self, policy: Policy | None = None, *, every: bool = False, dry_run: bool = False) -> Pruned:
-        """Thin the timeline (`every`: all of this repository) by a policy, the configured one where none is given."""
-        from git_envhist.keeping.pruning import own_timelines, policy_of  # loaded late: keeps envlog fast
+    def prune(
+        self,
+        *,
+        keep_last: int | None = None,
+        keep_hourly: int | None = None,
+        keep_daily: int | None = None,
+        keep_weekly: int | None = None,
+        every: bool = False,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Thin the timeline (`every`: all of this repository) by a policy; what somebody said something of stays.
+
+        Kept are the newest `keep_last`, and of so many hours, days and weeks the newest each. Where one of them is
+        said, the others count as none; where none is, `envhist.keep*` says. What goes lies in the trash for 30 days.
+
+        >>> for number in range(4):
+        ...     _ = history.capture(f"step {number}")
+        >>> pruned = history.prune(keep_last=2, dry_run=True)
+        >>> pruned.gone, [(one.snapshot.intent, one.why) for one in pruned.timelines[0].decisions][1:3]
+        (2, [('step 2', 'last 2'), ('step 1', 'nothing keeps it')])
+        >>> history.prune(keep_last=2).gone, len(history.log())
+        (2, 2)
+        """
+        from git_envhist.keeping.pruning import (  # loaded late: keeps envlog fast
+            own_timelines,
+            policy_of,
+            spoken,
+        )
 
         names = own_timelines(self) if every else [self.timeline] if self.timeline else []
-        return self.pruning.prune(policy or policy_of(self.settings), names, dry_run=dry_run)
+        policy = spoken(keep_last, keep_hourly, keep_daily, keep_weekly) or policy_of(self.settings)
+        return self.pruning.prune(policy, names, dry_run=dry_run)
 
     def thin(self) -> None:
         """What is done by itself once a day: by what is configured, within `envhist.maxSize`."""

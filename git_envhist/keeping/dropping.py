@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, timedelta
-from typing import NamedTuple
 
 from git_envhist.errors import Refused, SnapshotNotFound
 from git_envhist.history.doings import EFFECT, OBSERVED, TASK
@@ -14,6 +13,7 @@ from git_envhist.keeping.means import History
 from git_envhist.keeping.rewriting import Rewriting
 from git_envhist.keeping.stands import Rewritten, Stand, Wanted
 from git_envhist.model import Snapshot, SnapshotId
+from git_envhist.model.keeping import Dropped, InTrash
 from git_envhist.store.chain import read_chain
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.records import format_record
@@ -21,29 +21,9 @@ from git_envhist.store.relinking import Retold
 from git_envhist.store.retelling import AFTER, BEFORE, Link
 from git_envhist.store.staging import Staging
 from git_envhist.store.trash import DAYS, Bundle
-from git_envhist.values import dataclass
 
 TELLS_OF_TIMELINE = (TASK, EFFECT, OBSERVED)
 """Kinds of records that speak of a timeline, wherever on it they stand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """What was let go, or would be."""
-
-    snapshots: tuple[Snapshot, ...]
-    until: date
-    """The first day on which it may be gone for good."""
-    dry_run: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-class InTrash(NamedTuple):
-    """A snapshot that was let go."""
-
-    snapshot: Snapshot
-    since: date
-    until: date
 
 
 class NotInTrash(SnapshotNotFound):

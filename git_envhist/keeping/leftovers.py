@@ -7,10 +7,10 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.model import EnvPath
+from git_envhist.model.keeping import Left, Sent
 from git_envhist.sharing.exporting import PLACE as EXPORT
 from git_envhist.sharing.importing import PLACE as IMPORT
 from git_envhist.store.bundles import workplace
@@ -20,7 +20,7 @@ from git_envhist.store.git import Git
 from git_envhist.store.layout import stored_places
 from git_envhist.store.names import stored_name
 from git_envhist.store.remotememory import directory_of, read_memory
-from git_envhist.store.remotes import find_remote
+from git_envhist.store.remotes import find_remote, key_of
 from git_envhist.store.repository import HEADS, NOTES, Repository
 
 KEY = re.compile(r"[0-9a-f]{16}")
@@ -33,24 +33,6 @@ THEIRS = (
 GOING = ".going-"
 """Behind the name of the repository of what was fetched, while it is taken away."""
 IN_HISTORY, IN_GIT, NOWHERE = "history", "git", "unreached"
-
-
-class Sent(NamedTuple):
-    """A timeline that was pushed while it held what is erased."""
-
-    remote: str
-    """Its name; empty where it has none here any more."""
-    shown: str
-    timeline: str
-
-
-class Left(NamedTuple):
-    """An object with the same bytes that is not ours to erase, or stands elsewhere, too."""
-
-    oid: str
-    where: str
-    """`history`: at another path of a snapshot; `git`: in what git keeps; `unreached`: in git, and nothing needs it."""
-    path: bytes
 
 
 def what_was_sent(repository: Repository, directory: str, paths: Sequence[EnvPath]) -> tuple[Sent, ...]:
@@ -183,5 +165,5 @@ def _names(repository: Repository, directory: str) -> dict[str, tuple[str, str]]
     for name in sorted(names):
         with suppress(EnvhistError):
             remote = find_remote(repository, name, directory)
-            found[remote.key] = (remote.name, remote.shown)
+            found[key_of(remote)] = (remote.name, remote.shown)
     return found

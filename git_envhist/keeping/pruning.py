@@ -10,18 +10,18 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, date, timedelta
 from functools import partial
-from typing import NamedTuple
 
-from git_envhist.history.retention import Decision, Policy, decide
+from git_envhist.errors import UsageError
+from git_envhist.history.retention import decide
 from git_envhist.keeping.dropping import Dropping
 from git_envhist.keeping.means import History
 from git_envhist.model import SnapshotId
+from git_envhist.model.keeping import Decision, Policy, Pruned, Thinned
 from git_envhist.settings import Settings
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.staging import open_published
 from git_envhist.store.trash import DAYS
-from git_envhist.values import dataclass
 
 DAYS_APART = 7
 """What was let go longer ago shares a ref with what went in the same week."""
@@ -32,30 +32,13 @@ A clock that jumps ahead would let thirty days be over in a moment; it takes tha
 """
 
 
-class Thinned(NamedTuple):
-    """What was decided of one timeline."""
-
-    timeline: str
-    decisions: tuple[Decision, ...]
-    """Newest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """What a thinning did, or would do."""
-
-    timelines: tuple[Thinned, ...]
-    until: date
-    """The first day on which what was let go may be gone for good."""
-    expired: int = 0
-    """So many left the trash for good."""
-    dry_run: bool = False
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def gone(self) -> int:
-        """How many snapshots were let go."""
-        return sum(not one.keep for thinned in self.timelines for one in thinned.decisions)
+def spoken(*numbers: int | None) -> Policy | None:
+    """The policy that some numbers are, in its order; None where none is said."""
+    if any(number is not None and number < 0 for number in numbers):
+        raise UsageError("a number of moments is not below zero", hint="git envlog prune -h")
+    # Whoever says what is to be kept says all of it.
+    said = any(number is not None for number in numbers)
+    return Policy(*(number or 0 for number in numbers)) if said else None
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -19,8 +19,6 @@ from git_envhist.keeping.caches import forget_caches, states_of
 from git_envhist.keeping.digests import Digests, keyed
 from git_envhist.keeping.factsless import facts_less
 from git_envhist.keeping.leftovers import (
-    Left,
-    Sent,
     forget_fetched,
     forget_reflogs,
     forget_workplaces,
@@ -33,6 +31,7 @@ from git_envhist.keeping.means import History
 from git_envhist.keeping.rewriting import Rewriting
 from git_envhist.keeping.stands import Stand, Wanted
 from git_envhist.model import EnvPath
+from git_envhist.model.keeping import Left, Purged
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.erasing import Eraser
 from git_envhist.store.fetched import without_fetched
@@ -64,33 +63,6 @@ class PathNotFound(SnapshotNotFound):
         super().__init__(path, hint="what no snapshot holds is gone; 'git envlog -- <path>' tells of a path")
         self.message = f"no snapshot holds '{path}'"
         self.args = (self.message,)
-
-
-@dataclass(frozen=True, slots=True)
-class Purged:
-    """What an erasure did, or would do."""
-
-    paths: tuple[EnvPath, ...]
-    snapshots: int
-    """So many held one of them."""
-    in_trash: int
-    """So many of these in the trash."""
-    sent: tuple[Sent, ...] = ()
-    """Where it went before."""
-    fetched: bool = False
-    """What was fetched held it, and was taken away."""
-    left: tuple[Left, ...] = ()
-    """What holds the same bytes still."""
-    here: tuple[EnvPath, ...] = ()
-    """Paths that stand in the environment: the next capture holds them, unless they are left out."""
-    attached: int = 0
-    """So many snapshots have attachments, which were not looked into."""
-    mentioned: int = 0
-    """So many intents name one of the paths: they stay as they were written."""
-    dry_run: bool = False
-    warnings: tuple[str, ...] = ()
-    imported: tuple[str, ...] = ()
-    """Timelines among what was fetched that no remote gives again: an import brought them."""
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ chain of snapshots of one working tree. An *entry* is one path as it was; a *cha
 moments. *Notes* hold what is said about a snapshot afterwards: names, verdicts, remarks. A *fact* is one derived
 statement about a snapshot, and a *story* the facts and files that differ between two.
 
-What only some commands speak of (`doings`, `restores`, `upkeep`) is loaded when one of its words is asked for: of the
-60 ms that `git envlog` may take, two went into words that it never says.
+What only some commands speak of (`doings`, `restores`, `upkeep`, `keeping`, `sharing`, `causing`) is loaded when one of
+its words is asked for: of the 60 ms that `git envlog` may take, two went into words that it never says.
 """
 
 from __future__ import annotations
@@ -55,6 +55,17 @@ from git_envhist.model.moments import (
 )
 
 if TYPE_CHECKING:
+    from git_envhist.model.causing import (
+        Content,
+        Edit,
+        Happened,
+        HookRun,
+        Installed,
+        Mark,
+        Part,
+        Recent,
+        Status,
+    )
     from git_envhist.model.doings import (
         Bisected,
         Checked,
@@ -64,6 +75,17 @@ if TYPE_CHECKING:
         Resumed,
         Task,
         TaskStatus,
+    )
+    from git_envhist.model.keeping import (
+        Decision,
+        Dropped,
+        InTrash,
+        Left,
+        Policy,
+        Pruned,
+        Purged,
+        Sent,
+        Thinned,
     )
     from git_envhist.model.restores import (
         Ended,
@@ -78,6 +100,20 @@ if TYPE_CHECKING:
         PointsBack,
         Restored,
         shown_path,
+    )
+    from git_envhist.model.sharing import (
+        Arrival,
+        Exported,
+        Fetch,
+        Imported,
+        Look,
+        Pushed,
+        PushOutcome,
+        RefPush,
+        Remote,
+        Share,
+        TimelinePush,
+        Token,
     )
     from git_envhist.model.upkeep import (
         Broken,
@@ -95,6 +131,7 @@ __all__ = [
     "UNREAD",
     "Actor",
     "Agent",
+    "Arrival",
     "Attached",
     "Bisected",
     "Broken",
@@ -105,46 +142,75 @@ __all__ = [
     "Checked",
     "Collected",
     "Comparison",
+    "Content",
+    "Decision",
+    "Dropped",
+    "Edit",
     "Effect",
     "Ended",
     "Entry",
     "EntryKind",
     "EnvPath",
+    "Exported",
     "Fact",
     "FactChange",
     "Fault",
+    "Fetch",
     "Forked",
     "GitChange",
+    "Happened",
     "Health",
     "Holder",
+    "HookRun",
+    "Imported",
+    "InTrash",
+    "Installed",
     "IntentSource",
     "Kept",
+    "Left",
     "LeftAlone",
     "Listing",
+    "Look",
+    "Mark",
     "Missing",
     "Moment",
     "ObjectId",
     "Observed",
     "Pair",
+    "Part",
     "Plan",
     "PlanAction",
     "PlanStep",
     "PlannedDirectory",
     "PointsBack",
+    "Policy",
     "Progress",
+    "Pruned",
+    "Purged",
+    "PushOutcome",
+    "Pushed",
     "Ran",
+    "Recent",
     "Record",
+    "RefPush",
     "Remark",
+    "Remote",
     "RestorePart",
     "Restored",
     "Resumed",
+    "Sent",
+    "Share",
     "Side",
     "Snapshot",
     "SnapshotId",
     "Space",
+    "Status",
     "StoredAs",
     "Task",
     "TaskStatus",
+    "Thinned",
+    "TimelinePush",
+    "Token",
     "Trigger",
     "Verdict",
     "VerdictStatus",
@@ -152,7 +218,7 @@ __all__ = [
     "shown_path",
 ]
 
-LATE = ("doings", "restores", "upkeep")
+LATE = ("doings", "restores", "upkeep", "keeping", "sharing", "causing")
 
 
 def __getattr__(name: str) -> object:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
-from typing import NamedTuple
 
 from git_envhist.model import FactChange
+from git_envhist.model.causing import Happened
 
 DPKG = re.compile(
     r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (install|upgrade|remove|purge) (\S{1,200}) (\S{1,200}) (\S{1,200})$",
@@ -43,14 +43,6 @@ NPM_VERBS = frozenset(
 REFLOG = re.compile(r"HEAD@\{(\d{1,12})\}\Z")
 
 
-class Done(NamedTuple):
-    """Something that somebody did."""
-
-    at: datetime
-    what: str
-    commit: str = ""
-
-
 def read_dpkg(
     texts: Iterable[str], since: datetime, zone: tzinfo, automatic: Collection[str]
 ) -> tuple[FactChange, ...]:
@@ -72,9 +64,11 @@ def read_dpkg(
     )
 
 
-def read_apt(texts: Iterable[str], since: datetime, zone: tzinfo) -> tuple[tuple[Done, ...], frozenset[str]]:
+def read_apt(
+    texts: Iterable[str], since: datetime, zone: tzinfo
+) -> tuple[tuple[Happened, ...], frozenset[str]]:
     """The commands that apt was called with, and the packages that came along with others."""
-    commands: list[Done] = []
+    commands: list[Happened] = []
     automatic: set[str] = set()
     for text in texts:
         for stanza in text.split("\n\n"):
@@ -84,7 +78,7 @@ def read_apt(texts: Iterable[str], since: datetime, zone: tzinfo) -> tuple[tuple
                 continue
             automatic.update(APT_AUTOMATIC.findall(told.get("Install", "")))
             if "Commandline" in told:
-                commands.append(Done(at, told["Commandline"]))
+                commands.append(Happened(at, told["Commandline"]))
     return tuple(commands), frozenset(automatic)
 
 
@@ -107,7 +101,7 @@ def read_npm(text: str, root: str) -> str | None:
     return title[1] if len(words) > 1 and words[1] in NPM_VERBS else None
 
 
-def read_reflog(lines: Iterable[str], since: datetime, zone: tzinfo) -> Iterator[Done]:
+def read_reflog(lines: Iterable[str], since: datetime, zone: tzinfo) -> Iterator[Happened]:
     """What moved HEAD: `HEAD@{<seconds>}`, commit and words, set apart by NUL."""
     for line in lines:
         selector, _, rest = line.partition("\0")
@@ -118,7 +112,7 @@ def read_reflog(lines: Iterable[str], since: datetime, zone: tzinfo) -> Iterator
         except (ValueError, OverflowError, OSError):
             at = None
         if at is not None and at >= since:
-            yield Done(at, what, commit)
+            yield Happened(at, what, commit)
 
 
 def _time(text: str, form: str, zone: tzinfo) -> datetime | None:

@@ -12,12 +12,12 @@ from datetime import datetime
 
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.facts import MACHINE_ROOT
-from git_envhist.model import Change, EntryKind, EnvPath, FactChange, Side
-from git_envhist.recently.logs import Done, npm_time, read_apt, read_dpkg, read_npm, read_reflog
+from git_envhist.model import Change, EntryKind, Side
+from git_envhist.model.causing import Happened, Recent
+from git_envhist.recently.logs import npm_time, read_apt, read_dpkg, read_npm, read_reflog
 from git_envhist.recently.packages import changed_packages
 from git_envhist.recently.walking import Found, walk
 from git_envhist.store.git import Git
-from git_envhist.values import dataclass
 
 DPKG_LOG, APT_LOG, NPM_LOGS = "var/log/dpkg.log", "var/log/apt/history.log", ".npm/_logs"
 LARGEST = 32 << 20
@@ -30,27 +30,6 @@ KINDS = {
     stat.S_IFBLK: EntryKind.BLOCK_DEVICE,
 }
 NUMBER = re.compile(r"\.(\d{1,4})(?:\.gz)?\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Recent:
-    """What can be told of the time since a moment."""
-
-    root: str
-    since: datetime
-    until: datetime
-    facts: tuple[FactChange, ...]
-    changes: tuple[Change, ...]
-    times: Mapping[EnvPath, datetime]
-    """When each of the paths changed."""
-    lost: tuple[EnvPath, ...]
-    """Directories that lost something."""
-    unread: tuple[EnvPath, ...]
-    commands: tuple[Done, ...]
-    head: tuple[Done, ...]
-    """What moved HEAD."""
-    looked: int
-    """How many entries were looked at."""
 
 
 def look(
@@ -113,7 +92,9 @@ def _text(path: str, since: datetime) -> Iterable[str]:
         return ()
 
 
-def _npm_commands(root: str, since: datetime, until: datetime, environ: Mapping[str, str]) -> Iterator[Done]:
+def _npm_commands(
+    root: str, since: datetime, until: datetime, environ: Mapping[str, str]
+) -> Iterator[Happened]:
     cache = environ.get("npm_config_cache")
     directory = os.path.join(cache, "_logs") if cache else os.path.join(environ.get("HOME") or "/", NPM_LOGS)
     for name in sorted(_listed(directory)):
@@ -122,10 +103,10 @@ def _npm_commands(root: str, since: datetime, until: datetime, environ: Mapping[
             for text in _text(os.path.join(directory, name), since):
                 what = read_npm(text, root)
                 if what is not None:
-                    yield Done(at.astimezone(until.tzinfo), what)
+                    yield Happened(at.astimezone(until.tzinfo), what)
 
 
-def _moves_of_head(git: Git | None, since: datetime, until: datetime) -> tuple[Done, ...]:
+def _moves_of_head(git: Git | None, since: datetime, until: datetime) -> tuple[Happened, ...]:
     if git is None or until.tzinfo is None:
         return ()
     form = "--format=%gd%x00%H%x00%gs"

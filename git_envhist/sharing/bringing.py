@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import Damaged
 from git_envhist.model import TOP, EnvPath, Snapshot
+from git_envhist.model.sharing import Remote
 from git_envhist.sharing.limits import read_limits
 from git_envhist.store.arrivals import Arrivals
 from git_envhist.store.fetched import Fetched, split_name
@@ -22,7 +23,7 @@ from git_envhist.store.names import stored_name
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pointers import pieces_path, read_pointer
 from git_envhist.store.remotefailures import RemoteFailed, why_nothing_came
-from git_envhist.store.remotes import Remote, Transport, find_fetched_remote, own_config
+from git_envhist.store.remotes import Transport, find_fetched_remote, own_config
 from git_envhist.store.repository import Repository
 from git_envhist.store.trees import DIRECTORY, decode_tree
 

@@ -11,7 +11,8 @@ from git_envhist.history.ranges import between, resolve_range
 from git_envhist.history.revisions import Live
 from git_envhist.history.timeline import World
 from git_envhist.model import Snapshot
-from git_envhist.sharing.outgoing import Look, look_through
+from git_envhist.model.sharing import Exported
+from git_envhist.sharing.outgoing import look_through
 from git_envhist.sharing.refusals import HoldsTokens
 from git_envhist.store.archive import FileThere, write_archive
 from git_envhist.store.bundles import make_repository, refs_of, workplace, write_bundle
@@ -39,18 +40,6 @@ class ExportWish:
     """Write over a file that is there."""
     allow: tuple[bytes, ...] = ()
     """Paths that may leave though a token stands there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What was written."""
-
-    file: str
-    bytes: int
-    objects: int
-    timelines: tuple[tuple[str, tuple[Snapshot, ...]], ...]
-    """Under the names that they have in the file; oldest first."""
-    look: Look
 
 
 def choose(words: Sequence[str], world: World, now: datetime) -> list[Snapshot]:

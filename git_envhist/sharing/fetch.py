@@ -7,9 +7,9 @@ into places that say where they came from. A fetch that was broken off leaves wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 
 from git_envhist.errors import GitFailed, Refused
+from git_envhist.model.sharing import Arrival, Fetch
 from git_envhist.sharing.bringing import ask_for, lists_of, transport_for
 from git_envhist.store.arrivals import Arrivals
 from git_envhist.store.fetched import NOTES, REMOTES, Fetched, without_fetched
@@ -17,37 +17,13 @@ from git_envhist.store.git import Git
 from git_envhist.store.othernotes import list_crossed
 from git_envhist.store.remotefailures import RemoteFailed, why_nothing_came
 from git_envhist.store.remoterefs import HEADS, There, read_there
-from git_envhist.store.remotes import OUR_REFS, Remote, Transport, find_remote
+from git_envhist.store.remotes import OUR_REFS, Transport, find_remote
 from git_envhist.store.repository import Repository
-from git_envhist.values import dataclass
 
 LAZY = ("--filter=blob:none",)
 WHOLE = ("--no-filter",)
 TELL_NOTHING = ("-c", "fetch.negotiationAlgorithm=noop")
 AT_ONCE = 1000
-
-
-class Arrival(Enum):
-    """What became of a timeline here."""
-
-    NEW = "new"
-    UPDATED = "updated"
-    REWRITTEN = "rewritten"
-    SAME = "up-to-date"
-    GONE = "gone"
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """What a fetch brought."""
-
-    remote: Remote
-    timelines: tuple[tuple[str, Arrival], ...]
-    """Under their names here."""
-    refused: int
-    """So many refs there were not spelled as any of ours."""
-    full: bool
-    """Whether all contents are here."""
 
 
 def fetch(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from git_envhist.errors import Damaged, Refused, UsageError
-from git_envhist.sharing.fetch import Arrival
+from git_envhist.model.sharing import Arrival, Imported
 from git_envhist.store.archive import read_archive
 from git_envhist.store.bundles import Taken, publish, take_bundle, workplace
 from git_envhist.store.chain import Tell, read_chain
@@ -20,21 +20,10 @@ from git_envhist.store.git import Git
 from git_envhist.store.remoteparts import NOBODY
 from git_envhist.store.remotes import NAME, last
 from git_envhist.store.repository import SYNCED, Repository
-from git_envhist.values import dataclass
 
 PLACE = "import"
 ENDINGS = re.compile(r"(\.envhist)?(\.tar)?(\.zst)?\Z")
 MOST_NAMES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What came."""
-
-    file: str
-    name: str
-    timelines: tuple[tuple[str, Arrival, int], ...]
-    """(name here, what became of it, how many moments it has)."""
 
 
 class NameTaken(Refused):

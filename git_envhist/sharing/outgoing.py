@@ -9,10 +9,10 @@ from git_envhist.capture.secrets import scans_content
 from git_envhist.capture.tokens import TOKENS, URL_PASSWORD, URL_WHAT, find_tokens
 from git_envhist.history.classes import CLASSES, DATABASES, class_of
 from git_envhist.model import SQLITE_HEADER
+from git_envhist.model.sharing import Look, Share, Token
 from git_envhist.store.git import Git
 from git_envhist.store.layout import DOTGIT, RESERVED
 from git_envhist.store.remoteload import Outgoing, contents, files_of_pieces, piece_of, shown_place
-from git_envhist.values import dataclass
 
 SEALED_CLASS, REPOSITORIES, RECORDS = "sealed", "repositories", "records"
 ORDER = (*CLASSES, REPOSITORIES, RECORDS, SEALED_CLASS)
@@ -20,32 +20,6 @@ ORDER = (*CLASSES, REPOSITORIES, RECORDS, SEALED_CLASS)
 OVERLAP = 4096
 """A token may stand across the cut between two pieces of a file."""
 NESTED = RESERVED + b"/" + DOTGIT + b"/"
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """How much of one class leaves."""
-
-    name: str
-    files: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token that would leave in the clear: where, and of what kind; never which."""
-
-    path: bytes
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What was found in all that would leave."""
-
-    shares: tuple[Share, ...] = ()
-    databases: tuple[tuple[bytes, int], ...] = ()
-    tokens: tuple[Token, ...] = ()
 
 
 def look_through(git: Git, leaving: Sequence[Outgoing], largest: int) -> Look:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
+from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush
 from git_envhist.sharing.limits import Limits, read_limits
 from git_envhist.sharing.outgoing import look_through, too_large
-from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, Pushed, TooLarge, rejected, some
+from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, TooLarge, rejected, some
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remotefailures import NOT_TOGETHER, why_it_failed
@@ -33,10 +34,7 @@ from git_envhist.store.remoterefs import (
     HEADS,
     NOTES,
     Here,
-    Outcome,
-    RefPush,
     There,
-    TimelinePush,
     in_turn,
     plan_deletion,
     plan_push,
@@ -48,6 +46,7 @@ from git_envhist.store.remotes import (
     OUR_REFS,
     Transport,
     find_remote,
+    key_of,
 )
 from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass
@@ -99,7 +98,8 @@ class _Push:
         self._wish = wish
         self._own = own
         self._state = repository.common_state
-        self._memory = read_memory(self._state, self._remote.key)
+        self._key = key_of(transport.remote)
+        self._memory = read_memory(self._state, self._key)
 
     def run(self) -> Pushed:
         there = read_there(self._transport.list_pushed(*OUR_REFS, CODE_REFS))
@@ -148,7 +148,7 @@ class _Push:
     def _parts(self) -> Parts:
         if not self._memory.upload:
             self._memory = Memory(self._memory.agreed, os.urandom(6).hex(), self._memory.put)
-        place = os.path.join(directory_of(self._state), f"{self._remote.key}.upload")
+        place = os.path.join(directory_of(self._state), f"{self._key}.upload")
         return Parts(self._repository.git, place, self._repository.objects_dir, self._memory.upload)
 
     def _leaving(self, moves: Sequence[RefPush], there: There, parts: Parts) -> list[Outgoing]:
@@ -172,7 +172,7 @@ class _Push:
         stored = sum(one.stored for one in leaving)
         parts = len(self._divided(leaving))
         problems: list[Refused] = [
-            Diverged(one.timeline, self._remote) for one in timelines if one.outcome is Outcome.DIVERGED
+            Diverged(one.timeline, self._remote) for one in timelines if one.outcome is PushOutcome.DIVERGED
         ]
         large = [one for one in too_large(leaving, largest) if shown_place(one) not in self._wish.allow]
         problems += [TooLarge(large, largest)] if large else []
@@ -250,7 +250,7 @@ class _Push:
 
     def _remember(self, memory: Memory) -> None:
         self._memory = memory
-        write_memory(self._state, self._remote.key, memory)
+        write_memory(self._state, self._key, memory)
 
 
 def chosen(names: Iterable[str], words: Sequence[str], own: str | None) -> list[str]:

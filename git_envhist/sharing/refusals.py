@@ -7,32 +7,11 @@ import shlex
 from collections.abc import Sequence
 
 from git_envhist.errors import Refused
-from git_envhist.sharing.outgoing import Look, Token
+from git_envhist.model.sharing import Pushed, Remote, Token
 from git_envhist.store.remotefailures import RemoteFailed
 from git_envhist.store.remoteload import Outgoing, shown_place
-from git_envhist.store.remoterefs import TimelinePush
-from git_envhist.store.remotes import Remote
-from git_envhist.values import dataclass
 
 LISTED = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What a push did; after a dry run, what it would do."""
-
-    remote: Remote
-    timelines: tuple[TimelinePush, ...]
-    objects: int
-    bytes: int
-    """As they are stored: about what is sent."""
-    parts: int
-    look: Look
-    first: bool
-    """Whether the owner had never agreed to send there."""
-    problems: tuple[str, ...] = ()
-    """Why it would be refused; only a dry run gets so far."""
-    warnings: tuple[str, ...] = ()
 
 
 class FirstPush(Refused):

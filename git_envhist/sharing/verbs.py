@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from git_envhist.lookup import each
 from git_envhist.model import TOP
 from git_envhist.store.fetched import seeing_fetched, without_fetched
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from git_envhist.api import EnvHistory
-    from git_envhist.sharing.exporting import Exported, ExportWish
-    from git_envhist.sharing.fetch import Fetch
-    from git_envhist.sharing.importing import Imported
-    from git_envhist.sharing.push import PushWish
-    from git_envhist.sharing.refusals import Pushed
+    from git_envhist.model.sharing import Exported, Fetch, Imported, Pushed
+    from git_envhist.settings import Settings
     from git_envhist.store.repository import Repository
 
 
@@ -22,40 +23,92 @@ class Sharing:
 
     repository: Repository
 
-    def push(self: EnvHistory, wish: PushWish | None = None) -> Pushed:  # type: ignore[misc]
-        """Send timelines with their notes and names to a remote; what is refused is sent nowhere."""
+    def push(  # type: ignore[misc]
+        self: EnvHistory,
+        remote: str | None = None,
+        *timelines: str,
+        delete: Sequence[str] = (),
+        allow: Sequence[str | bytes | os.PathLike[str]] = (),
+        yes: bool = False,
+        dry_run: bool = False,
+        most: int | None = None,
+    ) -> Pushed:
+        """Send timelines (this working tree's, where none is named) with their notes and names to a remote.
+
+        The first push there lists what would leave in the clear and is refused without `yes`; `dry_run` tells the same
+        and sends nothing. `delete`: timelines that are taken away there; `allow`: paths that may leave with a token
+        in them, or too large; `most`: so many bytes at once at most. What is refused is sent nowhere.
+
+        >>> import subprocess
+        >>> _ = subprocess.run(["git", "init", "-q", "--bare", "../shared.git"], check=True)
+        >>> _ = history.capture("to be shared")
+        >>> history.push("../shared.git", dry_run=True).first
+        True
+        >>> history.push("../shared.git")
+        Traceback (most recent call last):
+            ...
+        git_envhist.sharing.refusals.FirstPush: the first push to 'shared-...' (...): nothing was sent
+        >>> [one.outcome.value for one in history.push("../shared.git", yes=True).timelines]
+        ['new']
+        """
         from git_envhist.sharing.push import PushWish, push  # loaded late: most commands send nothing
 
-        return push(self.repository, self._environ, self.directory, self.timeline, wish or PushWish())
+        paths = tuple(map(os.fsencode, each(allow)))
+        wish = PushWish(remote, timelines, each(delete), paths, yes, dry_run, most)
+        self._remotes_are_of_now()
+        return push(self.repository, self._environ, self.directory, self.timeline, wish)
 
     def fetch(self: EnvHistory, remote: str | None = None, *, full: bool = False) -> Fetch:  # type: ignore[misc]
         """Bring the timelines of a remote beside ours; `full`: with all their contents."""
         from git_envhist.sharing.fetch import fetch  # loaded late: likewise
 
+        self._remotes_are_of_now()
         done = fetch(self.repository, self._environ, self.directory, remote, full=full)
         self._came()
         return done
 
     def export(  # type: ignore[misc]
-        self: EnvHistory, file: str, *revisions: str, wish: ExportWish | None = None
+        self: EnvHistory,
+        file: str | os.PathLike[str],
+        *revisions: str,
+        force: bool = False,
+        allow: Sequence[str | bytes | os.PathLike[str]] = (),
     ) -> Exported:
-        """Write moments (revisions, ranges; none: all of this timeline) with notes and names into a file."""
+        """Write moments (revisions, ranges; none: all of this timeline) with notes and names into a file.
+
+        `force`: over a file that is there; `allow`: paths that may leave with a token in them.
+
+        >>> _ = history.capture("to go along", name="there")
+        >>> history.export("../moments.envhist.tar.zst", "there").timelines[0][1][0].intent
+        'to go along'
+        >>> [(came, moments) for _, came, moments in history.import_("../moments.envhist.tar.zst").timelines]
+        [(<Arrival.NEW: 'new'>, 1)]
+        """
         from git_envhist.capturing.identity import signature, who_am_i  # loaded late: likewise
         from git_envhist.sharing.exporting import ExportWish, choose, export  # loaded late: likewise
 
+        self.forget_world()
         chosen = choose(revisions, self.world, self.now)
         for snapshot in chosen:
             self.bring(snapshot, TOP)
         line = signature(who_am_i(self.settings, self._environ), self.now)
-        return export(self.repository, file, chosen, self.world, self.keys.get, line, wish or ExportWish())
+        wish = ExportWish(force, tuple(map(os.fsencode, each(allow))))
+        return export(self.repository, os.fspath(file), chosen, self.world, self.keys.get, line, wish)
 
-    def import_(self: EnvHistory, file: str, *, name: str | None = None) -> Imported:  # type: ignore[misc]
+    def import_(  # type: ignore[misc]
+        self: EnvHistory, file: str | os.PathLike[str], *, name: str | None = None
+    ) -> Imported:
         """Bring what a file of an export holds in beside ours, as `<name>/<timeline>`."""
         from git_envhist.sharing.importing import take_in  # loaded late: likewise
 
-        done = take_in(self.repository, file, name, self._tell)
+        self._remotes_are_of_now()
+        done = take_in(self.repository, os.fspath(file), name, self._tell)
         self._came()
         return done
+
+    def _remotes_are_of_now(self: EnvHistory) -> Settings:  # type: ignore[misc]
+        # Whoever keeps a history open reads git's configuration again where settings are asked for.
+        return self.settings
 
     def _came(self: EnvHistory) -> None:  # type: ignore[misc]
         self.repository = seeing_fetched(without_fetched(self.repository))

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from git_envhist.model.sharing import Remote
 from git_envhist.store.bounds import LISTED, find_large
 from git_envhist.store.durable import forget
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.remotefailures import too_much
-from git_envhist.store.remotes import Remote
 
 INDEX = ".idx"
 ENDINGS = (INDEX, ".rev", ".promisor", ".pack")

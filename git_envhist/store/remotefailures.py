@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Protocol
 
 from git_envhist.errors import EnvhistError
+from git_envhist.model.sharing import without_password
 from git_envhist.store.bounds import NO_MEMORY, Bomb
 from git_envhist.store.git import Completed
 
@@ -36,11 +36,6 @@ class RemoteFailed(EnvhistError):
     def said(self) -> bool:
         """Whether the hint is what the other side said."""
         return self.hint != self.usual_hint
-
-
-def without_password(url: str) -> str:
-    """An address as it may be shown."""
-    return re.sub(r"(?<=://)[^/@]*@", lambda user: user[0].partition(":")[0].rstrip("@") + "@", url)
 
 
 def why_it_failed(remote: Reached, done: Completed) -> RemoteFailed:

@@ -8,27 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from enum import Enum
 
+from git_envhist.model.sharing import PushOutcome, RefPush, TimelinePush
 from git_envhist.values import dataclass
 
 HEADS, NOTES, UPLOAD = "refs/envhist/heads/", "refs/notes/envhist/", "refs/envhist/upload/"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 TIMELINE = re.compile(rf"{_WORD}/{_WORD}")
 MOST_REFS = 100_000
-
-
-class Outcome(Enum):
-    """What becomes of a timeline at the other side."""
-
-    NEW = "new"
-    UPDATED = "updated"
-    REWRITTEN = "rewritten"
-    """By lease: what stands there is what we put there, and it was rewritten here since."""
-    SAME = "up-to-date"
-    DELETED = "deleted"
-    DIVERGED = "diverged"
-    """Somebody else's moments stand there: nothing is sent."""
 
 
 def read_listing(out: bytes) -> list[tuple[str, str]]:
@@ -58,28 +45,6 @@ class There:
     def all(self) -> tuple[str, ...]:
         """The hashes that the other side has."""
         return (*self.heads.values(), *self.notes.values(), *self.uploads.values(), *self.code)
-
-
-@dataclass(frozen=True, slots=True)
-class RefPush:
-    """One ref of the other side: from where it stands to where it shall."""
-
-    ref: str
-    old: str | None
-    new: str | None
-
-    @property
-    def refspec(self) -> str:
-        return f"{self.new or ''}:{self.ref}"
-
-
-@dataclass(frozen=True, slots=True)
-class TimelinePush:
-    """One timeline of a push, with its notes."""
-
-    timeline: str
-    outcome: Outcome
-    moves: tuple[RefPush, ...]
 
 
 def is_timeline(name: str) -> bool:
@@ -142,7 +107,7 @@ def plan_deletion(timelines: Iterable[str], there: There) -> tuple[TimelinePush,
     for timeline in timelines:
         places = ((HEADS, there.heads.get(timeline)), (NOTES, there.notes.get(timeline)))
         moves = tuple(RefPush(place + timeline, old, None) for place, old in places if old is not None)
-        found.append(TimelinePush(timeline, Outcome.DELETED if moves else Outcome.SAME, moves))
+        found.append(TimelinePush(timeline, PushOutcome.DELETED if moves else PushOutcome.SAME, moves))
     return tuple(found)
 
 
@@ -166,20 +131,22 @@ def _plan_one(
         (NOTES + one.timeline, there.notes.get(one.timeline), one.notes),
     ):
         if new is None or old == new:
-            outcomes.append(Outcome.SAME)
+            outcomes.append(PushOutcome.SAME)
             continue
         outcomes.append(_outcome(old, new, ours.get(ref), grows))
         moves.append(RefPush(ref, old, new))
-    if Outcome.DIVERGED in outcomes:
-        return TimelinePush(one.timeline, Outcome.DIVERGED, ())
-    if outcomes[0] is Outcome.SAME and moves:
-        return TimelinePush(one.timeline, Outcome.UPDATED, tuple(moves))
+    if PushOutcome.DIVERGED in outcomes:
+        return TimelinePush(one.timeline, PushOutcome.DIVERGED, ())
+    if outcomes[0] is PushOutcome.SAME and moves:
+        return TimelinePush(one.timeline, PushOutcome.UPDATED, tuple(moves))
     return TimelinePush(one.timeline, outcomes[0], tuple(moves))
 
 
-def _outcome(old: str | None, new: str, ours: str | None, grows: Mapping[tuple[str, str], bool]) -> Outcome:
+def _outcome(
+    old: str | None, new: str, ours: str | None, grows: Mapping[tuple[str, str], bool]
+) -> PushOutcome:
     if old is None:
-        return Outcome.NEW
+        return PushOutcome.NEW
     if grows.get((old, new), False):
-        return Outcome.UPDATED
-    return Outcome.REWRITTEN if old == ours else Outcome.DIVERGED
+        return PushOutcome.UPDATED
+    return PushOutcome.REWRITTEN if old == ours else PushOutcome.DIVERGED

@@ -13,15 +13,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.model.sharing import Remote
 from git_envhist.store.asconfigured import Config
 from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, Bounds, bounds_of_a_fetch
 from git_envhist.store.git import COMMAND as SEALED
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.held import run_held
-from git_envhist.store.remotefailures import why_nothing_came, without_password
+from git_envhist.store.remotefailures import why_nothing_came
 from git_envhist.store.remoterefs import read_listing
 from git_envhist.store.repository import Repository
-from git_envhist.values import dataclass
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|:)")
 SCP_LIKE = re.compile(r"[^/:]+:(?!:)")
@@ -48,27 +48,9 @@ class NoRemote(EnvhistError):
     code = "no-remote"
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """Another repository, and how it is reached."""
-
-    name: str
-    """What its timelines have before their names: `origin`."""
-    url: str
-    push_url: str
-    receive_pack: str | None = None
-    upload_pack: str | None = None
-    proxy: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Names it in our own files: another address is another remote."""
-        return hashlib.sha256(os.fsencode(self.push_url)).hexdigest()[:16]
-
-    @property
-    def shown(self) -> str:
-        """The address without what a password could be."""
-        return without_password(self.push_url)
+def key_of(remote: Remote) -> str:
+    """Names a remote in our own files: another address is another remote."""
+    return hashlib.sha256(os.fsencode(remote.push_url)).hexdigest()[:16]
 
 
 def find_remote(repository: Repository, word: str | None, directory: str) -> Remote:

@@ -12,30 +12,13 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.errors import EnvhistError, Refused
+from git_envhist.model.causing import Content, Edit
 from git_envhist.store.durable import cannot_write, forget, sync_directory
-from git_envhist.values import dataclass
 
 FILE_MODE = 0o644
 PROGRAM_MODE = 0o755
 NEW = ".envhist-new"
 """The ending of what is to stand at a path, until it is whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What stands at a path: the bytes of a file and its mode, or where a link leads (mode None)."""
-
-    data: bytes
-    mode: int | None = FILE_MODE
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One path, before and after; None where nothing stands."""
-
-    path: str
-    before: Content | None
-    after: Content | None
 
 
 def look(path: str) -> Content | None:

@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from git_envhist.errors import UsageError
+from git_envhist.model.causing import Installed, Part
 from git_envhist.triggers.agents import AGENTS
 from git_envhist.triggers.agents.leftovers import leftovers, remove
-from git_envhist.triggers.edits import Edit, effective
+from git_envhist.triggers.edits import effective
 from git_envhist.triggers.git.integration import GitHooks
-from git_envhist.triggers.integration import Integration, Part, Place
+from git_envhist.triggers.integration import Integration, Place
 from git_envhist.triggers.kept import as_before, install_edits, read_record, uninstall_edits
-from git_envhist.values import dataclass
 
 GIT = GitHooks()
 LEFT = "agents"
 """What all agents together have left."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What was changed for one integration, or would be."""
-
-    name: str
-    edits: tuple[Edit, ...]
-    remarks: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    """Directories of ours that nobody needs any more."""
 
 
 def chosen(agents: Sequence[str]) -> tuple[Integration, ...]:
@@ -43,19 +32,21 @@ def every() -> tuple[Integration, ...]:
     return (GIT, *AGENTS.values())
 
 
-def install(place: Place, integrations: Sequence[Integration], *, dry_run: bool = False) -> tuple[Done, ...]:
+def install(
+    place: Place, integrations: Sequence[Integration], *, dry_run: bool = False
+) -> tuple[Installed, ...]:
     """Put them in place; nothing changes where all of it is."""
     plans = [(one, one.plan_install(place)) for one in integrations]
     done = []
     for one, plan in plans:
         edits = effective(plan.edits) if dry_run else install_edits(place.state, one.name, plan.edits)
-        done.append(Done(one.name, edits, plan.remarks))
+        done.append(Installed(one.name, edits, plan.remarks))
     return tuple(done)
 
 
 def uninstall(
     place: Place, integrations: Sequence[Integration], *, dry_run: bool = False
-) -> tuple[Done, ...]:
+) -> tuple[Installed, ...]:
     """Take them away; what nobody has changed since is what it was before."""
     left = leftovers(place, [one.name for one in integrations if one.name in AGENTS])
     plans = [(one, one.plan_uninstall(place)) for one in integrations]
@@ -65,10 +56,10 @@ def uninstall(
             edits = effective(as_before(read_record(place.state), one.name, plan.edits))
         else:
             edits = uninstall_edits(place.state, one.name, plan.edits)
-        done.append(Done(one.name, edits, plan.remarks))
+        done.append(Installed(one.name, edits, plan.remarks))
     if not dry_run:
         remove(left)
-    return (*done, Done(LEFT, (), (), left)) if left else tuple(done)
+    return (*done, Installed(LEFT, (), (), left)) if left else tuple(done)
 
 
 def parts(place: Place) -> dict[str, tuple[Part, ...]]:

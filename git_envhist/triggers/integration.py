@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Protocol
 
+from git_envhist.model.causing import Edit, Part
 from git_envhist.settings import config_home, data_home
 from git_envhist.store.repository import Repository
-from git_envhist.triggers.edits import Edit
 from git_envhist.values import dataclass
 
 
@@ -49,18 +49,6 @@ class Plan:
     edits: tuple[Edit, ...] = ()
     remarks: tuple[str, ...] = ()
     """What the user has to know or do beside."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One thing that is, or should be, in somebody's file."""
-
-    event: str
-    active: bool
-    place: str
-    """The file that it is in, or should be in."""
-    remark: str = ""
-    """What is the matter with it."""
 
 
 class Integration(Protocol):

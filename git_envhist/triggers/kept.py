@@ -16,18 +16,10 @@ from contextlib import suppress
 from typing import Any
 
 from git_envhist.errors import EnvhistError
+from git_envhist.model.causing import Content, Edit
 from git_envhist.store.durable import cannot_write, forget, sync_directory
 from git_envhist.store.locks import state_directory
-from git_envhist.triggers.edits import (
-    NEW,
-    Content,
-    Edit,
-    carry_out,
-    effective,
-    look,
-    missing_directories,
-    remove_empty,
-)
+from git_envhist.triggers.edits import NEW, carry_out, effective, look, missing_directories, remove_empty
 from git_envhist.values import dataclass, field, replace
 
 FILE = "installed"

@@ -7,17 +7,18 @@ import re
 import time
 from collections.abc import Iterator
 
+from git_envhist.model.causing import HookRun, Mark, Part, Status
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
 from git_envhist.triggers import installing
 from git_envhist.triggers.edits import look
 from git_envhist.triggers.git.events import RIDING
-from git_envhist.triggers.git.outcomes import Mark, Outcome, place_of, read_mark, read_outcomes
+from git_envhist.triggers.git.outcomes import place_of, read_mark, read_outcomes
 from git_envhist.triggers.git.places import git_version
 from git_envhist.triggers.git.riding import place_of_pushes
-from git_envhist.triggers.integration import Part, Place
+from git_envhist.triggers.integration import Place
 from git_envhist.triggers.kept import read_record
-from git_envhist.values import dataclass, replace
+from git_envhist.values import replace
 
 GRACE = 120.0
 """A hook that has not run so many seconds after a commit does not run at all."""
@@ -26,23 +27,6 @@ STALE = 600.0
 LOOKED_BACK = 50
 COMMANDS = re.compile(r"(commit|merge|pull|checkout: moving|cherry-pick|rebase.*finish)")
 CALLED = re.compile(rb"(?:^|[;{( \t])p=('[^']*(?:'\"'\"'[^']*)*'|[^;\s\\]+)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """One repository's."""
-
-    enabled: bool
-    program: str
-    git: tuple[int, ...]
-    here: dict[str, tuple[Part, ...]]
-    """By integration, what is installed for this repository."""
-    everywhere: dict[str, tuple[Part, ...]]
-    """Likewise for every repository of this user."""
-    outcomes: tuple[Outcome, ...]
-    """What hooks came to, oldest first."""
-    waiting: Mark | None
-    warnings: tuple[str, ...]
 
 
 def read_status(place: Place, settings: Settings, *, now: float | None = None) -> Status:
@@ -64,7 +48,7 @@ def read_status(place: Place, settings: Settings, *, now: float | None = None) -
     )
 
 
-def _about_pushes(settings: Settings, found: list[Part], pushes: tuple[Outcome, ...]) -> Iterator[str]:
+def _about_pushes(settings: Settings, found: list[Part], pushes: tuple[HookRun, ...]) -> Iterator[str]:
     if settings.auto_push and not any(part.active and part.event == RIDING for part in found):
         yield "envhist.autoPush is set, and git's hooks are not installed here: git envlog install"
     if settings.auto_push and pushes and pushes[-1].result in ("failed", "refused"):
@@ -77,7 +61,7 @@ def _warnings(
     settings: Settings,
     here: dict[str, tuple[Part, ...]],
     everywhere: dict[str, tuple[Part, ...]],
-    outcomes: tuple[Outcome, ...],
+    outcomes: tuple[HookRun, ...],
     waiting: Mark | None,
     now: float,
 ) -> Iterator[str]:
@@ -128,7 +112,7 @@ def _called(path: str) -> Iterator[str]:
             yield words[0]
 
 
-def _never_called(place: Place, outcomes: tuple[Outcome, ...]) -> Iterator[str]:
+def _never_called(place: Place, outcomes: tuple[HookRun, ...]) -> Iterator[str]:
     """A hook that never fires is told, not assumed: git's own log knows when it should have."""
     assert place.repository is not None
     kept = read_record(place.state).of("git")

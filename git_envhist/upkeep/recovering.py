@@ -20,7 +20,7 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.packfile import PackFile
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.remotememory import Memory, read_memory
-from git_envhist.store.remotes import Transport, find_remote, own_config
+from git_envhist.store.remotes import Transport, find_remote, key_of, own_config
 from git_envhist.store.repository import Repository
 from git_envhist.store.staging import Staging
 from git_envhist.store.trees import object_id
@@ -68,7 +68,7 @@ def _sources(capturing: Capturing, directory: str, lost: frozenset[bytes]) -> It
     for name in os.fsdecode(repository.git.ask("remote").out).split():
         with suppress(EnvhistError):
             remote = find_remote(repository, name, directory)
-            if read_memory(repository.common_state, remote.key) == Memory():
+            if read_memory(repository.common_state, key_of(remote)) == Memory():
                 continue  # nothing of ours was ever sent there
             fetched = Fetched.of(repository)
             fetched.ensure()

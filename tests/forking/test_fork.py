@@ -10,7 +10,6 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import Damaged
-from git_envhist.forking.fork import Forking
 from tests.cli.test_json import validate
 from tests.restoring.foreign import harmful, make_stranger
 from tests.support.oracle import git_fsck, listing, rsync_differences
@@ -225,7 +224,7 @@ def test_a_fork_that_fails_leaves_nothing(rich: Repo, there: bool) -> None:
     packs.rename(packs.with_name("away"))
     packs.mkdir()
     with pytest.raises(Damaged):
-        history.fork(snapshot, str(place), Forking(branch="attempt"))
+        history.fork(snapshot, str(place), branch="attempt")
     packs.rmdir()
     packs.with_name("away").rename(packs)
     assert refs(rich) == before

@@ -206,7 +206,7 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
         return found
 
     history.pruning._decide = decide_and_name  # type: ignore[method-assign]
-    history.prune(Policy(1, 0, 0, 0))
+    history.prune(keep_last=1)
     assert ids(repo) == [taken[0], taken[2]]
 
 

@@ -15,8 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.api import EnvHistory
-from git_envhist.history.retention import Policy
-from git_envhist.sharing.push import PushWish
 from git_envhist.verifying.areas import open_base
 from git_envhist.verifying.ledger import Ledger
 from tests.cli.test_json import validate
@@ -288,7 +286,7 @@ def test_a_purged_path_is_nowhere_after_any_series(
             history.undrop(back)
             held[back] = gone.pop(back)
         elif step == "prune" and held:
-            told = history.prune(Policy(random.randrange(1, 4), 0, 0, 0))
+            told = history.prune(keep_last=random.randrange(1, 4))
             for decision in told.timelines[0].decisions:
                 if not decision.keep:
                     gone[decision.snapshot.id] = held.pop(decision.snapshot.id)
@@ -305,7 +303,7 @@ def test_a_purged_path_is_nowhere_after_any_series(
         elif step == "gc":
             history.gc("now")
         elif step == "push" and held:
-            history.push(PushWish(agreed=True))
+            history.push(yes=True)
     assert {one.id for one in history.log()} == held.keys()
     assert {one.snapshot.id for one in history.dropping.trash()} == gone.keys()
     for one, files in held.items():

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from git_envhist.model import FactChange
+from git_envhist.model import Happened as Done
 from git_envhist.recently.births import birth_of
-from git_envhist.recently.logs import Done, npm_time, read_apt, read_dpkg, read_npm, read_reflog
+from git_envhist.recently.logs import npm_time, read_apt, read_dpkg, read_npm, read_reflog
 from tests.support.oracle import listing
 from tests.support.repository import Repo
 

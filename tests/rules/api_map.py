@@ -98,7 +98,7 @@ ASKED = {
     "envlog init --adopt": "init(adopt)",
     "envlog push --dry-run": "push(dry_run)",
     "envlog push --delete": "push(delete)",
-    "envlog push --yes": "push(agreed)",
+    "envlog push --yes": "push(yes)",
     "envlog push --allow": "push(allow)",
     "envlog fetch --full": "fetch(full)",
     "envlog export --force": "export(force)",
@@ -108,10 +108,10 @@ ASKED = {
     "envlog gc --no-prune": "gc(prune)",
     "envlog drop --dry-run": "drop(dry_run)",
     "envlog prune --dry-run": "prune(dry_run)",
-    "envlog prune --keep-last": "prune(last)",
-    "envlog prune --keep-hourly": "prune(hourly)",
-    "envlog prune --keep-daily": "prune(daily)",
-    "envlog prune --keep-weekly": "prune(weekly)",
+    "envlog prune --keep-last": "prune(keep_last)",
+    "envlog prune --keep-hourly": "prune(keep_hourly)",
+    "envlog prune --keep-daily": "prune(keep_daily)",
+    "envlog prune --keep-weekly": "prune(keep_weekly)",
     "envlog prune --all": "prune(every)",
     "envlog fsck --quick": "fsck(quick)",
     "envlog fsck --repair": "fsck(repair)",
@@ -139,7 +139,7 @@ ASKED = {
     "envrestore --undo": "undo(steps)",
     "envrestore --redo": "redo(steps)",
 }
-"""`verb(parameter)`: of the verb itself, of what it is asked by name, or of its `wish`, `policy`."""
+"""`verb(parameter)`: of the verb itself, of what it is asked by name, or of its `wish`."""
 
 SHOWS = "how it is shown; the values tell all of it"
 A_PERSON = "for whoever sits in front of a terminal"

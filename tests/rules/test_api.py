@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from importlib import import_module
 
 import pytest
 
-from git_envhist import EnvHistory
+from git_envhist import EnvHistory, model
 from git_envhist.beginning import Beginning
 from git_envhist.capturing.request import Asked
 from git_envhist.doing.effects import Effects
 from git_envhist.doing.observing import Observations
 from git_envhist.doing.tasks import Tasks
-from git_envhist.forking.fork import Forking
-from git_envhist.history.retention import Policy
 from git_envhist.library.looking import Sought
 from git_envhist.restoring.wish import Wished
-from git_envhist.sharing.exporting import ExportWish
-from git_envhist.sharing.push import PushWish
 from tests.rules.api_map import ASKED, NOT_ASKED, PROGRAMS_ALONE, VERBS
 from tests.rules.built import commands, options
 from tests.rules.source import CHECKOUT
@@ -30,10 +25,6 @@ BY_NAME: dict[str, type] = {
     "capture": Asked,
     "init": Beginning,
     **dict.fromkeys(("restore", "undo", "redo", "foresee", "write_to"), Wished),
-    "fork": Forking,
-    "push": PushWish,
-    "export": ExportWish,
-    "prune": Policy,
 }
 """What a verb is asked by name, beside its own parameters."""
 OWN_OPTIONS = sorted(option for option in options() if not option.startswith("every "))
@@ -66,11 +57,12 @@ def test_every_option_is_a_parameter_or_has_a_reason(option: str) -> None:
         assert parameter in parameters_of(verb)
 
 
-HOMES = (
-    *("model", "keeping.dropping", "keeping.pruning", "keeping.purging", "recently.looking", "sharing.fetch"),
-    *("sharing.exporting", "sharing.importing", "sharing.refusals", "triggers.installing", "triggers.status"),
-)
-"""Where the words are for what the verbs give."""
+@pytest.mark.parametrize("verb", ["log", "capture", "restore", "init"])
+def test_help_names_all_that_a_verb_is_asked_by_name(verb: str) -> None:
+    told = inspect.getdoc(verb_of(verb)) or ""
+    assert not {name for name in BY_NAME[verb].__annotations__ if f"`{name}`" not in told}
+
+
 NO_VALUES = {
     **dict.fromkeys(("None", "Self", "Any", "Callable", "Iterator", "Generator"), "no class of ours"),
     **dict.fromkeys(("Forget", "Asked", "EnvPath", "Git"), "a function, a dictionary, bytes, git itself"),
@@ -82,15 +74,12 @@ def test_what_the_verbs_give_is_frozen() -> None:
     verbs = inspect.getmembers(EnvHistory, inspect.isfunction)
     told = [str(verb.__annotations__.get("return")) for name, verb in verbs if not name.startswith("_")]
     given = {word for words in told for word in re.findall(r"\b[A-Z]\w+", words)} - set(NO_VALUES)
-    homes = [import_module(f"git_envhist.{home}") for home in HOMES]
-    for word in sorted({*given, "Resumed", "Task", "Effect", "Observed"}):
-        kinds = [vars(home).get(word) or getattr(home, word, None) for home in homes]
-        (kind,) = (
-            kind
-            for kind, home in zip(kinds, homes, strict=True)
-            if kind is not None and kind.__module__.startswith(home.__name__)
-        )
-        assert kind.__dataclass_params__.frozen, word
+    for word in sorted(
+        {*given, "Resumed", "Task", "Effect", "Observed", "InTrash", "Thinned", "Sent", "Left"}
+    ):
+        kind = getattr(model, word)
+        frozen = kind.__dataclass_params__.frozen if hasattr(kind, "__dataclass_params__") else False
+        assert frozen or issubclass(kind, tuple), word
 
 
 def test_nothing_is_told_of_an_option_that_is_none() -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 
 from git_envhist.errors import Refused
+from git_envhist.model.causing import Edit, Part
 from git_envhist.triggers.agents.events import READING
 from git_envhist.triggers.agents.outcomes import last_outcome
 from git_envhist.triggers.agents.settings import (
@@ -19,9 +20,9 @@ from git_envhist.triggers.agents.settings import (
     without_table,
 )
 from git_envhist.triggers.agents.shapes import MARK, Hook, Shape
-from git_envhist.triggers.edits import PROGRAM_MODE, Edit, look, rewrite
+from git_envhist.triggers.edits import PROGRAM_MODE, look, rewrite
 from git_envhist.triggers.git.shim import template
-from git_envhist.triggers.integration import Part, Place, Plan
+from git_envhist.triggers.integration import Place, Plan
 from git_envhist.triggers.kept import read_record
 from git_envhist.values import dataclass
 

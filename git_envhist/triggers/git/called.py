@@ -12,18 +12,11 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 
+from git_envhist.model.causing import HookRun, Mark
 from git_envhist.store.git import LOCAL_VARIABLES, clean_environment, spawn
 from git_envhist.store.locks import locked_now
 from git_envhist.triggers.git.events import EVENTS, RIDING
-from git_envhist.triggers.git.outcomes import (
-    Mark,
-    Outcome,
-    leave_mark,
-    place_of,
-    read_mark,
-    take_mark,
-    write_outcome,
-)
+from git_envhist.triggers.git.outcomes import leave_mark, place_of, read_mark, take_mark, write_outcome
 
 UNDER_WAY = ("rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """What stands in a git directory while something is half done."""
@@ -121,7 +114,7 @@ def _serve(
         return None
     if not wait_for_end(git_dir, caller):
         message = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
-        write_outcome(place, Outcome(mark.event, time.time(), "waiting", message=message))
+        write_outcome(place, HookRun(mark.event, time.time(), "waiting", message=message))
         return mark
     # Marks that came meanwhile are answered by the same capture.
     mark = read_mark(place) or mark
@@ -163,7 +156,7 @@ class _Capture:
         signal.alarm(0)
         seconds = round(time.monotonic() - self._started, 3)
         write_outcome(
-            self._place, Outcome(self._event, time.time(), result, seconds, snapshot, message, hint)
+            self._place, HookRun(self._event, time.time(), result, seconds, snapshot, message, hint)
         )
         take_mark(self._place, self._mark)
         self._let_others()

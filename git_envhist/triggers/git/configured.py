@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from git_envhist.triggers.edits import Edit, look, rewrite
+from git_envhist.model.causing import Edit, Part
+from git_envhist.triggers.edits import look, rewrite
 from git_envhist.triggers.git.events import HOOKS
 from git_envhist.triggers.git.shim import BLOCK, END, START, command
-from git_envhist.triggers.integration import Part
 
 
 def plan(path: str, program: str) -> Edit:

@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterator
 
 from git_envhist.errors import Refused
-from git_envhist.triggers.edits import PROGRAM_MODE, Content, Edit, look
+from git_envhist.model.causing import Content, Edit, Part
+from git_envhist.triggers.edits import PROGRAM_MODE, look
 from git_envhist.triggers.git.events import HOOKS
 from git_envhist.triggers.git.shim import (
     KEPT,
@@ -25,7 +26,6 @@ from git_envhist.triggers.git.shim import (
     with_block,
     without_block,
 )
-from git_envhist.triggers.integration import Part
 
 EXECUTABLE = 0o111
 MOVED_AWAY = (".legacy", ".old")

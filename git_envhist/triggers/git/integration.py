@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from git_envhist.errors import EnvhistError, Refused
+from git_envhist.model.causing import Edit, Part
 from git_envhist.store.repository import Repository
-from git_envhist.triggers.edits import Edit, rewrite
+from git_envhist.triggers.edits import rewrite
 from git_envhist.triggers.git import configured, directory
 from git_envhist.triggers.git.places import (
     CONFIGURED_SINCE,
@@ -17,7 +18,7 @@ from git_envhist.triggers.git.places import (
     user_config,
     user_value,
 )
-from git_envhist.triggers.integration import Part, Place, Plan
+from git_envhist.triggers.integration import Place, Plan
 
 
 class GitHooks:

@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from git_envhist.model.causing import HookRun, Mark
 from git_envhist.store.locks import state_directory
-from git_envhist.values import dataclass
 
 MOST = 50
 """So many outcomes are kept."""
@@ -22,29 +22,6 @@ LONGEST = 500
 
 
 UNREADABLE = (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A hook has called; `seen` tells one mark from the next."""
-
-    event: str
-    at: float
-    seen: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one run of a worker came to."""
-
-    event: str
-    at: float
-    result: str
-    """captured, unchanged, off, waiting, failed."""
-    seconds: float = 0.0
-    snapshot: str | None = None
-    message: str = ""
-    hint: str = ""
 
 
 def place_of(state: str) -> str:
@@ -92,7 +69,7 @@ def take_mark(place: str, mark: Mark) -> bool:
     return True
 
 
-def write_outcome(place: str, outcome: Outcome) -> None:
+def write_outcome(place: str, outcome: HookRun) -> None:
     """Add to the log; the oldest go."""
     rows = [_row(one) for one in read_outcomes(place)[-(MOST - 1) :]]
     text = "".join(json.dumps(row) + "\n" for row in [*rows, _row(outcome)])
@@ -102,7 +79,7 @@ def write_outcome(place: str, outcome: Outcome) -> None:
     os.rename(f"{path}.new", path)
 
 
-def read_outcomes(place: str) -> tuple[Outcome, ...]:
+def read_outcomes(place: str) -> tuple[HookRun, ...]:
     """The log, oldest first; a line that cannot be read is passed over."""
     try:
         with open(os.path.join(place, "log"), encoding="utf-8", errors="replace") as file:
@@ -112,17 +89,17 @@ def read_outcomes(place: str) -> tuple[Outcome, ...]:
     return tuple(outcome for line in lines if (outcome := _read(line)) is not None)
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: HookRun) -> dict[str, Any]:
     row = {name: getattr(outcome, name) for name in ("event", "at", "result", "seconds", "snapshot")}
     return {**row, "message": outcome.message[:LONGEST], "hint": outcome.hint[:LONGEST]}
 
 
-def _read(line: str) -> Outcome | None:
+def _read(line: str) -> HookRun | None:
     try:
         row = json.loads(line)
         texts = {name: str(row[name]) for name in ("event", "result", "message", "hint")}
         snapshot = row["snapshot"]
-        return Outcome(
+        return HookRun(
             at=float(row["at"]),
             seconds=float(row["seconds"]),
             snapshot=None if snapshot is None else str(snapshot),

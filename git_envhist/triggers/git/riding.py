@@ -12,11 +12,10 @@ import time
 from collections.abc import MutableMapping
 from contextlib import suppress
 
+from git_envhist.model.causing import HookRun, Mark
 from git_envhist.store.locks import locked_now
 from git_envhist.triggers.git.outcomes import (
     UNREADABLE,
-    Mark,
-    Outcome,
     leave_mark,
     place_of,
     read_mark,
@@ -72,20 +71,19 @@ def _answer(place: str, event: str, mark: Mark, environ: MutableMapping[str, str
         signal.alarm(0)
     result, message, hint = told
     seconds = round(time.monotonic() - started, 3)
-    write_outcome(place, Outcome(event, time.time(), result, seconds, None, message, hint))
+    write_outcome(place, HookRun(event, time.time(), result, seconds, None, message, hint))
     if late:
         _end_what_we_started()
 
 
 def _push(remote: str | None, environ: MutableMapping[str, str]) -> tuple[str, str, str]:
     from git_envhist.api import EnvHistory  # loaded late: likewise
-    from git_envhist.sharing.push import PushWish  # loaded late: likewise
-    from git_envhist.store.remoterefs import Outcome as Became  # loaded late: likewise
+    from git_envhist.model.sharing import PushOutcome as Became  # loaded late: likewise
 
     history = EnvHistory.open(".", environ=environ, workers="fork")
     if not history.settings.auto_push or not history.settings.enabled or history.timeline is None:
         return "off", "", ""
-    done = history.push(PushWish(history.settings.remote or remote, most=MOST_AT_ONCE))
+    done = history.push(history.settings.remote or remote, most=MOST_AT_ONCE)
     same = all(one.outcome is Became.SAME for one in done.timelines)
     return ("unchanged" if same else "pushed"), "", ""
 

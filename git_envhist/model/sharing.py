@@ -1,0 +1,157 @@
+"""The words for what leaves and what comes: a remote, what a push moves there, what a fetch or a file brought."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from git_envhist.model.moments import Snapshot
+from git_envhist.values import dataclass, pattern
+
+PASSWORD = pattern(r"(?<=://)[^/@]*@")
+
+
+def without_password(url: str) -> str:
+    """An address as it may be shown."""
+    return PASSWORD.sub(lambda user: user[0].partition(":")[0].rstrip("@") + "@", url)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Another repository, and how it is reached."""
+
+    name: str
+    """What its timelines have before their names: `origin`."""
+    url: str
+    push_url: str
+    receive_pack: str | None = None
+    upload_pack: str | None = None
+    proxy: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The address without what a password could be."""
+        return without_password(self.push_url)
+
+
+class PushOutcome(Enum):
+    """What becomes of a timeline at the other side."""
+
+    NEW = "new"
+    UPDATED = "updated"
+    REWRITTEN = "rewritten"
+    """By lease: what stands there is what we put there, and it was rewritten here since."""
+    SAME = "up-to-date"
+    DELETED = "deleted"
+    DIVERGED = "diverged"
+    """Somebody else's moments stand there: nothing is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefPush:
+    """One ref of the other side: from where it stands to where it shall."""
+
+    ref: str
+    old: str | None
+    new: str | None
+
+    @property
+    def refspec(self) -> str:
+        return f"{self.new or ''}:{self.ref}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePush:
+    """One timeline of a push, with its notes."""
+
+    timeline: str
+    outcome: PushOutcome
+    moves: tuple[RefPush, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of one class leaves."""
+
+    name: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that would leave in the clear: where, and of what kind; never which."""
+
+    path: bytes
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found in all that would leave."""
+
+    shares: tuple[Share, ...] = ()
+    databases: tuple[tuple[bytes, int], ...] = ()
+    tokens: tuple[Token, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push did; after a dry run, what it would do."""
+
+    remote: Remote
+    timelines: tuple[TimelinePush, ...]
+    objects: int
+    bytes: int
+    """As they are stored: about what is sent."""
+    parts: int
+    look: Look
+    first: bool
+    """Whether the owner had never agreed to send there."""
+    problems: tuple[str, ...] = ()
+    """Why it would be refused; only a dry run gets so far."""
+    warnings: tuple[str, ...] = ()
+
+
+class Arrival(Enum):
+    """What became of a timeline here."""
+
+    NEW = "new"
+    UPDATED = "updated"
+    REWRITTEN = "rewritten"
+    SAME = "up-to-date"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What a fetch brought."""
+
+    remote: Remote
+    timelines: tuple[tuple[str, Arrival], ...]
+    """Under their names here."""
+    refused: int
+    """So many refs there were not spelled as any of ours."""
+    full: bool
+    """Whether all contents are here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    file: str
+    bytes: int
+    objects: int
+    timelines: tuple[tuple[str, tuple[Snapshot, ...]], ...]
+    """Under the names that they have in the file; oldest first."""
+    look: Look
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came."""
+
+    file: str
+    name: str
+    timelines: tuple[tuple[str, Arrival, int], ...]
+    """(name here, what became of it, how many moments it has)."""
