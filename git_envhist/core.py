@@ -103,11 +103,17 @@ class Core:
     @once
     def world(self) -> World:
         """All that a revision can speak of."""
+        return self._read_world()
+
+    def _read_world(self) -> World:
         return world_of(self.timeline or "", self.timelines, self.log, self.repository.git)
 
     @once
     def now(self) -> datetime:
         """This moment, or the one that GIT_COMMITTER_DATE sets."""
+        return self._read_clock()
+
+    def _read_clock(self) -> datetime:
         return moment(self.repository.git, self._environ)
 
     def open_sealed(self, path: EnvPath, blob: bytes) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from git_envhist.errors import Damaged, GitFailed, UsageError
 from git_envhist.history.timeline import Timeline, World
@@ -20,6 +20,18 @@ from git_envhist.values import once, replace
 
 if TYPE_CHECKING:
     from git_envhist.store.keys import KeyRing
+
+
+def each(said: object) -> tuple[Any, ...]:
+    """What somebody says, also one word alone: to Python that is a sequence of letters, and to nobody else."""
+    return (said,) if isinstance(said, str | bytes | os.PathLike) else tuple(cast("Iterable[Any]", said))
+
+
+def refuse_unknown(verb: str, said: Iterable[str], known: Iterable[str]) -> None:
+    """A word that means nothing is refused, as Python does: passed over it would do what nobody asked for."""
+    unknown = sorted(set(said).difference(known))
+    if unknown:
+        raise TypeError(f"{verb}() got an unexpected keyword argument '{unknown[0]}'")
 
 
 def read_timeline(repository: Repository, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:

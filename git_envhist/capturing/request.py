@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
 from git_envhist.errors import EnvhistError
+from git_envhist.lookup import each, refuse_unknown
 from git_envhist.model import Actor, Captured, IntentSource, Progress, RestorePart, Trigger
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.values import dataclass
@@ -50,9 +51,9 @@ class Asked(TypedDict, total=False):
     name: str | None
     if_changed: bool
     strict: bool
-    meta: Sequence[tuple[str, str]]
+    meta: Mapping[str, str] | Sequence[tuple[str, str]]
     external_id: str | None
-    attach: Sequence[str]
+    attach: Sequence[str | os.PathLike[str]]
     attached: Sequence[tuple[str, bytes]]
     """(name, bytes) of what is kept with it and is no file to be read."""
     conversation: Sequence[object] | None
@@ -75,16 +76,20 @@ class Asked(TypedDict, total=False):
 
 def make_request(intent: bytes | str | None, asked: Asked) -> Request:
     """The capture that some words ask for; a program took it unless they say otherwise."""
+    refuse_unknown("capture", asked, Asked.__annotations__)
     whole: Asked = {"trigger": Trigger.API, **asked}
     return Request(
         os.fsencode(intent) if isinstance(intent, str) else intent,
         name=whole.get("name"),
         if_changed=whole.get("if_changed", False),
         strict=whole.get("strict", False),
-        meta=tuple(whole.get("meta", ())),
+        meta=pairs(whole.get("meta", ())),
         external_id=whole.get("external_id"),
         intent_source=whole.get("intent_source"),
-        attach=(*map(read_attachment, whole.get("attach", ())), *whole.get("attached", ())),
+        attach=(
+            *map(read_attachment, map(os.fspath, each(whole.get("attach", ())))),
+            *whole.get("attached", ()),
+        ),
         actor=whole.get("actor"),
         trigger=whole["trigger"],
         dry_run=whole.get("dry_run", False),
@@ -93,6 +98,11 @@ def make_request(intent: bytes | str | None, asked: Asked) -> Request:
         waiting=whole.get("waiting"),
         captured=whole.get("captured", say_nothing),
     )
+
+
+def pairs(meta: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Values by keys, however they are given."""
+    return tuple(meta.items() if isinstance(meta, Mapping) else meta)
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:

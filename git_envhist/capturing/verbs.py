@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from git_envhist.lookup import each
 from git_envhist.model import TOP, Captured, Comparison, Moment
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.git import Git
@@ -23,7 +24,17 @@ class Taking(Asking):
     """Captures and comparisons."""
 
     def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured:
-        """Take a snapshot of the whole environment; then check it, where that is asked for or configured."""
+        """Take a snapshot of the whole environment; then check it, where that is asked for or configured.
+
+        What can be asked for by name, as `git envlog capture` has it: `name`; `verify`, the command that says whether
+        it works; `if_changed`, none where nothing changed; `strict`, refused where something cannot be read; `dry_run`,
+        nothing is kept; `force`, also of a home directory; `meta`, values by keys; `external_id`, another program's id.
+
+        Kept with it, sealed: `attach` (files), `attached` ((name, bytes)), `conversation` and `tool_outputs` (lists of
+        plain values). Who causes it: `trigger`, `actor`, and `intent_source`, where the words come from. Called:
+        `progress`, how far it is; `waiting`, somebody else holds the environment; `captured`, it is there, and is going
+        to be checked; `watching`, while the check runs.
+        """
         from git_envhist.capturing.request import make_request  # loaded late: keeps envlog fast
 
         if asked.get("conversation") is not None or asked.get("tool_outputs") is not None:
@@ -56,7 +67,7 @@ class Taking(Asking):
         """
         from git_envhist.capturing.factdiff import compare_moments  # loaded late: keeps envlog fast
 
-        chosen = tuple(map(os.fsencode, pathspecs))
+        chosen = tuple(map(os.fsencode, each(pathspecs)))
         for one in (before, after) if renames is not None else ():
             if one is not None and one != "now":
                 # What was moved is told by its contents.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from git_envhist.core import Core
+from git_envhist.lookup import each
 from git_envhist.model import Attached, Kept, Moment, Snapshot
 from git_envhist.values import replace
 
@@ -40,7 +41,7 @@ class Keeping(Core):
         from git_envhist.store.records import attached_record  # loaded late: likewise
 
         said = told_things(conversation, tool_outputs)
-        things = [*said, *(read_attachment(os.fspath(file)) for file in files), *attached]
+        things = [*said, *(read_attachment(os.fspath(file)) for file in each(files)), *attached]
         snapshot = self._snapshot(moment)
         key, format_ = self.keys.current(), self.repository.object_format
         sealed = [sealed_for(snapshot, name, data, key, format_) for name, data in things]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from git_envhist.doing.effects import Effects
 from git_envhist.doing.observing import Observations
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from git_envhist.beginning import Beginning
     from git_envhist.capturing.request import Asked
-    from git_envhist.forking.fork import Forking
     from git_envhist.library.rounds import Round
-    from git_envhist.model import Agent, Captured, Moment, Plan, Restored
+    from git_envhist.model import Agent, Captured, Moment, Plan, Progress, Restored
     from git_envhist.restoring.wish import Wish, Wished
 
+P = ParamSpec("P")
+R = TypeVar("R")
 LONGEST = 0.2
 """Whoever stops watching is heard after so many seconds."""
 
@@ -203,10 +204,23 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         return await in_a_thread(lambda: restore(revision, verify=verify, wish=wish, **wished))
 
     async def fork(
-        self, revision: Moment, directory: str | os.PathLike[str], wish: Forking | None = None
+        self,
+        revision: Moment,
+        directory: str | os.PathLike[str],
+        *,
+        branch: str | None = None,
+        relocate: bool = False,
+        foreign: bool = False,
+        progress: Callable[[Progress], None] | None = None,
     ) -> AsyncEnvHistory:
         """As `EnvHistory.fork`."""
-        return AsyncEnvHistory(await in_a_thread(self._held.fork, revision, str(directory), wish))
+        how: dict[str, Any] = {
+            "branch": branch,
+            "relocate": relocate,
+            "foreign": foreign,
+            "progress": progress,
+        }
+        return AsyncEnvHistory(await in_a_thread(lambda: self._held.fork(revision, directory, **how)))
 
     async def watch(self, *, settle: float = 2.0) -> AsyncIterator[Captured]:
         """As `EnvHistory.watch`; it ends with the task that goes through it, or with `aclose()`."""
@@ -230,21 +244,45 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         async with around(begun) as moment:
             yield moment
 
-    @property
-    def tool(self) -> Any:
+    @overload
+    def tool(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def tool(
+        self,
+        function: None = None,
+        /,
+        *,
+        called: str | None = None,
+        rollback: bool = False,
+        **asked: Unpack[Asked],
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def tool(self, function: Callable[..., Any] | None = None, /, **asked: Any) -> Callable[..., Any]:
         """As `EnvHistory.tool`: it decorates coroutines as well as functions."""
-        return self._held.tool
+        return self._held.tool(**asked) if function is None else self._held.tool(function)
 
     def on(self, event: str, handler: Handler) -> Forget:
         """As `EnvHistory.on`; the handler is called, and a coroutine of its making awaited, in this very loop."""
         loop = asyncio.get_running_loop()
+        failed = self._held.handlers.failed
+        waiting: set[asyncio.Task[None]] = set()
+
+        async def until_told(told: Coroutine[Any, Any, object]) -> None:
+            try:
+                await told
+            except Exception as error:
+                failed(event, error)
 
         def call(*about: object) -> None:
-            done = handler(*about)
-            if asyncio.iscoroutine(done):
-                task = loop.create_task(done)
+            try:
+                told = handler(*about)
+            except Exception as error:
+                failed(event, error)
+                return
+            if asyncio.iscoroutine(told):
+                task = loop.create_task(until_told(told))
                 waiting.add(task)
                 task.add_done_callback(waiting.discard)
 
-        waiting: set[asyncio.Task[object]] = set()
         return self._held.on(event, lambda *about: loop.call_soon_threadsafe(call, *about))

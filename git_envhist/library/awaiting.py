@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ async def to_its_end(running: asyncio.Future[R]) -> R:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
+        # However often somebody asks: a loop that ends asks once more.
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         raise
 
 

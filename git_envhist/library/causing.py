@@ -9,15 +9,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from git_envhist.api import EnvHistory
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.lookup import each
 from git_envhist.model import Captured
 
 if TYPE_CHECKING:
     from git_envhist.capturing.request import Asked
     from git_envhist.model import Ran
-    from git_envhist.triggers.installing import Done
+    from git_envhist.model.causing import Installed, Status
     from git_envhist.triggers.integration import Place
-    from git_envhist.triggers.status import Status
 
 PROGRAM = "git-envhist"
 
@@ -34,6 +34,11 @@ class Causing(EnvHistory):
         """
         from git_envhist.triggers.between import run_between  # loaded late: few captures have a command
 
+        if isinstance(words, str | bytes) or not words:
+            raise UsageError(
+                "a command is given word by word", hint='run(["npm", "test"]), or run(["sh", "-c", "…"])'
+            )
+
         def capture(why: str, asked: Asked) -> Captured:
             return self.capture(why, **asked)
 
@@ -44,14 +49,19 @@ class Causing(EnvHistory):
 
         from git_envhist.triggers.passing import follow, status_of  # loaded late: likewise
 
-        with subprocess.Popen(
-            words,
-            cwd=self.repository.root,
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as child:
+        try:
+            child = subprocess.Popen(
+                words,
+                cwd=self.repository.root,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise EnvhistError(f"cannot run '{words[0]}': {reason}") from error
+        with child:
             assert child.stdout is not None
             follow(child.pid, [child.stdout.fileno()], lambda _source, data: keep(data))
             return status_of(child.wait())
@@ -80,19 +90,19 @@ class Causing(EnvHistory):
         everywhere: bool = False,
         force: bool = False,
         dry_run: bool = False,
-    ) -> tuple[Done, ...]:
+    ) -> tuple[Installed, ...]:
         """Have git, or coding agents, capture by themselves; told is every byte that was, or would be, written."""
         from git_envhist.triggers.installing import chosen, install  # loaded late: hardly ever asked for
 
-        return install(self._place(everywhere, force), chosen(agents), dry_run=dry_run)
+        return install(self._place(everywhere, force), chosen(each(agents)), dry_run=dry_run)
 
     def uninstall(
         self, agents: Sequence[str] = (), *, everywhere: bool = False, dry_run: bool = False
-    ) -> tuple[Done, ...]:
+    ) -> tuple[Installed, ...]:
         """Take away what `install` put in place; what nobody has changed since is what it was before."""
         from git_envhist.triggers.installing import chosen, every, uninstall  # loaded late: likewise
 
-        wanted = chosen(agents) if agents else every()
+        wanted = chosen(each(agents)) if agents else every()
         return uninstall(self._place(everywhere, force=False), wanted, dry_run=dry_run)
 
     def status(self) -> Status:

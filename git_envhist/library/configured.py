@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from git_envhist.api import EnvHistory
 from git_envhist.settings import Settings, config_home, read_settings
 from git_envhist.store.asconfigured import list_config
+from git_envhist.store.fetched import seeing_fetched, without_fetched
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from git_envhist.restoring.verbs import Going
     from git_envhist.verifying.verbs import Checks
 
+T = TypeVar("T")
 Stamp = tuple[tuple[int, int, int] | None, ...]
 MADE_OF_THEM = ("_capturing", "_seeing", "going", "checks")
 """What is made once, of the settings among others."""
@@ -39,28 +41,29 @@ class Configured(EnvHistory):
 
     @property
     def _capturing(self) -> Capturing:
-        self._is_now()
-        return super()._capturing
+        return self._made_now("_capturing", lambda: super(Configured, self)._capturing)
 
     @property
     def _seeing(self) -> Capturing:
-        self._is_now()
-        return super()._seeing
+        return self._made_now("_seeing", lambda: super(Configured, self)._seeing)
 
     @property
     def going(self) -> Going:
         """Back, forth, and what goes with it."""
-        self._is_now()
-        return super().going
+        return self._made_now("going", lambda: super(Configured, self).going)
 
     @property
     def checks(self) -> Checks:
         """Checks, and what they came to."""
-        self._is_now()
-        return super().checks
+        return self._made_now("checks", lambda: super(Configured, self).checks)
 
-    def _is_now(self) -> Settings:
-        return self.settings
+    def _made_now(self, name: str, make: Callable[[], T]) -> T:
+        read = self.settings
+        made = make()
+        # Another thread has read them anew meanwhile: what was made of the old ones must not stay.
+        if self._settings is not read:
+            self.__dict__.pop(name, None)
+        return made
 
     def _read_again(self) -> None:
         files = self._usual_files()
@@ -68,7 +71,9 @@ class Configured(EnvHistory):
         config, named = list_config(self.repository.git.environment, self.repository.root)
         # What one of these becomes while git reads them is seen the next time.
         others = tuple(sorted(set(named).difference(files)))
-        self.repository = replace(self.repository, config=config)
+        # Looked at again: a fetch in another thread may have brought something beside ours just now.
+        own = without_fetched(replace(self.repository, config=config))
+        self.repository = seeing_fetched(own)
         self._settings = read_settings(config)
         for made in MADE_OF_THEM:
             self.__dict__.pop(made, None)

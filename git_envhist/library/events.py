@@ -35,30 +35,35 @@ class Handlers:
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
-        self._by_event: dict[str, tuple[Handler, ...]] = {}
+        # By a key for each time that somebody asked: one is put in or taken out in a single step, whichever threads do.
+        self._by_event: dict[str, dict[object, Handler]] = {event: {} for event in Event}
 
     def add(self, event: str, handler: Handler) -> Forget:
         """Call it from now on; given back is what ends that."""
-        if event not in list(Event):
+        heard = self._by_event.get(event)
+        if heard is None:
             known = ", ".join(map(str, Event))
             raise UsageError(f"no such event: '{event}'", hint=f"there are: {known}")
-        # A tuple is replaced, never changed: another thread may be going through it.
-        self._by_event[event] = (*self._by_event.get(event, ()), handler)
+        key = object()
+        heard[key] = handler
 
         def forget() -> None:
-            there = self._by_event[event]
-            self._by_event[event] = tuple(one for one in there if one is not handler)
+            heard.pop(key, None)
 
         return forget
 
     def has(self, event: str) -> bool:
         """Whether anybody wants to hear of it."""
-        return bool(self._by_event.get(event))
+        return bool(self._by_event[event])
 
     def tell(self, event: str, *about: object) -> None:
         """Call those of an event, one after another."""
-        for handler in self._by_event.get(event, ()):
+        for handler in list(self._by_event[event].values()):
             try:
                 handler(*about)
             except Exception as error:
-                self._warn(f"a handler of '{event}' failed: {type(error).__name__}: {error}")
+                self.failed(event, error)
+
+    def failed(self, event: str, error: Exception) -> None:
+        """What a handler raised, told where whoever cares looks."""
+        self._warn(f"a handler of '{event}' failed: {type(error).__name__}: {error}")

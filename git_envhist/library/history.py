@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from _thread import _local as local  # as `threading` has it, which brings more along
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import agent_variables
@@ -15,14 +17,22 @@ from git_envhist.library.rounds import Rounds
 from git_envhist.library.showing import Showing
 from git_envhist.model import Agent, Moment, Progress, Snapshot
 from git_envhist.system import COPIES
-from git_envhist.values import once
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from git_envhist.beginning import Beginning
+    from git_envhist.history.timeline import World
+    from git_envhist.opening import Opened
 
 COPIES.watch()
+
+
+class _Seen(local):
+    """What a verb has looked up, of each thread its own: what another one found earlier is not the world of now."""
+
+    world: World | None = None
+    now: datetime | None = None
 
 
 class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
@@ -36,6 +46,14 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
     >>> [(one.intent, one.changed.added) for one in history.log(limit=1)]
     [('before auth refactor', 1)]
     """
+
+    def __init__(
+        self, opened: Opened, environ: Mapping[str, str], *, workers: str = "spawn", directory: str = "."
+    ) -> None:
+        # From the beginning: two threads that ask first, at once, ask the same.
+        self._handlers = Handlers(self._tell)
+        self._seen = _Seen()
+        super().__init__(opened, environ, workers=workers, directory=directory)
 
     @classmethod
     def open(
@@ -64,7 +82,8 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
     ) -> Self:
         """The history of a plain directory, begun where there is none; inside a git repository, that repository's.
 
-        `storage`: where its repository is to be made.
+        `storage`: where its repository is to be made; `adopt`: the name of a history, its repository, or where its
+        directory was; `anew`: begun without it; `force`: also in a home directory; `environ`: as for `open`.
         """
         wish["environ"] = _named(wish.get("environ"), agent)
         return super().init(os.fspath(directory), workers=workers, **wish)
@@ -82,10 +101,10 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         """
         return self.handlers.add(event, handler)
 
-    @once
+    @property
     def handlers(self) -> Handlers:
         """Who wants to hear what happens."""
-        return Handlers(self._tell)
+        return self._handlers
 
     def happened(self, event: str, *about: object) -> None:
         """Tell whoever wants to hear of it."""
@@ -103,14 +122,38 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         self.forget_world()
         return super().resolve(text)
 
+    @property
+    def world(self) -> World:
+        """All that a revision can speak of, as the verb that this thread is in has found it."""
+        found = self._seen.world
+        if found is None:
+            found = self._seen.world = self._read_world()
+        return found
+
+    @property
+    def now(self) -> datetime:
+        """This moment, or the one that GIT_COMMITTER_DATE sets, the same for all that one verb does."""
+        found = self._seen.now
+        if found is None:
+            found = self._seen.now = self._read_clock()
+        return found
+
     def forget_world(self) -> None:
         """Words mean what is there now, and now is now."""
-        super().forget_world()
-        self.__dict__.pop("now", None)
+        self._seen.world = self._seen.now = None
 
     def _snapshot(self, revision: Moment) -> Snapshot:
         self.forget_world()
         return super()._snapshot(revision)
+
+    def _snapshots(self, revisions: tuple[Moment, ...]) -> list[Snapshot]:
+        self.forget_world()
+        return super()._snapshots(revisions)
+
+    def remove_name(self, name: str) -> Snapshot:
+        """Take a name away from the moment that bears it."""
+        self.forget_world()
+        return super().remove_name(name)
 
 
 def _named(environ: Mapping[str, str] | None, agent: Agent | None) -> Mapping[str, str]:

@@ -7,13 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist.api import EnvHistory
-from git_envhist.errors import UsageError
-from git_envhist.model import Snapshot
+from git_envhist.errors import SnapshotNotFound, UsageError
+from git_envhist.lookup import each, refuse_unknown
+from git_envhist.model import Snapshot, Trigger, VerdictStatus
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from git_envhist.recently.looking import Recent
+    from git_envhist.model.causing import Recent
+
+
+VERDICTS = (*(one.value for one in VerdictStatus), "none")
 
 
 class Sought(TypedDict, total=False):
@@ -48,6 +52,11 @@ class Looking(EnvHistory):
     ) -> list[Snapshot]:
         """The snapshots of a timeline, newest first; those that were asked for.
 
+        Several words of one kind are alternatives, several kinds must all hold: `since` and `until` (times as
+        `git envlog` reads them), `grep` (patterns; `ignore_case`), `told` (whose story contains it), `verdicts`
+        (pass, fail, error, none), `triggers`, `paths` (git's pathspecs, as from the top: those that changed them),
+        `span` (a range, `a..b`), `every` (on every timeline, by time), `reverse` (oldest first).
+
         >>> _ = history.capture("not checked")
         >>> _ = history.capture("checked", verify="true")
         >>> [one.intent for one in history.log(since="1h", verdicts=["pass"])]
@@ -61,18 +70,20 @@ class Looking(EnvHistory):
             return super().log(limit, timeline)
         from git_envhist.history.choice import Choice, choose  # loaded late: most lists are whole
 
+        refuse_unknown("log", sought, Sought.__annotations__)
+
         found = self._reached(sought, timeline)
         choice = Choice(
             sought.get("since"),
             sought.get("until"),
-            tuple(sought.get("grep", ())),
+            each(sought.get("grep", ())),
             sought.get("ignore_case", False),
-            tuple(sought.get("verdicts", ())),
-            tuple(sought.get("triggers", ())),
+            _known(sought.get("verdicts", ()), VERDICTS),
+            _known(sought.get("triggers", ()), tuple(one.value for one in Trigger)),
         )
         chosen = choose(found, choice, self.now)
         if sought.get("paths"):
-            chosen = self._that_changed(chosen, tuple(map(os.fsencode, sought["paths"])))
+            chosen = self._that_changed(chosen, tuple(map(os.fsencode, each(sought["paths"]))))
         if sought.get("told"):
             from git_envhist.capturing.telling import those_that_tell  # loaded late: likewise
 
@@ -104,7 +115,9 @@ class Looking(EnvHistory):
         from git_envhist.history.ranges import between, resolve_range  # loaded late: likewise
 
         self.forget_world()
-        line = self.world.own if timeline is None else self.world.timeline(timeline) or self.world.own
+        line = self.world.own if timeline is None else self.world.timeline(timeline)
+        if line is None:
+            raise SnapshotNotFound(timeline or "", hint="'git envlog --all' lists what there is")
         found = between(resolve_range(span, self.world, self.now), line)
         return [self.judge(one) for one in found]
 
@@ -123,3 +136,10 @@ class Looking(EnvHistory):
         steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
         changed = those_that_changed(self.repository.git, steps, pathspecs)
         return [snapshot for snapshot in found if snapshot.commit in changed]
+
+
+def _known(said: Sequence[str], words: tuple[str, ...]) -> tuple[str, ...]:
+    wrong = [one for one in each(said) if one not in words]
+    if wrong:
+        raise UsageError(f"no such word: '{wrong[0]}'", hint=f"there are: {', '.join(words)}")
+    return each(said)

@@ -63,7 +63,8 @@ class Round:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
-        if error is None:
+        # Whoever goes through a generator and stops has heard enough: nothing failed.
+        if error is None or isinstance(error, GeneratorExit):
             self.after = self._history.capture(self.intent, **self._asked)
             if self._rollback and self.passed is False:
                 self.restored = self._history.restore(self.before)
@@ -78,8 +79,10 @@ class Round:
         return False
 
     def _failed(self, error: BaseException) -> None:
+        from git_envhist.capturing.request import pairs  # loaded late: with the capture itself
+
         asked = self._less(frozenset(("verify",)))
-        asked["meta"] = (*asked.get("meta", ()), ("failed", type(error).__name__))
+        asked["meta"] = (*pairs(asked.get("meta", ())), ("failed", type(error).__name__))
         # What it left is kept as well: the way back is no reason to lose it.
         self.after = self._history.capture(f"{self.intent}\n\nfailed: {type(error).__name__}", **asked)
         if self._rollback:
@@ -147,7 +150,9 @@ class Rounds(EnvHistory):
         rollback: bool = False,
         **asked: Unpack[Asked],
     ) -> Callable[..., Any]:
-        """A decorator: what an agent calls, a function or a coroutine, has a moment before and after each call.
+        """A decorator: what an agent calls has a moment before and after each call.
+
+        It may be a function, a coroutine, or a generator of either kind: then from its first step to its end.
 
         Nothing is captured where nothing changed. The call stands in the intent, and with the actor the tool: `called`,
         or the name of the function.
@@ -179,6 +184,19 @@ def _wrapped(
 ) -> Callable[..., Any]:
     import inspect  # loaded late: only a tool needs it
 
+    if inspect.isgeneratorfunction(function):
+
+        @wraps(function)
+        def yielded(*args: Any, **kwargs: Any) -> Any:
+            # It works as it is gone through: what it came to is there at its end.
+            with begin(args, kwargs):
+                return (yield from function(*args, **kwargs))
+
+        return yielded
+
+    if inspect.isasyncgenfunction(function):
+        return _wrapped_stream(function, begin)
+
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
@@ -198,6 +216,22 @@ def _wrapped(
     return called
 
 
+def _wrapped_stream(
+    function: Callable[..., Any], begin: Callable[[tuple[object, ...], dict[str, object]], Round]
+) -> Callable[..., Any]:
+    @wraps(function)
+    async def streamed(*args: Any, **kwargs: Any) -> Any:
+        from contextlib import aclosing  # loaded late: its host has asyncio already
+
+        from git_envhist.library.awaiting import around  # loaded late: likewise
+
+        async with around(begin(args, kwargs)), aclosing(function(*args, **kwargs)) as stream:
+            async for one in stream:
+                yield one
+
+    return streamed
+
+
 def call_words(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     """A call in the words of Python, cut where it is long; without the secret part of any token."""
     from git_envhist.verifying.recording import mask  # loaded late: only a tool needs it
@@ -211,4 +245,8 @@ def _short(value: object) -> str:
     # Longer than what is shown, so that no token is cut in two and not known as one any more.
     if isinstance(value, str | bytes):
         value = value[: 4 * LONGEST]
-    return repr(value)[: 8 * LONGEST]
+    try:
+        return repr(value)[: 8 * LONGEST]
+    except Exception:
+        # What a tool is given is no business of ours to fail at.
+        return f"<{type(value).__name__}>"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from git_envhist.api import EnvHistory
 from git_envhist.errors import EnvhistError
+from git_envhist.lookup import each
 from git_envhist.ourselves import start_words
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Showing(EnvHistory):
         target = TO_OUTPUT if file is None else os.path.abspath(os.fspath(file))
         words: list[str | bytes] = ["-C", self.repository.root, "--json", "--html", target]
         words += ["--all"] * every
-        words += ([] if span is None else [span]) + (["--", *paths] if paths else [])
+        words += ([] if span is None else [span]) + (["--", *each(paths)] if paths else [])
         drawn = _run([*start_words("envlog"), *words], self._environ)
         if file is not None:
             with open(target, "rb") as written:

@@ -55,6 +55,13 @@ class Returning(Core):
 
         `verify`: then run this command, or the check that the moment was judged by; `Restored.checked` says what came
         of it, and where it did not pass, `undo` is the way back.
+
+        What can be asked for by name, as `git envrestore` has it: `paths` (git's pathspecs, as from the top) and `only`
+        (packages, env, databases, files) choose; `keep_new` removes nothing, `keep_code` leaves what HEAD tracks;
+        `head` also moves HEAD; `relocate` rewrites what names another place; `services` brings their state along;
+        `force` and `foreign` override a refusal that names them. Called: `progress`, how far it is; `waiting`, somebody
+        else holds the environment; `planned`, with the plan, before anything is saved (what it raises stops the
+        restore); `saved`, with the moment that holds what was here. `wish`: all of it as one value.
         """
         snapshot = self._snapshot(revision)
         if dry_run:
@@ -66,21 +73,30 @@ class Returning(Core):
         return restored if command is None else self._checked(restored, command)
 
     def foresee(self, revision: Moment, **wished: Unpack[Wished]) -> Restored:
-        """What a restore would come to: its plan, and all that goes with it or would not; nothing is changed."""
+        """What a restore would come to: its plan, and all that goes with it or would not; nothing is changed.
+
+        It is asked by the same names as `restore`.
+        """
         return self.going.to(self._snapshot(revision), self._wish(wished, dry_run=True))
 
     def write_to(
         self, revision: Moment, directory: str | os.PathLike[str], **wished: Unpack[Wished]
     ) -> Restored:
-        """Write a moment into a directory of its own; nothing here is touched."""
+        """Write a moment into a directory of its own; nothing here is touched.
+
+        It is asked by the same names as `restore`, as far as they have a meaning there.
+        """
         return self.going.write_to(self._snapshot(revision), str(directory), self._wish(wished))
 
     def undo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
-        """Go to the newest earlier state that differs from what is here now, so many steps back."""
+        """Go to the newest earlier state that differs from what is here now, so many steps back.
+
+        It is asked by the same names as `restore`.
+        """
         return self._told_of(self.going.undo(steps, self._wish(wished)))
 
     def redo(self, steps: int = 1, **wished: Unpack[Wished]) -> Restored:
-        """Go forth again, where nothing new has come since the last undo."""
+        """Go forth again, where nothing new has come since the last undo; asked by the same names as `restore`."""
         return self._told_of(self.going.redo(steps, self._wish(wished)))
 
     def finish_restore(self) -> Ended:

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from git_envhist.errors import UsageError
 from git_envhist.history.classes import CLASSES
+from git_envhist.lookup import each, refuse_unknown
 from git_envhist.model import Progress, Restored, Snapshot
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.values import dataclass, replace
@@ -78,11 +79,12 @@ def make_wish(wish: Wish | None, wished: Wished, dry_run: bool) -> Wish:
         chosen = replace(chosen, dry_run=True)
     if not wished:
         return chosen
+    refuse_unknown("restore", wished, Wished.__annotations__)
     told: dict[str, Any] = dict(wished)
     if "paths" in told:
-        told["pathspecs"] = tuple(map(os.fsencode, told.pop("paths")))
+        told["pathspecs"] = tuple(map(os.fsencode, each(told.pop("paths"))))
     if "only" in told:
-        told["classes"] = checked_classes(told.pop("only"))
+        told["classes"] = checked_classes(each(told.pop("only")))
     return replace(chosen, **told)
 
 

@@ -14,9 +14,9 @@ from tests.support.repository import Repo
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = ("api.md",)
-MODULES = tuple(
-    f"git_envhist.library.{name}"
-    for name in ("history", "rounds", "causing", "looking", "showing", "asynchronous")
+MODULES = (
+    *("api", "keeping", "sharing.verbs", "library.history", "library.rounds", "library.causing"),
+    *("library.looking", "library.showing", "library.asynchronous"),
 )
 
 
@@ -34,7 +34,7 @@ def test_the_examples_of_the_verbs_are_true(name: str, repo: Repo, monkeypatch: 
     from git_envhist import EnvHistory
 
     monkeypatch.chdir(repo.path)
-    module: ModuleType = importlib.import_module(name)
+    module: ModuleType = importlib.import_module(f"git_envhist.{name}")
     ran = 0
     for example in doctest.DocTestFinder().find(module, extraglobs={"history": EnvHistory.open(".")}):
         done = doctest.DocTestRunner(optionflags=OPTIONS).run(example)

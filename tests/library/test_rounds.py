@@ -165,7 +165,7 @@ def test_a_command_between_two_moments(history: EnvHistory, repo: Repo) -> None:
     assert ran.after is not None
     assert ran.after.verdict is not None
     assert dict(history.get(ran.after).attachments)["1-output"] == b"said\nalso\n"
-    with pytest.raises(OSError, match="nothing of this name"):
+    with pytest.raises(EnvhistError, match="cannot run 'nothing of this name'"):
         history.run(["nothing of this name"])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist import EnvHistory
-from git_envhist.errors import EnvhistError, UsageError
+from git_envhist.errors import EnvhistError, SnapshotNotFound, UsageError
 from git_envhist.library.showing import NotShown
 from git_envhist.model import ChangeKind, Checked, VerdictStatus
 from tests.support.repository import Repo
@@ -38,6 +38,53 @@ def test_a_story_is_searched_and_a_range_listed(history: EnvHistory, repo: Repo)
     assert intents(history, span=f"@~1..{last.id}", told="file") == ["a file"]
     with pytest.raises(UsageError, match="exclude each other"):
         history.log(span="@~1..", every=True)
+
+
+def test_one_word_alone_is_one_word(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
+    repo.write("app.py", b"1")
+    repo.write("other", b"1")
+    first = history.capture("first", meta={"by": "hand"})
+    assert first.snapshot is not None
+    assert first.snapshot.meta == (("by", "hand"),)
+    repo.write("app.py", b"2")
+    repo.write("other", b"2")
+    # Letter by letter it would mean `.`, and with it everything.
+    assert [step.path for step in history.restore(first, paths="app.py", dry_run=True).steps] == [b"app.py"]
+    assert [change.path for change in history.diff(first, "now", "other").files] == [b"other"]
+    history.capture("second one", attach=str(repo.path / "app.py"))
+    assert [name.partition("-")[2] for name, _ in history.attachments()] == ["app.py"]
+    assert intents(history, grep="zzz") == intents(history, verdicts="pass") == []
+    assert intents(history, paths="app.py", grep="second") == ["second one"]
+    with pytest.raises(UsageError, match="word by word"):
+        history.run("echo hello")
+    with pytest.raises(EnvhistError, match="cannot run '/no/such/program'"):
+        history.run(["/no/such/program"])
+    around = history.around("that fails", meta={"by": "hand"})
+    around.__enter__()
+    repo.write("other", b"3")
+    around.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    assert dict(history.log(limit=1)[0].meta) == {"by": "hand", "failed": "ZeroDivisionError"}
+
+
+def test_a_word_that_means_nothing_is_refused(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
+    first = history.capture("first")
+    for call in (
+        lambda: history.capture("no", dryrun=True),  # type: ignore[call-arg]
+        lambda: history.log(untill="1h"),  # type: ignore[call-arg]
+        lambda: history.restore(first, keepnew=True),  # type: ignore[call-overload]
+        lambda: EnvHistory.init(tmp_path, store="x"),  # type: ignore[call-arg]
+        lambda: history.around("no", rolback=True).__enter__(),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            call()
+    assert intents(history) == ["first"]
+    for said in ({"verdicts": ["passed"]}, {"triggers": "hook"}):
+        with pytest.raises(UsageError, match="no such word"):
+            intents(history, **said)
+    with pytest.raises(SnapshotNotFound):
+        history.log(timeline="nowhere/at-all", span="@~1..")
+    with pytest.raises(UsageError, match="below zero"):
+        history.prune(keep_last=-1)
 
 
 def test_what_moved_is_one_change_where_that_is_asked_for(history: EnvHistory, repo: Repo) -> None:

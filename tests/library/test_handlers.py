@@ -1,0 +1,204 @@
+"""Who wants to hear, from many threads and loops; what a tool may be; what a thread knows."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from git_envhist import AsyncEnvHistory, EnvHistory
+from git_envhist.library.awaiting import in_a_thread
+from git_envhist.library.events import Event, Handlers
+from tests.support.repository import Repo
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(repo.path)
+
+
+def test_threads_that_ask_at_once_are_all_heard() -> None:
+    handlers, heard, interval = Handlers(print), [], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+
+        def ask(number: int) -> None:
+            for step in range(200):
+                forget = handlers.add("captured", lambda said=(number, step): heard.append(said))
+                if step % 2:
+                    forget()
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    handlers.tell(Event.CAPTURED)
+    assert sorted(heard) == [(number, step) for number in range(8) for step in range(0, 200, 2)]
+
+
+def test_whoever_asked_twice_hears_once_when_one_is_forgotten() -> None:
+    handlers, heard = Handlers(print), []
+    forget = handlers.add("captured", heard.append)
+    handlers.add("captured", heard.append)
+    forget()
+    forget()
+    handlers.tell("captured", "once")
+    assert heard == ["once"]
+
+
+def test_what_another_thread_looked_up_is_not_the_world_of_this_one(history: EnvHistory) -> None:
+    history.capture("first")
+    worlds: list[Any] = []
+    thread = threading.Thread(target=lambda: worlds.append((history.world, history.now)))
+    history.forget_world()
+    thread.start()
+    thread.join()
+    history.capture("second")
+    assert history.world is not worlds[0][0]
+    assert history.now is not worlds[0][1]
+    assert history.world.own.snapshots[0].intent == "second"
+
+
+def test_words_mean_what_is_there_now_to_every_verb(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
+    history.capture("first")
+    assert len(history.world.own.snapshots) == 1
+    EnvHistory.open(repo.path).capture("by another", name="theirs")
+    assert [one.intent for one in history.drop("@~1..", dry_run=True).snapshots] == ["by another"]
+    assert len(history.world.own.snapshots) == 2
+    EnvHistory.open(repo.path).capture("by another again", name="newest")
+    assert len(history.export(tmp_path / "some", "newest").timelines[0][1]) == 1
+    EnvHistory.open(repo.path).capture("and again", name="last")
+    assert history.remove_name("last").intent == "and again"
+
+
+def test_a_remote_that_was_configured_just_now_is_known(
+    history: EnvHistory, repo: Repo, tmp_path: Path
+) -> None:
+    history.capture("first")
+    repo.git("init", "-q", "--bare", str(tmp_path / "shared.git"))
+    repo.git("remote", "add", "shared", str(tmp_path / "shared.git"))
+    assert history.push("shared", yes=True).remote.name == "shared"
+    repo.git("remote", "rename", "shared", "other")
+    assert history.fetch("other").remote.name == "other"
+
+
+def test_what_was_made_of_settings_that_were_read_anew_does_not_stay(history: EnvHistory, repo: Repo) -> None:
+    def make() -> str:
+        # Another thread, just now.
+        repo.git("config", "envhist.exclude", "left-out")
+        assert history.settings.exclude == ("left-out",)
+        history.__dict__["going"] = "of the old ones"
+        return "of the old ones"
+
+    assert history._made_now("going", make) == "of the old ones"
+    assert "going" not in history.__dict__
+    repo.write("left-out", b"1")
+    repo.write("kept", b"1")
+    found = history.capture("under the new ones")
+    assert found.snapshot is not None
+    assert history.read_file(found, "kept") == b"1"
+    assert [change.path for change in history.diff(found).files] == []
+    assert found.files == 2
+
+
+def test_asking_twice_does_not_leave_a_verb_behind() -> None:
+    ended: list[str] = []
+
+    def verb() -> None:
+        time.sleep(0.2)
+        ended.append("verb")
+
+    async def work() -> None:
+        waiting = asyncio.ensure_future(in_a_thread(verb))
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert ended == ["verb"]
+
+    asyncio.run(work())
+
+
+def test_what_a_waiting_handler_raises_is_a_warning(repo: Repo) -> None:
+    async def work() -> list[str]:
+        history = await AsyncEnvHistory.open(repo.path)
+        failed = asyncio.Event()
+
+        async def late(_: object) -> None:
+            await asyncio.sleep(0)
+            failed.set()
+            raise ValueError("late")
+
+        def at_once(_: object) -> None:
+            raise ValueError("at once")
+
+        history.on("captured", at_once)
+        history.on("captured", late)
+        await history.capture("heard")
+        await failed.wait()
+        await asyncio.sleep(0)
+        return [one for one in history.history.warnings if "handler" in one]
+
+    assert asyncio.run(work()) == [
+        "a handler of 'captured' failed: ValueError: at once",
+        "a handler of 'captured' failed: ValueError: late",
+    ]
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("not in words")
+
+
+def test_a_tool_may_yield_and_be_given_anything(history: EnvHistory, repo: Repo) -> None:
+    @history.tool(rollback=True)
+    def lines(what: object, fail: bool = False) -> Iterator[int]:
+        for number in range(3):
+            repo.write("app.py", b"%d" % number)
+            yield number
+        if fail:
+            raise ValueError("at the end")
+
+    assert list(lines(Unspeakable())) == [0, 1, 2]
+    newest = history.log(limit=1)[0]
+    assert newest.intent == "lines(<Unspeakable>)"
+    assert history.read_file(newest, "app.py") == b"2"
+    stream = lines("again", fail=True)
+    with pytest.raises(ValueError, match="at the end"):
+        list(stream)
+    assert repo.read("app.py") == b"2"
+    # Whoever stops going through it has heard enough: nothing failed.
+    stream = lines("half")
+    assert next(stream) == 0
+    stream.close()
+    assert repo.read("app.py") == b"0"
+    assert history.log(limit=1)[0].intent == "lines('half')"
+
+
+def test_a_tool_may_yield_to_whoever_waits(repo: Repo) -> None:
+    async def work() -> list[int]:
+        history = await AsyncEnvHistory.open(repo.path)
+
+        @history.tool
+        async def lines() -> AsyncIterator[int]:
+            for number in range(2):
+                repo.write("app.py", b"%d" % number)
+                yield number
+
+        found = [one async for one in lines()]
+        newest = (await history.log(limit=1))[0]
+        assert newest.intent == "lines()"
+        assert await history.read_file(newest, "app.py") == b"1"
+        return found
+
+    assert asyncio.run(work()) == [0, 1]
