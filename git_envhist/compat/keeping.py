@@ -15,12 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-from contextlib import AbstractContextManager, nullcontext, suppress
-from threading import RLock
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from git_envhist.store.durable import sync_directory
+from git_envhist.compat.onebyone import OneAtATime
+from git_envhist.store.durable import sync_directory, told_by_the_system
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.plain import OBJECT_FORMAT, make_repository
@@ -31,8 +33,11 @@ from git_envhist.values import dataclass, replace
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
 
+T = TypeVar("T")
+SURROGATES = "surrogateescape"
 HOME, LOCK = "home", ".lock"
 HEX = 12
+GOING = re.compile(rf"[0-9a-f]{{{HEX}}}\.going-[0-9a-f]{{1,10}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class Keeping:
         place = self.place_of(real)
         state_directory(self.base)
         with locked(os.path.join(self.base, LOCK)):
+            _sweep(self.base)
             _settle(self.base, place, real)
             inner = os.path.join(place, self.inner)
             if not os.path.isdir(os.path.join(inner, "objects")):
@@ -92,42 +98,18 @@ class Keeping:
 
     def forget(self, root: str) -> None:
         """Remove the history of a directory, and its place."""
-        place = self.place_of(root)
-        if not os.path.lexists(place):
+        if not os.path.isdir(self.base):
             return
+        real = os.path.realpath(root)
+        place = self.place_of(real)
         with locked(os.path.join(self.base, LOCK)):
-            # Out of the way at once, so that nobody finds a part of it.
-            going = f"{place}.going-{os.getpid()}"
-            os.rename(place, going)
-            shutil.rmtree(going)
-
-
-class OneAtATime:
-    """A lock for one thread of one process; whoever holds it may take it again."""
-
-    def __init__(self, directory: str, name: str) -> None:
-        self._directory = directory
-        self._name = name
-        self._threads = RLock()
-        self._held: list[AbstractContextManager[None]] = []
-
-    def __enter__(self) -> None:
-        self._threads.acquire()
-        try:
-            if not self._held:
-                state_directory(self._directory)
-            lock = nullcontext() if self._held else locked(os.path.join(self._directory, self._name))
-            lock.__enter__()
-            self._held.append(lock)
-        except BaseException:
-            self._threads.release()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._held.pop().__exit__(None, None, None)
-        finally:
-            self._threads.release()
+            # That of a directory which was renamed is its own, too.
+            _settle(self.base, place, real)
+            if os.path.lexists(place):
+                # Out of the way at once, so that nobody finds a part of it.
+                going = f"{place}.going-{os.urandom(3).hex()}"
+                os.rename(place, going)
+                shutil.rmtree(going)
 
 
 def literal_pattern(path: str) -> str:
@@ -162,6 +144,13 @@ def _open_kept(repository: Repository, rules: Rules) -> EnvHistory:
         # A process that was killed on its way back meant to arrive.
         history.going.finish()
     return history
+
+
+def _sweep(base: str) -> None:
+    """Remove what is forgotten, also where whoever began to was killed."""
+    for name in os.listdir(base):
+        if GOING.fullmatch(name):
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
 
 def _settle(base: str, place: str, real: str) -> None:
@@ -222,7 +211,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 def _read_home(place: str) -> Home | None:
     try:
-        with open(os.path.join(place, HOME), encoding="utf-8", errors="surrogateescape") as file:
+        with open(os.path.join(place, HOME), encoding="utf-8", errors=SURROGATES) as file:
             said = json.load(file)
         return Home(str(said["path"]), Identity(int(said["inode"]), int(said["device"]), str(said["mark"])))
     except (OSError, ValueError, KeyError, TypeError):
@@ -233,10 +222,27 @@ def _write_home(place: str, home: Home) -> None:
     write_json(os.path.join(place, HOME), {"path": home.path, **home.identity._asdict()})
 
 
+def read_json(path: str, read: Callable[[Any], T], nothing: T) -> T:
+    """What a small file says; `nothing` where there is none.
+
+    What cannot be understood is put beside, and never written over; what cannot be read at all is an error: to whoever
+    took it for empty, all that it says would be lost with the next word that is written.
+    """
+    if not os.path.lexists(path):
+        return nothing
+    try:
+        with told_by_the_system(path), open(path, encoding="utf-8", errors=SURROGATES) as file:
+            text = file.read()
+        return read(json.loads(text))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        os.replace(path, f"{path}.damaged-{os.urandom(3).hex()}")
+        return nothing
+
+
 def write_json(path: str, value: object) -> None:
     """Put a small file in its place, whole and durable."""
     new = f"{path}.new-{os.getpid()}-{os.urandom(3).hex()}"
-    with open(new, "w", encoding="utf-8", errors="surrogateescape") as file:
+    with open(new, "w", encoding="utf-8", errors=SURROGATES) as file:
         json.dump(value, file, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())

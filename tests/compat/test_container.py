@@ -1,4 +1,4 @@
-"""A container that is brought back, by podman: one that was only made, and one that runs."""
+"""A container that is brought back, by podman and by docker: one that was only made, and one that runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,13 +78,46 @@ def test_what_was_in_it_is_an_image_first(container: ContainerEnvironment) -> No
         container.write_file("../x", "x")
 
 
+@pytest.fixture(scope="module")
+def docker() -> Iterator[list[str]]:
+    """The words that begin a command of docker, with a daemon of its own; it skips where none can run."""
+    daemon = shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if daemon is None or shutil.which("docker") is None or os.geteuid() != 0:
+        pytest.skip("docker cannot be had: it wants root, its client and its daemon")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        words = ["docker", "-H", f"unix://{place}/socket"]
+        apart = [
+            "--bridge=none",
+            "--iptables=false",
+            "--ip6tables=false",
+            "--ip-forward=false",
+            "--ip-masq=false",
+        ]
+        kept = ["--data-root", f"{place}/data", "--exec-root", f"{place}/exec", "--pidfile", f"{place}/pid"]
+        with open(f"{place}/log", "w+b") as log:
+            begin = [daemon, "-H", f"unix://{place}/socket", "--storage-driver=vfs", *apart, *kept]
+            running = subprocess.Popen(begin, stdout=log, stderr=log)
+            try:
+                while subprocess.run([*words, "info"], capture_output=True, check=False).returncode != 0:
+                    with suppress(subprocess.TimeoutExpired):
+                        running.wait(0.2)
+                        log.seek(0)
+                        pytest.skip(f"no daemon of docker can run here: {os.fsdecode(log.read())[-200:]}")
+                yield words
+            finally:
+                running.terminate()
+                running.wait()
+
+
+HEEDING = "trap exit TERM; while :; do sleep 1000 & wait; done"
+"""A first process that goes when it is asked to."""
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000")
 """No more than whoever runs the tests may have itself."""
 
 
 @pytest.fixture
-def running(podman: list[str], tmp_path: Path) -> Iterator[ContainerEnvironment]:
-    """A container that runs, with a shell in it; it skips where none can run, with the reason."""
+def small(tmp_path: Path) -> Path:
+    """An image with a shell."""
     busybox = shutil.which("busybox")
     if busybox is None:
         pytest.skip("busybox cannot be had")
@@ -97,33 +131,53 @@ def running(podman: list[str], tmp_path: Path) -> Iterator[ContainerEnvironment]
         directory = tarfile.TarInfo("workspace")
         directory.type, directory.mode = tarfile.DIRTYPE, 0o755
         archive.addfile(directory)
-    subprocess.run([*podman, "import", str(image), "small"], capture_output=True, check=True)
-    run = ["run", "-d", "--name", "box", "--network", "none", "-w", "/workspace", *LIMITS, "small"]
+    return image
+
+
+@pytest.fixture(params=["podman", "docker"])
+def running(request: pytest.FixtureRequest, small: Path, tmp_path: Path) -> Iterator[ContainerEnvironment]:
+    """A container that runs, with all kinds of things mounted; it skips where none can run, with the reason."""
+    words: list[str] = request.getfixturevalue(request.param)
+    subprocess.run([*words, "import", str(small), "small"], capture_output=True, check=True)
+    (tmp_path / "bound").mkdir()
+    bound = f"type=bind,source={tmp_path}/bound,destination=/bound"
+    mounted = ["--mount", bound, "--mount", "type=volume,source=named,destination=/named", "-v", "/nameless"]
+    run = ["run", "-d", *mounted, "--name", "box", "--network", "none", "-w", "/workspace", *LIMITS, "small"]
+    runtimes = filter(shutil.which, ("crun", "runc"))
+    ways = [words] if request.param == "docker" else [[*words, "--runtime", runtime] for runtime in runtimes]
     why = b"no runtime"
-    for runtime in filter(shutil.which, ("crun", "runc")):
-        tool = [*podman, "--runtime", runtime]
-        done = subprocess.run([*tool, *run, "sleep", "1000"], capture_output=True, check=False)
+    for tool in ways:
+        done = subprocess.run([*tool, *run, "sh", "-c", HEEDING], capture_output=True, check=False)
         if done.returncode == 0:
             yield ContainerEnvironment("box", test_cmd="test -f app.py && echo 1 passed", tool=tool)
-            subprocess.run([*tool, "rm", "-f", "-t", "0", "-a"], capture_output=True, check=True)
+            subprocess.run([*tool, "rm", "-f", "-v", "box"], capture_output=True, check=True)
             return
         why = done.stderr.strip()
-        subprocess.run([*tool, "rm", "-f", "-a"], capture_output=True, check=False)
+        subprocess.run([*tool, "rm", "-f", "box"], capture_output=True, check=False)
     pytest.skip(f"no container can run here: {os.fsdecode(why)}")
 
 
 def test_a_container_that_runs_comes_back_and_runs(running: ContainerEnvironment) -> None:
     assert running.run_command("echo one > app.py; mkdir deep; echo x > deep/file").success
+    assert running.run_command("for at in bound named nameless; do echo mine > /$at/x; done").success
     clean = running.checkpoint()
     assert running.run_command("echo two > app.py; cat deep/file").stdout == "x\n"
     assert running.run_command("rm -r deep; exit 3").exit_code == 3
     running.restore(clean)
     # It runs, with what it may, and has what the checkpoint holds.
     assert running.run_command("cat app.py deep/file; ulimit -n").stdout == "one\nx\n1024\n"
+    assert running.run_command("cat /bound/x /named/x /nameless/x").stdout == "mine\nmine\nmine\n"
     assert running.run_tests().passed == 1
     assert running.saved is not None
     running.restore(running.saved)
     assert running.run_command("cat app.py; test -e deep").stdout == "two\n"
+    # Killed between the old one and the new one: it has another name then, and the next way back finds it.
+    tool = running._tool
+    subprocess.run([*tool, "rename", "box", "box-before-0a1b2c"], capture_output=True, check=True)
+    running.restore(clean)
+    assert running.run_command("cat app.py /nameless/x").stdout == "one\nmine\n"
+    names = subprocess.run([*tool, "ps", "-a", "--format", "{{.Names}}"], capture_output=True, check=True)
+    assert names.stdout == b"box\n"
 
 
 def test_without_docker_and_podman_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,14 @@ With an environment of ours, or with the path of a directory, they are there aga
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Protocol, runtime_checkable
 
 from git_envhist.compat.chimera.env.local import LocalEnvironment
 from git_envhist.compat.chimera.info import CheckpointInfo
 
+NUMBERED = re.compile(r"checkpoint-(\d{1,9})")
 __all__ = ["CheckpointInfo", "CheckpointManager"]
 
 
@@ -60,7 +62,7 @@ class CheckpointManager:
 
     def create(self, name: str = "", description: str = "") -> CheckpointInfo:
         """A checkpoint of now; without a name it gets the next number."""
-        name = name or f"checkpoint-{len(self.list_checkpoints()) + 1}"
+        name = name or f"checkpoint-{_next_number(self.list_checkpoints())}"
         info = CheckpointInfo(self._env.checkpoint(), name, time.time(), description)
         if isinstance(self._env, Remembering):
             self._env.label(info)
@@ -133,3 +135,9 @@ class Every(CheckpointManager):
         if name or not latest or (self._count - 1) % self._of == 0:
             return super().create(name, description)
         return latest[0]
+
+
+def _next_number(every: list[CheckpointInfo]) -> int:
+    # As many as there are, and above all that are there: of some that are kept the first may be gone.
+    given = [int(found[1]) for one in every if (found := NUMBERED.fullmatch(one.name))]
+    return max(len(every), *given, 0) + 1

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import RLock
 
-from git_envhist.compat.chimera.keeping import PathEscapes, as_os_error
+from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
 from git_envhist.compat.chimera.stack import Ghost, GhostStack, Stack
-from git_envhist.errors import EnvhistError
+from git_envhist.compat.onebyone import OneThread
 
 __all__ = ["GhostCommitManager", "GhostSnapshot"]
 
@@ -38,8 +35,8 @@ class GhostCommitManager:
         self._workdir = os.path.realpath(workdir)
         self._max_snapshots = max_snapshots
         self._ghosts = GhostStack(self._workdir)
-        self._files: dict[str, dict[str, str]] = {}
-        self._lock = RLock()
+        self._files: dict[Ghost, dict[str, str]] = {}
+        self._lock = OneThread()
 
     @property
     def depth(self) -> int:
@@ -49,11 +46,12 @@ class GhostCommitManager:
     @property
     def history(self) -> list[GhostSnapshot]:
         """All of them, oldest first."""
-        return [self._as_snapshot(ghost) for ghost in self._stack().ghosts]
+        with told_as_os_errors():
+            return [self._as_snapshot(ghost) for ghost in self._stack().ghosts]
 
     def snapshot(self, label: str, paths: list[str] | None = None) -> str:
         """Keep these files as they are, those of the last snapshot where none are named; gives `ghost-N`."""
-        with self._lock, self._told(), self._ghosts.locked() as stack:
+        with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
             named = list(paths) if paths is not None else list(stack.ghosts[-1].paths if stack.ghosts else ())
             places = {path: self._contain(path) for path in named}
             number = stack.counter + 1
@@ -72,7 +70,7 @@ class GhostCommitManager:
     def undo(self, n: int = 1) -> list[str]:
         """Bring files back to what they were before the last snapshots; says what was done with each."""
         done: list[str] = []
-        with self._lock, self._told(), self._ghosts.locked() as stack:
+        with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
             for _ in range(min(n, len(stack.ghosts))):
                 *rest, ghost = stack.ghosts
                 done += self._ghosts.bring_back(ghost)
@@ -83,29 +81,33 @@ class GhostCommitManager:
 
     def peek(self) -> GhostSnapshot | None:
         """The last snapshot; it stays."""
-        ghosts = self._stack().ghosts
-        return self._as_snapshot(ghosts[-1]) if ghosts else None
+        with told_as_os_errors():
+            ghosts = self._stack().ghosts
+            return self._as_snapshot(ghosts[-1]) if ghosts else None
 
     def clear(self) -> None:
         """Let all of them go."""
-        with self._lock, self._told(), self._ghosts.locked() as stack:
+        with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
             self._ghosts.write(Stack(stack.counter, ()))
             self._ghosts.let_go(stack.ghosts)
 
     def _stack(self) -> Stack:
-        with self._lock:
-            return self._ghosts.read()
+        with self._lock, told_as_os_errors():
+            return self._ghosts.found()
 
     def _as_snapshot(self, ghost: Ghost) -> GhostSnapshot:
-        if ghost.id not in self._files:
-            self._files[ghost.id] = self._ghosts.texts(ghost)
-        return GhostSnapshot(ghost.id, ghost.label, ghost.timestamp, dict(self._files[ghost.id]))
+        if ghost not in self._files:
+            self._files[ghost] = self._ghosts.texts(ghost)
+        return GhostSnapshot(ghost.id, ghost.label, ghost.timestamp, dict(self._files[ghost]))
 
     def _contain(self, path: str) -> str:
         """The path below the working directory that is meant; `PathEscapes` where it leads out of it."""
-        full = os.path.normpath(os.path.join(self._workdir, path))
-        # What a link leads to is not asked of the path itself: the link is what is kept.
-        real = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
+        directory, name = os.path.split(os.path.join(self._workdir, path).rstrip(os.sep))
+        # What a link leads to is not asked of the path itself: the link is what is kept. On the way there it is: `..`
+        # behind one is above what that leads to.
+        named = name not in ("", os.curdir, os.pardir)
+        real = os.path.realpath(directory if named else os.path.join(directory, name))
+        real = os.path.join(real, name) if named else real
         if not real.startswith(self._workdir.rstrip("/") + "/"):
             raise PathEscapes(path)
         return os.path.relpath(real, self._workdir)
@@ -116,10 +118,3 @@ class GhostCommitManager:
         real = os.path.realpath(full)
         inside = real.startswith(self._workdir.rstrip("/") + "/")
         return os.path.relpath(real, self._workdir) if os.path.islink(full) and inside else None
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except EnvhistError as error:
-            raise as_os_error(error) from error

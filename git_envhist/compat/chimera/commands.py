@@ -7,8 +7,8 @@ manager is its `checkpoint_manager`, or for undo and redo one that is made for t
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, MutableSequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import finalize
@@ -83,7 +83,9 @@ class Turn:
 class Turns:
     """The turns of one session; the last of `past` is where it stands."""
 
-    manager: CheckpointManager | None = None
+    env: Any = None
+    held: Any = None
+    """The session itself, where nobody can be told that it is gone: its number must not be another's."""
     past: list[Turn] = field(default_factory=list)
     undone: list[Turn] = field(default_factory=list)
 
@@ -96,20 +98,34 @@ def turns_of(session: Any) -> Turns:
     key = id(session)
     if key not in _TURNS:
         _TURNS[key] = Turns()
-        with suppress(TypeError):
+        try:
             finalize(session, _TURNS.pop, key, None)
+        except TypeError:
+            _TURNS[key].held = session
     return _TURNS[key]
 
 
 def snapshot_after_turn(session: Any, env: Any) -> CheckpointInfo | None:
     """Note where a session stands: once when it begins, and after each turn. What was undone is cut off."""
     turns = turns_of(session)
-    if turns.manager is None and hasattr(env, "checkpoint"):
-        turns.manager = CheckpointManager(env)
-    info = turns.manager.create(description="turn snapshot") if turns.manager is not None else None
+    if turns.env is None and hasattr(env, "checkpoint"):
+        turns.env = env
+    info = _checkpoint(turns)
     turns.past.append(Turn(copy.deepcopy(list(_messages(session))), info))
     turns.undone.clear()
     return info
+
+
+def _checkpoint(turns: Turns) -> CheckpointInfo | None:
+    if turns.env is None:
+        return None
+    try:
+        made = turns.env.checkpoint()
+    except OSError:
+        # The turn is over, and stays so; the conversation can be gone back in.
+        return None
+    # Of its own, without a label: what people gave names to is a list for people.
+    return CheckpointInfo(made, f"turn-{len(turns.past)}", time.time(), "turn snapshot")
 
 
 def cmd_undo(session: Any, env: Any, args: str, out: Print) -> None:
@@ -119,9 +135,10 @@ def cmd_undo(session: Any, env: Any, args: str, out: Print) -> None:
     if wanted < 1:
         out("/undo: nothing to undo")
         return
+    if not _stand("/undo", session, turns, turns.past[-wanted - 1], out):
+        return
     for _ in range(wanted):
         turns.undone.append(turns.past.pop())
-    _stand(session, turns)
     out(f"/undo: rewound {_counted(wanted)} ({len(turns.past) - 1} remaining)")
 
 
@@ -132,17 +149,25 @@ def cmd_redo(session: Any, env: Any, args: str, out: Print) -> None:
     if wanted < 1:
         out("/redo: nothing to redo")
         return
+    if not _stand("/redo", session, turns, turns.undone[-wanted], out):
+        return
     for _ in range(wanted):
         turns.past.append(turns.undone.pop())
-    _stand(session, turns)
     out(f"/redo: replayed {_counted(wanted)} ({len(turns.undone)} remaining)")
 
 
-def _stand(session: Any, turns: Turns) -> None:
-    here = turns.past[-1]
-    if turns.manager is not None and here.info is not None:
-        turns.manager.restore_by_id(here.info.id)
-    _messages(session)[:] = copy.deepcopy(here.messages)
+def _stand(command: str, session: Any, turns: Turns, turn: Turn, out: Print) -> bool:
+    """Files first, then the conversation; whether it stands there now."""
+    if turn.info is not None:
+        try:
+            turns.env.restore(turn.info.id)
+        except (OSError, ValueError) as why:
+            out(f"{command}: {why}")
+            return False
+    elif turns.env is not None:
+        out(f"{command}: no checkpoint was made of that turn: files stay as they are")
+    _messages(session)[:] = copy.deepcopy(turn.messages)
+    return True
 
 
 def _messages(session: Any) -> MutableSequence[Any]:

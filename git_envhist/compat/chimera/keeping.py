@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from git_envhist.compat.keeping import Keeping
 from git_envhist.errors import EnvhistError
@@ -33,3 +35,12 @@ def of_meta(snapshot: Snapshot, key: str) -> str | None:
 def as_os_error(error: EnvhistError) -> OSError:
     """What a caller who knows nothing of us can be expected to catch."""
     return OSError(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+
+
+@contextmanager
+def told_as_os_errors() -> Iterator[None]:
+    """What goes wrong in here is told in words that this library's callers know."""
+    try:
+        yield
+    except EnvhistError as error:
+        raise as_os_error(error) from error

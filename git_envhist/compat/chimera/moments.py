@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import RLock
 
 from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.info import CheckpointInfo
 from git_envhist.compat.chimera.keeping import ENVIRONMENT, USER_EMAIL, USER_NAME, keeping, of_meta
 from git_envhist.compat.keeping import Rules
 from git_envhist.compat.letting import let_go_soon, stays
+from git_envhist.compat.onebyone import OneThread
 from git_envhist.model import Captured, Record, Snapshot
 from git_envhist.store.locks import locked
 
@@ -25,7 +25,7 @@ class EnvironmentMoments:
     def __init__(self, root: str, exclude: Sequence[str]) -> None:
         self.root = root
         self._rules = Rules(tuple(exclude), USER_NAME, USER_EMAIL)
-        self._lock = RLock()
+        self._lock = OneThread()
 
     def take(self, least: int = 0) -> tuple[Snapshot, int]:
         """A moment of now, with the next number, and how many bytes are new; no number below `least` is given."""

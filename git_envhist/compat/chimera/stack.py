@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -10,7 +9,7 @@ from typing import Any
 
 from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.keeping import UNDO, USER_EMAIL, USER_NAME, keeping
-from git_envhist.compat.keeping import Rules, literal_pattern, write_json
+from git_envhist.compat.keeping import Rules, literal_pattern, read_json, write_json
 from git_envhist.compat.letting import let_go_soon
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.files import FileReader, NoSuchFile
@@ -18,7 +17,6 @@ from git_envhist.store.locks import locked
 from git_envhist.values import dataclass
 
 STACK, LOCK = "stack", "stack.lock"
-SURROGATES = "surrogateescape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +60,13 @@ class GhostStack:
 
     def read(self) -> Stack:
         """The stack as it is."""
-        try:
-            with open(self._file, encoding="utf-8", errors=SURROGATES) as file:
-                said = json.load(file)
-            ghosts = tuple(map(_read_ghost, said["ghosts"]))
-            return Stack(int(said["counter"]), ghosts)
-        except (OSError, ValueError, KeyError, TypeError):
-            return Stack()
+        return read_json(self._file, _read_stack, Stack())
+
+    def found(self) -> Stack:
+        """The stack, of a directory that was renamed as well."""
+        if not os.path.isdir(self._keeping.place_of(self._root)) and os.path.isdir(self._root):
+            self._keeping.repository(self._root)
+        return self.read()
 
     def write(self, stack: Stack) -> None:
         """Put another in its place."""
@@ -143,6 +141,10 @@ def only(places: Iterable[str]) -> tuple[str, ...]:
             patterns[f"{above}*"] = None
             patterns[f"!{above}{literal_pattern(parts[depth - 1])}"] = None
     return tuple(patterns)
+
+
+def _read_stack(said: dict[str, Any]) -> Stack:
+    return Stack(int(said["counter"]), tuple(map(_read_ghost, said["ghosts"])))
 
 
 def _read_ghost(said: dict[str, Any]) -> Ghost:

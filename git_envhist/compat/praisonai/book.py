@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.seal import unseal
-from git_envhist.compat.keeping import Keeping, Rules, literal_pattern, write_json
+from git_envhist.compat.keeping import Keeping, Rules, literal_pattern, read_json, write_json
 from git_envhist.compat.letting import let_go, let_go_soon, stays
 from git_envhist.compat.praisonai.types import EXCLUDED, MAX_FILE_SIZE, CheckpointConfig
 from git_envhist.model import EnvPath, Restored, Snapshot
@@ -137,7 +138,9 @@ class Book:
     ) -> Snapshot | None:
         meta = [(KIND, kind), (AFTER, self._standing(history))]
         if metadata:
-            meta.append((METADATA, json.dumps(dict(metadata), default=str, sort_keys=True)))
+            meta.append(
+                (METADATA, json.dumps({str(key): value for key, value in metadata.items()}, default=str))
+            )
         captured = history.capture(message, if_changed=if_changed, meta=meta, attached=attached)
         if captured.snapshot is not None:
             self._stand_on(captured.snapshot.id)
@@ -158,12 +161,8 @@ class Book:
         return os.path.join(self._keeping.place_of(self.root), POSITION)
 
     def _said(self) -> dict[str, Any]:
-        try:
-            with open(self._position_file, encoding="ascii") as file:
-                said = json.load(file)
-        except (OSError, ValueError):
-            return {}
-        return said if isinstance(said, dict) else {}
+        nothing: dict[str, Any] = {}
+        return read_json(self._position_file, lambda said: {**said}, nothing)
 
     def _say(self, said: Mapping[str, Any]) -> None:
         write_json(self._position_file, dict(said))
@@ -215,6 +214,15 @@ def _larger_than(root: str, limit: int) -> list[str]:
     for directory, _, names in os.walk(root):
         for name in names:
             path = os.path.join(directory, name)
-            if not os.path.islink(path) and os.path.isfile(path) and os.lstat(path).st_size > limit:
+            if _size(path) > limit:
                 found.append("/" + literal_pattern(os.path.relpath(path, root)))
     return found
+
+
+def _size(path: str) -> int:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        # Gone meanwhile, as things in a workspace that lives go.
+        return 0
+    return seen.st_size if stat.S_ISREG(seen.st_mode) else 0

@@ -30,16 +30,21 @@ class Conversation:
 
     def attached(self) -> list[tuple[str, bytes]]:
         """The messages themselves, to be kept sealed with a checkpoint."""
-        text = json.dumps(list(self._messages()), default=str, ensure_ascii=False)
-        return [(ATTACHED, text.encode("utf-8", "surrogateescape"))]
+        return [(ATTACHED, _as_json(self._messages()).encode("utf-8", "surrogateescape"))]
+
+    def plain(self) -> list[Any]:
+        """The messages as they are given back."""
+        return _as_kept(self._messages())
 
     def go_back(self, count: int, kept: Sequence[Any] | None) -> None:
-        """Cut it back to so many messages; where it is shorter, `kept` has those that were there then."""
-        messages = self._messages()
-        if len(messages) > count:
-            self._cut(count)
-        elif len(messages) < count and kept is not None:
-            self._put(list(kept))
+        """Make it what it was at `count` messages; `kept` has those that were there then, where they are known."""
+        here = list(self._messages())
+        same = count if kept is None else _same(_as_kept(here), kept)
+        then = [*here[:same], *(kept or ())[same:]]
+        if len(then) == same < len(here):
+            self._cut(same)
+        elif len(then) > same:
+            self._put(then)
 
     def _cut(self, count: int) -> None:
         revert: Callable[[str | None, int], object] | None = getattr(self._held, "revert_to_message", None)
@@ -63,3 +68,20 @@ class Conversation:
 
     def _list(self) -> Any:
         return getattr(self._held, "chat_history", self._held)
+
+
+def _same(here: Sequence[Any], kept: Sequence[Any]) -> int:
+    """So many messages at the beginning are the same; a conversation may have been rewritten since."""
+    pairs = zip(here, kept, strict=False)
+    return next(
+        (number for number, (one, other) in enumerate(pairs) if one != other), min(len(here), len(kept))
+    )
+
+
+def _as_json(messages: Sequence[Any]) -> str:
+    return json.dumps(list(messages), default=str, ensure_ascii=False)
+
+
+def _as_kept(messages: Sequence[Any]) -> list[Any]:
+    kept: list[Any] = json.loads(_as_json(messages))
+    return kept

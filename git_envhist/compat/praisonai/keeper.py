@@ -60,7 +60,7 @@ class Keeper:
         with self._book.lock:
             target = self.resolve(words)
             try:
-                saved = self.save(unsaved, False, None, target.id)
+                saved = self.save(unsaved, self._said_since(), None, target.id)
             except NothingChanged:
                 saved = None
             except (EnvhistError, OSError) as error:
@@ -70,6 +70,14 @@ class Keeper:
             if self.conversation is not None and isinstance(count, int):
                 self.conversation.go_back(count, self._kept_messages(target))
             return saved, self._told([target], self._book.checkpoints())[0]
+
+    def _said_since(self) -> bool:
+        """Whether the conversation holds what no checkpoint does: to cut it would lose that."""
+        if self.conversation is None:
+            return False
+        line = self._book.line()
+        kept = self._kept_messages(line[0]) if line else None
+        return self.conversation.plain() != (kept or [])
 
     def resolve(self, words: str | Snapshot) -> Snapshot:
         """The checkpoint that is meant; `SnapshotNotFound` where there is none."""

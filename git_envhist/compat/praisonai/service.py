@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import os
@@ -24,7 +23,7 @@ from git_envhist.compat.praisonai.types import (
     CheckpointEvent,
     CheckpointResult,
 )
-from git_envhist.errors import EnvhistError
+from git_envhist.library.awaiting import in_a_thread
 from git_envhist.model import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -38,6 +37,8 @@ SYSTEM = (
 )
 IN_HOME = ("~", "~/Desktop", "~/Documents", "~/Downloads")
 PROTECTED_PATHS = [*map(os.path.expanduser, IN_HOME), *SYSTEM]
+WHATEVER = Exception
+"""An agent's turn never ends for the sake of a checkpoint: what goes wrong is told in the result, as with theirs."""
 Handler = Callable[[Any], Any]
 T = TypeVar("T")
 
@@ -112,8 +113,8 @@ class CheckpointService:
             logger.error("no checkpoints of '%s': there is no such directory", workspace)
             return False
         try:
-            await asyncio.to_thread(self._keeper.begin)
-        except (EnvhistError, OSError) as error:
+            await in_a_thread(self._keeper.begin)
+        except WHATEVER as error:
             logger.error("no checkpoints of '%s': %s", workspace, error)
             return False
         self._initialized = True
@@ -133,8 +134,8 @@ class CheckpointService:
         if step is not None and step < 0:
             return CheckpointResult.fail("step must be a non-negative integer")
         if step is not None:
-            message = f"[step-{step}] {STEP.sub('', message)}"
-        if not message.strip():
+            message = f"[step-{step}] {STEP.sub('', str(message))}"
+        if not isinstance(message, str) or not message.strip():
             return await self._failed(EMPTY_MESSAGE)
         return await self._save(message, allow_empty, metadata)
 
@@ -163,8 +164,8 @@ class CheckpointService:
         if steps < 1:
             return CheckpointResult.fail("steps must be >= 1")
         try:
-            line = await asyncio.to_thread(self._keeper.line)
-        except (EnvhistError, OSError) as error:
+            line = await in_a_thread(self._keeper.line)
+        except WHATEVER as error:
             return await self._failed(str(error))
         if steps >= len(line):
             return CheckpointResult.fail(
@@ -179,8 +180,8 @@ class CheckpointService:
             return nothing
         words = [None if one is None else str(getattr(one, "id", one)) for one in (from_id, to_id)]
         try:
-            return await asyncio.to_thread(self._keeper.diff, *words)
-        except (EnvhistError, OSError) as error:
+            return await in_a_thread(self._keeper.diff, *words)
+        except WHATEVER as error:
             logger.error("no comparison: %s", error)
             return nothing
 
@@ -218,8 +219,8 @@ class CheckpointService:
         """Remove every checkpoint of the workspace from the disk."""
         self._initialized = False
         try:
-            await asyncio.to_thread(self._keeper.forget)
-        except (EnvhistError, OSError) as error:
+            await in_a_thread(self._keeper.forget)
+        except WHATEVER as error:
             logger.error("the checkpoints could not be removed: %s", error)
             return False
         return True
@@ -228,18 +229,18 @@ class CheckpointService:
         self, message: str, allow_empty: bool, metadata: Mapping[str, Any] | None = None
     ) -> CheckpointResult:
         try:
-            saved, pruned = await asyncio.to_thread(self._keeper.save, message, allow_empty, metadata)
+            saved, pruned = await in_a_thread(self._keeper.save, message, allow_empty, metadata)
         except NothingChanged:
             return CheckpointResult.fail(NO_CHANGES)
-        except (EnvhistError, OSError) as error:
+        except WHATEVER as error:
             return await self._failed(str(error))
         await self._tell_saved(saved, pruned)
         return CheckpointResult.ok(saved)
 
     async def _restore(self, words: str | Snapshot) -> CheckpointResult:
         try:
-            unsaved, restored = await asyncio.to_thread(self._keeper.go_back, words, PRE_RESTORE)
-        except (EnvhistError, OSError) as error:
+            unsaved, restored = await in_a_thread(self._keeper.go_back, words, PRE_RESTORE)
+        except WHATEVER as error:
             return await self._failed(str(error))
         if unsaved is not None:
             await self._tell_saved(*unsaved)
@@ -260,8 +261,8 @@ class CheckpointService:
         if not self._initialized:
             return otherwise
         try:
-            return await asyncio.to_thread(question, *words)
-        except (EnvhistError, OSError) as error:
+            return await in_a_thread(question, *words)
+        except WHATEVER as error:
             logger.error("the checkpoints cannot be read: %s", error)
             return otherwise
 

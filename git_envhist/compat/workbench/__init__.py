@@ -20,11 +20,18 @@ def main(words: Sequence[str]) -> int:
     try:
         return run(words)
     except EnvhistError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return _say(error)
     except BrokenPipeError:
         return 141
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        return _say(EnvhistError(f"the system refused '{error.filename or '.'}': {reason}"))
     except KeyboardInterrupt:
         return 130
+
+
+def _say(error: EnvhistError) -> int:
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+    return error.exit_code

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 
 from git_envhist.compat.workbench.checkpoints import Checkpoint, checkpoints, find, next_id
@@ -14,9 +16,11 @@ from git_envhist.doing.observing import ask_platform
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.library.history import EnvHistory
 from git_envhist.model import Snapshot
+from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.quoting import show
 
 NOT_EXACT = 5
+NUMBERS = "workbench.lock"
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
@@ -72,12 +76,16 @@ def _with_id(command: _Parser) -> None:
 def _create(history: EnvHistory, options: argparse.Namespace) -> int:
     if options.comment is not None and options.reason is not None:
         raise UsageError("the comment is given twice")
-    external_id = _created(history.settings.platform_create) or next_id(history)
-    captured = history.capture(
-        options.comment if options.comment is not None else options.reason,
-        external_id=external_id,
-        verify=options.verify,
-    )
+    comment = options.comment if options.comment is not None else options.reason
+    given = _created(history.settings.platform_create)
+    with ExitStack() as turn:
+        # Two that are created at once must not be given one number. It is given with the capture: whoever waits need
+        # not wait for the check.
+        turn.enter_context(locked(os.path.join(state_directory(history.repository.common_state), NUMBERS)))
+        external_id = given or next_id(history)
+        captured = history.capture(
+            comment, external_id=external_id, verify=options.verify, captured=lambda _: turn.close()
+        )
     for warning in captured.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     made = find(history, external_id)

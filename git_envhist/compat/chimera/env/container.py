@@ -13,16 +13,16 @@ import posixpath
 import re
 import subprocess
 import tarfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from git_envhist.compat.chimera.info import CheckpointInfo
-from git_envhist.compat.chimera.keeping import PathEscapes
+from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
 from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
-from git_envhist.compat.keeping import write_json
+from git_envhist.compat.keeping import read_json, write_json
 from git_envhist.opening import COMPAT, own_data
-from git_envhist.store.locks import state_directory
+from git_envhist.store.locks import locked, state_directory
 
 TOOLS = ("docker", "podman")
 BEFORE = "before"
@@ -57,6 +57,7 @@ class ContainerEnvironment:
 
     def setup(self) -> None:
         """Make the container and start it, where there is none of its name."""
+        self._bring_back_what_was_left()
         if self._image is not None and self._ask("container", "inspect", self.container).exit_code != 0:
             self._run(
                 "create", "--name", self.container, "-w", self.workdir, self._image, "sleep", "infinity"
@@ -125,6 +126,7 @@ class ContainerEnvironment:
         """Put a container in the place of this one that has what a checkpoint holds."""
         if self._ask("image", "inspect", checkpoint_id).exit_code != 0:
             raise ValueError(f"Checkpoint {checkpoint_id} not found")
+        self._bring_back_what_was_left()
         told = json.loads(self._run("container", "inspect", self.container))[0]
         self.saved = self.checkpoint()
         old = f"{self.container}-{BEFORE}-{os.urandom(3).hex()}"
@@ -145,29 +147,48 @@ class ContainerEnvironment:
             raise
         self._run("rm", "-f", old)
 
+    def _bring_back_what_was_left(self) -> None:
+        """A process that was killed on its way back left the container under another name."""
+        if self._ask("container", "inspect", self.container).exit_code == 0:
+            return
+        names = self._run("ps", "-a", "--format", "{{.Names}}").split()
+        left = [
+            name
+            for name in names
+            if re.fullmatch(f"{re.escape(self.container)}-{BEFORE}-[0-9a-f]{{6}}", name)
+        ]
+        if len(left) == 1:
+            self._run("rename", left[0], self.container)
+
     def label(self, info: CheckpointInfo) -> None:
         """Keep what a checkpoint is called."""
-        self._write([*self.labels(), info])
+        with self._locked():
+            self._write([*self.labels(), info])
 
     def labels(self) -> list[CheckpointInfo]:
         """The checkpoints that are called something, oldest first."""
-        try:
-            with open(self._labels_file, encoding="utf-8") as file:
-                return [CheckpointInfo(**said) for said in json.load(file)]
-        except (OSError, ValueError, TypeError):
-            return []
+        nothing: list[CheckpointInfo] = []
+        with told_as_os_errors():
+            return read_json(self._labels_file, _read_labels, nothing)
 
     def remove_labels(self) -> None:
         """Forget what they are called; the images stay."""
-        self._write([])
+        with self._locked():
+            self._write([])
 
     @property
     def _labels_file(self) -> str:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", self.container)
         return os.path.join(own_data(os.environ), COMPAT, "chimera-containers", f"{name}.json")
 
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with told_as_os_errors():
+            state_directory(os.path.dirname(self._labels_file))
+            with locked(f"{self._labels_file}.lock"):
+                yield
+
     def _write(self, every: Sequence[CheckpointInfo]) -> None:
-        state_directory(os.path.dirname(self._labels_file))
         write_json(self._labels_file, [vars(info) for info in every])
 
     def _place(self, path: str) -> str:
@@ -201,10 +222,14 @@ def find_tool() -> list[str]:
     raise NoContainers("neither docker nor podman answers")
 
 
+def _read_labels(said: list[dict[str, Any]]) -> list[CheckpointInfo]:
+    return [CheckpointInfo(**one) for one in said]
+
+
 def _like(told: dict[str, Any]) -> list[str]:
     """The options that give a new container what this one has of the world outside."""
     host, config = told.get("HostConfig") or {}, told.get("Config") or {}
-    words = [word for bind in host.get("Binds") or () for word in ("-v", bind)]
+    words = [*_mounts(told), *_limits(host)]
     for port, places in (host.get("PortBindings") or {}).items():
         for place in places or ():
             outside = ":".join(part for part in (place.get("HostIp"), place.get("HostPort")) if part)
@@ -212,14 +237,41 @@ def _like(told: dict[str, Any]) -> list[str]:
     network = host.get("NetworkMode")
     if network and network not in ("default", "bridge"):
         words += ["--network", network]
+    if config.get("Hostname") and not str(told.get("Id")).startswith(config["Hostname"]):
+        words += ["--hostname", config["Hostname"]]
     if config.get("WorkingDir"):
         words += ["-w", config["WorkingDir"]]
     return [*words, *_allowed(host)]
 
 
+def _mounts(told: dict[str, Any]) -> list[str]:
+    """What is mounted, by what it is: a directory of this machine, or a volume, also one that nobody named."""
+    host = told.get("HostConfig") or {}
+    binds = list(host.get("Binds") or ())
+    places = {bind.split(":")[1] for bind in binds if ":" in bind}
+    for mount in told.get("Mounts") or ():
+        source = mount.get("Name") if mount.get("Type") == "volume" else mount.get("Source")
+        if mount.get("Type") in ("bind", "volume") and source and mount["Destination"] not in places:
+            binds.append(f"{source}:{mount['Destination']}" + ("" if mount.get("RW", True) else ":ro"))
+    words = [word for bind in binds for word in ("-v", bind)]
+    for place, options in (host.get("Tmpfs") or {}).items():
+        words += ["--tmpfs", f"{place}:{options}" if options else place]
+    return words
+
+
+def _limits(host: dict[str, Any]) -> list[str]:
+    words = []
+    for key, option in (("Memory", "--memory"), ("CpuShares", "--cpu-shares"), ("PidsLimit", "--pids-limit")):
+        if (host.get(key) or 0) > 0:
+            words += [option, str(host[key])]
+    if host.get("NanoCpus"):
+        words += ["--cpus", f"{host['NanoCpus'] / 1e9:g}"]
+    return words
+
+
 def _allowed(host: dict[str, Any]) -> list[str]:
     """What it may, and how much of it."""
-    words = ["--privileged"] if host.get("Privileged") else []
+    words = [*["--privileged"] * bool(host.get("Privileged")), *["--init"] * bool(host.get("Init"))]
     for key, option in (("CapAdd", "--cap-add"), ("CapDrop", "--cap-drop"), ("ExtraHosts", "--add-host")):
         words += [word for value in host.get(key) or () for word in (option, value)]
     for limit in host.get("Ulimits") or ():

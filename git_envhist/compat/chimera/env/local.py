@@ -20,10 +20,9 @@ from git_envhist.compat.chimera.env.copies import (
 )
 from git_envhist.compat.chimera.env.shells import Shells
 from git_envhist.compat.chimera.info import CheckpointInfo
-from git_envhist.compat.chimera.keeping import PathEscapes, as_os_error
+from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
 from git_envhist.compat.chimera.moments import NUMBER, EnvironmentMoments
 from git_envhist.compat.chimera.results import CommandResult, TestResult, read_test_output
-from git_envhist.errors import EnvhistError
 from git_envhist.model import Snapshot
 from git_envhist.values import once
 
@@ -125,7 +124,14 @@ class LocalEnvironment(Shells):
             return self.run_in_session(cmd, shell_name=shell_name, timeout=limit)
         try:
             done = subprocess.run(
-                cmd, shell=True, capture_output=True, text=True, cwd=self.workdir, timeout=limit, check=False
+                cmd,
+                shell=True,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                cwd=self.workdir,
+                timeout=limit,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return CommandResult("", "Command timed out", 124)
@@ -137,13 +143,11 @@ class LocalEnvironment(Shells):
 
     def checkpoint(self) -> str:
         """Keep the directory as it is; gives the number to come back by."""
-        try:
+        with told_as_os_errors():
             taken, new = self._moments.take(above_copies(str(self.workdir)))
             keep = self.retain if self.retain is not None else retained(str(self.workdir))
             if keep is not None:
                 self._moments.keep_newest(max(1, keep))
-        except EnvhistError as error:
-            raise as_os_error(error) from error
         if new > CHECKPOINT_SIZE_WARN_BYTES:
             told = f"a checkpoint brought {new / 1_048_576:.0f} MB along; `retain` bounds how many are kept"
             warnings.warn(told, LargeCheckpointWarning, stacklevel=2)
@@ -155,16 +159,14 @@ class LocalEnvironment(Shells):
             raise PermissionError(f"Refusing to restore: workdir {self.workdir} is root or HOME")
         wanted = str(checkpoint_id)
         copied = find_copy(str(self.workdir), wanted)
-        found = self._moments.find(wanted)
-        if found is None and copied is None:
-            raise ValueError(f"Checkpoint {checkpoint_id} not found")
-        try:
+        with told_as_os_errors():
+            found = self._moments.find(wanted)
+            if found is None and copied is None:
+                raise ValueError(f"Checkpoint {checkpoint_id} not found")
             if found is None:
                 self._moments.restore(self._moments.take_up(copied or "", wanted))
             else:
                 self._moments.restore(found)
-        except EnvhistError as error:
-            raise as_os_error(error) from error
 
     def clone(self) -> LocalEnvironment:
         """A copy of the directory beside it, as an environment of its own."""
@@ -175,17 +177,20 @@ class LocalEnvironment(Shells):
 
     def label(self, info: CheckpointInfo) -> None:
         """Keep what a checkpoint is called."""
-        found = self._moments.find(info.id)
-        if found is not None:
-            self._moments.label(found, info)
+        with told_as_os_errors():
+            found = self._moments.find(info.id)
+            if found is not None:
+                self._moments.label(found, info)
 
     def labels(self) -> list[CheckpointInfo]:
         """The checkpoints that are called something, oldest first."""
-        return self._moments.labels()
+        with told_as_os_errors():
+            return self._moments.labels()
 
     def remove_labels(self) -> None:
         """Forget what they are called; they themselves stay."""
-        self._moments.remove_labels()
+        with told_as_os_errors():
+            self._moments.remove_labels()
 
     def _id_of(self, snapshot: Snapshot) -> str:
         return dict(snapshot.meta)[NUMBER]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import subprocess
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from git_envhist.compat.chimera.results import CommandResult
@@ -41,11 +43,19 @@ class Shell:
 
     def end(self) -> None:
         """End it."""
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            # With all that was started in it: it is the first of a session of its own.
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(BrokenPipeError):
+                    stream.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a command ended it."""
+        return self._process.poll() is not None
 
     def _read_to(self, mark: bytes, timeout: float) -> CommandResult:
         held = bytearray()
@@ -108,7 +118,7 @@ class Shells:
         if shell_name not in self._shells:
             raise ValueError(f"Shell '{shell_name}' not found")
         done = self._shells[shell_name].run(cmd, timeout)
-        if done.exit_code == INTERRUPTED and done.stderr:
+        if self._shells[shell_name].is_over or (done.exit_code == INTERRUPTED and done.stderr):
             self._shells[shell_name].end()
             self._shells[shell_name] = Shell(self._program, self._directory)
         return done

@@ -1,0 +1,298 @@
+"""What a host does to the classes that it uses: copies itself, stops waiting, kills, damages, asks for odd things."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from git_envhist.compat.chimera import CheckpointManager, GhostCommitManager, LocalEnvironment
+from git_envhist.compat.chimera.commands import cmd_undo, snapshot_after_turn
+from git_envhist.compat.onebyone import OneAtATime
+from git_envhist.compat.praisonai import CheckpointService
+from git_envhist.compat.praisonai.book import _size
+from tests.support.repository import Repo
+
+Run = Callable[[Any], Any]
+Begin = Callable[..., CheckpointService]
+PATIENCE = 60
+
+
+def test_a_copy_of_the_process_waits_for_no_thread_that_it_has_not(tmp_path: Path) -> None:
+    lock = OneAtATime(str(tmp_path), "lock")
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock, lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(PATIENCE)
+        with lock, lock:
+            os._exit(0)
+    over.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    with lock:
+        child = os.fork()
+        if child == 0:
+            # Whoever copies itself while it holds the lock has nothing to let go of in the copy.
+            lock.__exit__()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_was_being_deleted_is_swept_and_nothing_else(begin: Begin, tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    for name in ("0123456789ab.going-4711", "notes.going-home", "0123456789ab"):
+        (storage / name).mkdir(parents=True)
+    begin()
+    left = {entry.name for entry in storage.iterdir() if not entry.name.startswith(".")}
+    assert left > {"notes.going-home", "0123456789ab"}
+    assert not any(".going-4711" in name for name in left)
+
+
+def test_all_that_is_deleted_of_a_renamed_workspace_is_deleted(
+    run: Run, begin: Begin, workspace: Path, tmp_path: Path
+) -> None:
+    run(begin().save("Before", allow_empty=True))
+    renamed = workspace.rename(tmp_path / "renamed")
+    service = CheckpointService(str(renamed), str(tmp_path / "storage"))
+    assert run(service.delete_all())
+    assert [one.message for one in run(begin(renamed).list())] == ["Initial checkpoint"]
+
+
+def test_whoever_stops_waiting_is_told_when_it_is_over(begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a").write_text("1")
+
+    async def work() -> list[str]:
+        saving = asyncio.ensure_future(service.save("To its end"))
+        await asyncio.sleep(0)
+        saving.cancel()
+        await asyncio.sleep(0)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+        return [one.message for one in await service.list()]
+
+    assert asyncio.run(work()) == ["To its end", "Initial checkpoint"]
+
+
+def test_what_was_said_since_the_last_checkpoint_is_not_lost(run: Run, begin: Begin, workspace: Path) -> None:
+    service, messages = begin(), ["first"]
+    service.bind(messages)
+    (workspace / "a").write_text("1")
+    saved = run(service.save("One"))
+    messages.append("said, and no file was changed")
+    assert run(service.restore(saved)).success
+    assert messages == ["first"]
+    unsaved = run(service.list())[0]
+    assert unsaved.message == "[pre-restore] auto-save"
+    assert run(service.restore(unsaved)).success
+    assert messages == ["first", "said, and no file was changed"]
+    # Nothing new was said: there is nothing to save.
+    before = len(run(service.list()))
+    assert run(service.restore(unsaved)).success
+    assert len(run(service.list())) == before
+
+
+def test_a_conversation_that_was_rewritten_is_what_it_was(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    messages: list[Any] = [{"said": "one"}, {"said": "two"}]
+    service.bind(messages)
+    (workspace / "a").write_text("1")
+    saved = run(service.save("One"))
+    kept = messages[0]
+    messages[1:] = ["a summary", "three", "four"]
+    assert run(service.restore(saved)).success
+    assert messages == [{"said": "one"}, {"said": "two"}]
+    assert messages[0] is kept
+
+
+def test_odd_words_are_told_and_raise_nothing(run: Run, begin: Begin, workspace: Path) -> None:
+    service = begin()
+    (workspace / "a").write_text("1")
+    assert not run(service.save(None)).success
+    odd: dict[Any, Any] = {1: "a", "b": {2: object()}, ("c",): 3}
+    saved = run(service.save("With odd values", metadata=odd))
+    assert saved.success
+    assert set(saved.checkpoint.metadata) == {"1", "b", "('c',)"}
+    round_and_round: dict[str, Any] = {}
+    round_and_round["itself"] = round_and_round
+    (workspace / "a").write_text("2")
+    assert not run(service.save("Without end", metadata=round_and_round)).success
+    assert not run(service.restore(object())).success
+    assert _size("/nowhere") == _size("/") == 0
+
+
+def test_a_file_that_says_nothing_is_put_beside_and_no_word_is_written_over_it(
+    run: Run, begin: Begin, workspace: Path
+) -> None:
+    ghost = GhostCommitManager(str(workspace))
+    (workspace / "a").write_text("1")
+    ghost.snapshot("one", ["a"])
+    stack = Path(ghost._ghosts._file)
+    good = stack.read_bytes()
+    stack.write_bytes(good[:-5])
+    assert GhostCommitManager(str(workspace)).depth == 0
+    (beside,) = stack.parent.glob("stack.damaged-*")
+    assert beside.read_bytes() == good[:-5]
+    # One that cannot be read at all is not taken for an empty one.
+    stack.mkdir()
+    with pytest.raises(OSError, match="stack"):
+        ghost.snapshot("two", ["a"])
+    stack.rmdir()
+    stack.write_bytes(good)
+    assert ghost.undo() == ["restored: a"]
+    service = begin()
+    position = Path(service.checkpoint_dir) / "position"
+    position.write_text("[]")
+    assert run(service.save("Goes on", allow_empty=True)).success
+    assert [one.read_text() for one in position.parent.glob("position.damaged-*")] == ["[]"]
+
+
+def test_a_way_out_behind_a_link_is_one(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere/deep").mkdir(parents=True)
+    (workspace / "link").symlink_to(tmp_path / "elsewhere/deep")
+    (workspace / "x").write_text("1")
+    ghost = GhostCommitManager(str(workspace))
+    for path in ("link/../x", "link/..", "..", "x/../.."):
+        with pytest.raises(PermissionError, match="Path escapes workdir"):
+            ghost.snapshot("no", [path])
+    (workspace / "sub").mkdir()
+    ghost.snapshot("yes", ["sub/../x", "./x"])
+    (workspace / "x").write_text("2")
+    assert ghost.undo() == ["restored: sub/../x", "restored: ./x"]
+    assert (workspace / "x").read_text() == "1"
+
+
+def test_a_renamed_directory_has_its_stack_at_once(workspace: Path, tmp_path: Path) -> None:
+    (workspace / "a").write_text("1")
+    GhostCommitManager(str(workspace)).snapshot("one", ["a"])
+    renamed = workspace.rename(tmp_path / "renamed")
+    ghost = GhostCommitManager(str(renamed))
+    assert [one.label for one in ghost.history] == ["one"]
+    assert ghost.depth == 1
+
+
+def test_whoever_knows_nothing_of_us_catches_what_goes_wrong(workspace: Path, hermetic: Path) -> None:
+    env = LocalEnvironment(str(workspace))
+    number = env.checkpoint()
+    base = Path(env._moments._open().repository.git_dir).parent.parent
+    base.rename(base.with_name("away"))
+    base.write_text("no directory")
+    for call in (env.checkpoint, env.labels, env.remove_labels, lambda: env.restore(number)):
+        with pytest.raises(OSError):
+            call()
+    with pytest.raises(OSError):
+        GhostCommitManager(str(workspace)).snapshot("no", ["a"])
+
+
+def test_every_checkpoint_without_a_name_gets_a_new_one(workspace: Path) -> None:
+    manager = CheckpointManager(LocalEnvironment(str(workspace), retain=2))
+    names = [manager.create().name for _ in range(4)]
+    assert names == ["checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4"]
+    assert [one.name for one in manager.list_checkpoints()] == names[2:]
+
+
+class Slotted:
+    """A session that nobody can be told the end of."""
+
+    __slots__ = ("messages",)
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+
+def test_turns_are_no_checkpoints_of_the_users(workspace: Path) -> None:
+    env, told = LocalEnvironment(str(workspace)), []
+    manager = CheckpointManager(env)
+    manager.create("by hand")
+    session = Slotted()
+    for turn in ("0", "1"):
+        env.write_file("a", turn)
+        session.messages.append(turn)
+        info = snapshot_after_turn(session, env)
+        assert info is not None
+        assert info.name == f"turn-{turn}"
+    assert [one.name for one in manager.list_checkpoints()] == ["by hand"]
+    # What cannot be gone back to changes nothing: not the files, not the conversation, not the turns.
+    where, env.workdir = env.workdir, Path("/")
+    cmd_undo(session, env, "", told.append)
+    assert told == ["/undo: Refusing to restore: workdir / is root or HOME"]
+    assert session.messages == ["0", "1"]
+    env.workdir = where
+    cmd_undo(session, env, "", told.append)
+    assert told[1:] == ["/undo: rewound 1 turn (0 remaining)"]
+    assert (env.read_file("a"), session.messages) == ("0", ["0"])
+
+
+def test_a_session_begins_without_the_turns_of_one_that_is_gone() -> None:
+    numbers = set()
+    for _ in range(50):
+        session = Slotted()
+        numbers.add(id(session))
+        snapshot_after_turn(session, None)
+        told: list[str] = []
+        cmd_undo(session, None, "", told.append)
+        assert told == ["/undo: nothing to undo"]
+    assert len(numbers) == 50
+
+
+def test_a_turn_without_a_checkpoint_is_told(workspace: Path) -> None:
+    class Refusing:
+        def checkpoint(self) -> str:
+            raise OSError("no room")
+
+        def restore(self, checkpoint_id: str) -> None:
+            raise AssertionError
+
+    session, told = Slotted(), []
+    assert snapshot_after_turn(session, Refusing()) is None
+    session.messages.append("1")
+    snapshot_after_turn(session, None)
+    cmd_undo(session, None, "", told.append)
+    assert told == [
+        "/undo: no checkpoint was made of that turn: files stay as they are",
+        "/undo: rewound 1 turn (0 remaining)",
+    ]
+    assert session.messages == []
+
+
+def test_a_shell_that_a_command_ended_begins_anew_and_leaves_nobody(workspace: Path) -> None:
+    with LocalEnvironment(str(workspace), session=True) as env:
+        assert env.run_command("echo last words; exit 3").exit_code == 3
+        assert env.run_command("echo first words").stdout == "first words\n"
+        child = int(env.run_command("sleep 1000 >/dev/null 2>&1 & echo $!").stdout)
+    state = Path(f"/proc/{child}/stat")
+    # Killed, whoever collects it.
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_what_a_command_writes_need_not_be_text(workspace: Path) -> None:
+    env = LocalEnvironment(str(workspace))
+    assert env.run_command(r"printf 'a\377b'").stdout == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_those_that_are_created_at_once_get_ids_of_their_own(repo: Repo) -> None:
+    words = [sys.executable, "-m", "git_envhist.compat.workbench", "checkpoint", "create"]
+    running = [
+        subprocess.Popen([*words, f"number {number}"], cwd=repo.path, stdout=subprocess.PIPE, text=True)
+        for number in range(4)
+    ]
+    said = sorted(one.communicate()[0] for one in running)
+    assert said == [f"Checkpoint v{number} created\n" for number in range(1, 5)]
