@@ -11,6 +11,7 @@ from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import by_name, next_word_on
 from git_envhist.lookup import path_below
 from git_envhist.model import EnvPath, Moment, Snapshot
+from git_envhist.spelling import in_bytes, whole
 from git_envhist.store.records import name_record, remark_record
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class Moments(Core):
 
     def name(self, name: str, revision: Moment = "@", *, remove: bool = False) -> Snapshot:
         """Give a moment a name, or take it away."""
+        name = whole(name)
         snapshot = self._snapshot(revision)
         line = self.world.timeline(snapshot.timeline) or self.world.own
         self.tell(snapshot, name_record(name, next_word_on(line, name, self.now), removed=remove))
@@ -39,7 +41,7 @@ class Moments(Core):
         from git_envhist.capture.tokens import mask_tokens  # loaded late: keeps envlog fast
 
         snapshot = self._snapshot(revision)
-        masked = os.fsdecode(mask_tokens(os.fsencode(text)))
+        masked = os.fsdecode(mask_tokens(in_bytes(text)))
         self.tell(snapshot, remark_record(masked, self.now))
         return snapshot
 

@@ -32,6 +32,20 @@ def escape_invalid(text: str) -> str:
     return "".join(_spell_surrogate(letter) if "\ud800" <= letter <= "\udfff" else letter for letter in text)
 
 
+def whole(text: str) -> str:
+    """The text, with a mark for each half of a letter: what was cut inside one no byte can say."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def in_bytes(text: str) -> bytes:
+    """Somebody's words as they are kept; what stands for bytes that are no text is these again."""
+    return whole(text).encode("utf-8", "surrogateescape")
+
+
 def _spell_out(letter: str) -> str:
     import unicodedata  # loaded late: keeps envlog fast, nearly every text is printable
 

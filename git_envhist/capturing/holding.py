@@ -34,6 +34,7 @@ from git_envhist.model import (
 )
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
+from git_envhist.spelling import in_bytes
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
@@ -245,4 +246,4 @@ def _records(request: Request, draft: Draft, at: datetime) -> tuple[Record, ...]
 
 
 def _mask_text(text: str) -> str:
-    return os.fsdecode(mask_tokens(os.fsencode(text)))
+    return os.fsdecode(mask_tokens(in_bytes(text)))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
+from git_envhist import spelling
 from git_envhist.errors import EnvhistError
 from git_envhist.lookup import each, refuse_unknown
 from git_envhist.model import Actor, Captured, IntentSource, Progress, RestorePart, Trigger
@@ -78,13 +79,14 @@ def make_request(intent: bytes | str | None, asked: Asked) -> Request:
     """The capture that some words ask for; a program took it unless they say otherwise."""
     refuse_unknown("capture", asked, Asked.__annotations__)
     whole: Asked = {"trigger": Trigger.API, **asked}
+    external_id = whole.get("external_id")
     return Request(
-        os.fsencode(intent) if isinstance(intent, str) else intent,
+        spelling.in_bytes(intent) if isinstance(intent, str) else intent,
         name=whole.get("name"),
         if_changed=whole.get("if_changed", False),
         strict=whole.get("strict", False),
         meta=pairs(whole.get("meta", ())),
-        external_id=whole.get("external_id"),
+        external_id=None if external_id is None else spelling.whole(external_id),
         intent_source=whole.get("intent_source"),
         attach=(
             *map(read_attachment, map(os.fspath, each(whole.get("attach", ())))),
@@ -102,7 +104,8 @@ def make_request(intent: bytes | str | None, asked: Asked) -> Request:
 
 def pairs(meta: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Values by keys, however they are given."""
-    return tuple(meta.items() if isinstance(meta, Mapping) else meta)
+    given = meta.items() if isinstance(meta, Mapping) else meta
+    return tuple((spelling.whole(key), spelling.whole(value)) for key, value in given)
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:

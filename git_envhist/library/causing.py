@@ -58,8 +58,9 @@ class Causing(EnvHistory):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
             )
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+        except (OSError, ValueError) as error:
+            # A word may hold what no word of a command can: a zero byte, half of a letter.
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
             raise EnvhistError(f"cannot run '{words[0]}': {reason}") from error
         with child:
             assert child.stdout is not None

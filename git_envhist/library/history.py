@@ -16,6 +16,7 @@ from git_envhist.library.looking import Looking
 from git_envhist.library.rounds import Rounds
 from git_envhist.library.showing import Showing
 from git_envhist.model import Agent, Moment, Progress, Snapshot
+from git_envhist.spelling import whole
 from git_envhist.system import COPIES
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
     def resolve(self, text: str) -> Snapshot:
         """The snapshot that some words mean now."""
         self.forget_world()
-        return super().resolve(text)
+        return super().resolve(whole(text))
 
     @property
     def world(self) -> World:

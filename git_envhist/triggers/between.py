@@ -12,6 +12,7 @@ from git_envhist.capture.tokens import mask_tokens
 from git_envhist.errors import EnvhistError
 from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, Ran, Trigger
+from git_envhist.spelling import in_bytes
 from git_envhist.triggers.passing import Kept, Take
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def run_between(
     Nothing is run where the moment before it cannot be had: it is what the command may destroy. Whatever becomes of the
     moment after it, the command's status is the answer.
     """
-    command = os.fsdecode(mask_tokens(os.fsencode(shlex.join(words))))[:LONGEST]
+    command = os.fsdecode(mask_tokens(in_bytes(shlex.join(words))))[:LONGEST]
     intent = intent or command
     before = capture(f"before: {subject(intent)}", {"trigger": Trigger.RUN, "if_changed": True})
     kept, started = Kept(), time.monotonic()

@@ -11,6 +11,7 @@ from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.errors import EnvhistError, SealingError
 from git_envhist.model import Record, Snapshot, Verdict
 from git_envhist.settings import Settings
+from git_envhist.spelling import in_bytes
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.records import verdict_record
 from git_envhist.store.repository import Repository
@@ -85,4 +86,4 @@ class Scribe:
 
 def mask(text: str) -> str:
     """Without the secret part of any token."""
-    return os.fsdecode(mask_tokens(os.fsencode(text)))
+    return os.fsdecode(mask_tokens(in_bytes(text)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -87,7 +88,8 @@ def test_whoever_stops_waiting_is_told_when_it_is_over(begin: Begin, workspace: 
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await saving
-        return [one.message for one in await service.list()]
+        # Asked without waiting for anybody who still holds the lock.
+        return [one.intent for one in service._keeper._book.checkpoints()]
 
     assert asyncio.run(work()) == ["To its end", "Initial checkpoint"]
 
@@ -131,6 +133,11 @@ def test_odd_words_are_told_and_raise_nothing(run: Run, begin: Begin, workspace:
     saved = run(service.save("With odd values", metadata=odd))
     assert saved.success
     assert set(saved.checkpoint.metadata) == {"1", "b", "('c',)"}
+    assert not run(service.save("x", step="1")).success
+    half = run(service.save("half of a letter: \ud83d", allow_empty=True))
+    assert half.checkpoint.message == "half of a letter: \N{REPLACEMENT CHARACTER}"
+    assert run(service.restore("HEAD~1")).checkpoint.id == saved.checkpoint.id
+    assert run(service.restore("HEAD")).checkpoint.id == saved.checkpoint.id
     round_and_round: dict[str, Any] = {}
     round_and_round["itself"] = round_and_round
     (workspace / "a").write_text("2")
@@ -178,6 +185,13 @@ def test_a_way_out_behind_a_link_is_one(workspace: Path, tmp_path: Path) -> None
     (workspace / "x").write_text("2")
     assert ghost.undo() == ["restored: sub/../x", "restored: ./x"]
     assert (workspace / "x").read_text() == "1"
+
+
+def test_a_directory_that_is_not_there_yet_has_a_stack(workspace: Path) -> None:
+    ghost = GhostCommitManager(workspace / "to/be/made")
+    ghost.snapshot("first", ["a"])
+    (workspace / "to/be/made/a").write_text("1")
+    assert ghost.undo() == ["deleted: a"]
 
 
 def test_a_renamed_directory_has_its_stack_at_once(workspace: Path, tmp_path: Path) -> None:
@@ -277,10 +291,10 @@ def test_a_shell_that_a_command_ended_begins_anew_and_leaves_nobody(workspace: P
     with LocalEnvironment(str(workspace), session=True) as env:
         assert env.run_command("echo last words; exit 3").exit_code == 3
         assert env.run_command("echo first words").stdout == "first words\n"
-        child = int(env.run_command("sleep 1000 >/dev/null 2>&1 & echo $!").stdout)
-    state = Path(f"/proc/{child}/stat")
-    # Killed, whoever collects it.
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+        child = os.pidfd_open(int(env.run_command("sleep 1000 >/dev/null 2>&1 & echo $!").stdout))
+    # It can be read once that process is at its end.
+    assert select.select([child], [], [], PATIENCE)[0] == [child]
+    os.close(child)
 
 
 def test_what_a_command_writes_need_not_be_text(workspace: Path) -> None:

@@ -66,6 +66,21 @@ def test_one_word_alone_is_one_word(history: EnvHistory, repo: Repo, tmp_path: P
     assert dict(history.log(limit=1)[0].meta) == {"by": "hand", "failed": "ZeroDivisionError"}
 
 
+def test_half_of_a_letter_costs_no_moment(history: EnvHistory) -> None:
+    cut, mark = "cut \ud83d", "cut \N{REPLACEMENT CHARACTER}"
+    captured = history.capture(cut, meta={"prompt": cut}, external_id=cut)
+    assert captured.snapshot is not None
+    assert (captured.snapshot.intent, captured.snapshot.external_id) == (mark, mark)
+    assert captured.snapshot.meta == (("prompt", mark),)
+    history.note(cut)
+    assert history.get().snapshot.remarks[0].text == mark
+    assert history.tasks.add(cut).text == history.effects.note(cut).text == mark
+    assert history.name(cut).id == history.resolve(cut).id
+    for word in (cut, "a\0b"):
+        with pytest.raises(EnvhistError, match="cannot run 'echo'"):
+            history.run(["echo", word])
+
+
 def test_a_word_that_means_nothing_is_refused(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
     first = history.capture("first")
     for call in (
@@ -82,7 +97,7 @@ def test_a_word_that_means_nothing_is_refused(history: EnvHistory, repo: Repo, t
         with pytest.raises(UsageError, match="no such word"):
             intents(history, **said)
     with pytest.raises(SnapshotNotFound):
-        history.log(timeline="nowhere/at-all", span="@~1..")
+        history.log(timeline="nowhere/at-all", span="@..")
     with pytest.raises(UsageError, match="below zero"):
         history.prune(keep_last=-1)
 

@@ -51,6 +51,8 @@ class GhostCommitManager:
 
     def snapshot(self, label: str, paths: list[str] | None = None) -> str:
         """Keep these files as they are, those of the last snapshot where none are named; gives `ghost-N`."""
+        # A tool is about to write there.
+        os.makedirs(self._workdir, exist_ok=True)
         with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
             named = list(paths) if paths is not None else list(stack.ghosts[-1].paths if stack.ghosts else ())
             places = {path: self._contain(path) for path in named}

@@ -17,6 +17,7 @@ from git_envhist.model import Snapshot
 from git_envhist.store.rows import empty_tree
 
 STEP = re.compile(r"^\[step-(\d+)\]\s*")
+HEAD = re.compile(r"HEAD(?:(\^+)|~(\d{1,6})|(~))?")
 Counts = tuple[list[str], int, int]
 
 
@@ -84,7 +85,12 @@ class Keeper:
         if isinstance(words, Snapshot):
             return words
         with self._book.lock:
-            found = next((one for one in self._book.reachable() if one.id.startswith(words)), None)
+            if back := HEAD.fullmatch(words):
+                # As git counts, along what the workspace stood on.
+                steps = len(back[1]) if back[1] else int(back[2] or (back[3] and 1) or 0)
+                found = next(iter(self._book.line()[steps:]), None)
+            else:
+                found = next((one for one in self._book.reachable() if one.id.startswith(words)), None)
         if found is None:
             raise SnapshotNotFound(words)
         return found

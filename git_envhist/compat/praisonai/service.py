@@ -131,7 +131,7 @@ class CheckpointService:
         """Save the workspace as it is; `step` is found again by `restore(step=…)`."""
         if not self._initialized:
             return CheckpointResult.fail(NOT_INITIALIZED)
-        if step is not None and step < 0:
+        if step is not None and not (isinstance(step, int) and step >= 0):
             return CheckpointResult.fail("step must be a non-negative integer")
         if step is not None:
             message = f"[step-{step}] {STEP.sub('', str(message))}"
