@@ -9,10 +9,12 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("envlog", "envdiff", "envrestore", "envhist")
 
-# As pip writes a console script, and as lean: nothing else is imported on the way.
+# As pip writes a console script, and as lean: nothing else is imported on the way. In a shell that keeps Python from
+# writing bytecode each of thousands of programs would compile its modules anew.
 SCRIPT = """\
 #!{python}
 import sys
+sys.dont_write_bytecode = False
 sys.path.insert(0, {checkout!r})
 sys.argv[0] = {name!r}
 from git_envhist.cli.entry import {program}
