@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -117,7 +118,7 @@ def write_database(path: Path, size: int) -> None:
     """A SQLite database of about that size, made by SQLite."""
     rng = random.Random(f"{SEED} database")
     rows = ((number, rng.random(), _body(number, rng)) for number in range(size // (ROW_BYTES + 60)))
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("pragma page_size = 4096")
         connection.execute("pragma synchronous = off")
         connection.execute("create table events (id integer primary key, weight real, body text)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.benchmarks.corpus import walk
@@ -51,7 +52,7 @@ class Editor:
     def change_pages(self) -> None:
         """Rows all over the database, each on a page of its own, through SQLite."""
         self._round += 1
-        with sqlite3.connect(self._top / "app.sqlite3") as connection:
+        with closing(sqlite3.connect(self._top / "app.sqlite3")) as connection, connection:
             (rows,) = connection.execute("select max(id) from events").fetchone()
             chosen = [(self._rng.random(), row) for row in self._rng.sample(range(rows), PAGES)]
             connection.executemany("update events set weight = ? where id = ?", chosen)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_an_edit_of_the_database_changes_about_as_many_pages_as_it_says(tmp_path
     Editor(tmp_path, (1, 1)).change_pages()
     changed = sum(one != other for one, other in zip(before, _pages(database), strict=True))
     assert 0.7 * PAGES < changed <= PAGES + 1
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection, connection:
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     connection.close()
 

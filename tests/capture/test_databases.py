@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,7 +74,7 @@ def copy_held(database: Path, target: Path) -> None:
 
 
 def newest_row(copy: Path) -> int:
-    with sqlite3.connect(copy) as connection:
+    with closing(sqlite3.connect(copy)) as connection, connection:
         assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
         odd = connection.execute("select count(*) from t where n <> twin").fetchone()[0]
         assert odd == 0
@@ -168,7 +168,7 @@ def test_a_database_that_somebody_keeps_to_himself_is_told(
 
 def test_what_a_database_is_its_first_bytes_tell(tmp_path: Path) -> None:
     real, fake, empty = tmp_path / "odd.ext", tmp_path / "fake.db", tmp_path / "empty.db"
-    with sqlite3.connect(real) as connection:
+    with closing(sqlite3.connect(real)) as connection, connection:
         connection.execute("create table t (n)")
     fake.write_bytes(b"SQLite" + bytes(1018))
     empty.write_bytes(b"")

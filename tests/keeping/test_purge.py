@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -110,7 +111,7 @@ def test_whatever_stands_there_is_nowhere(repo: Repo) -> None:
     repo.git("config", "envhist.bigFile", "64k")
     repo.write("secret/.env.local", "API_KEY=1234567890abcdef\n")
     repo.write("big.bin", b"0123456789abcdef" * 20_000 + os.urandom(200_000))
-    with sqlite3.connect(repo.path / "app.db") as connection:
+    with closing(sqlite3.connect(repo.path / "app.db")) as connection, connection:
         connection.execute("create table sessions (a)")
     connection.close()
     repo.write(".gitattributes", "* -text\n")

@@ -18,7 +18,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -231,7 +231,7 @@ def generate(repo: Repo, dice: random.Random, size: int) -> int:
         repo.git("init", "-q", "--template=", name)
         repo.git("-C", name, "add", "-A")
         repo.git("-C", name, "commit", "-q", "-m", "nested")
-    with sqlite3.connect(repo.path / "app.db") as database:
+    with closing(sqlite3.connect(repo.path / "app.db")) as database, database:
         database.execute("create table t (a)")
         database.executemany("insert into t values (?)", [(dice.random(),) for _ in range(20_000)])
     database.close()

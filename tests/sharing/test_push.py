@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,9 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 def database(repo: Repo, name: str = "app.db", value: str = "x") -> None:
-    with sqlite3.connect(repo.path / name) as connection:
+    with closing(sqlite3.connect(repo.path / name)) as connection, connection:
         connection.execute("create table if not exists t (a)")
         connection.execute("insert into t values (?)", (value,))
-    connection.close()
 
 
 @pytest.mark.parametrize("transport", ["path", "file", "ssh", "http"])

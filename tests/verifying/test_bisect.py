@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_package_is_found_among_sixty_moments_in_seven_tries(repo: Repo) -> No
 
 def test_a_row_in_a_database_is_found_with_the_check_that_good_passed(repo: Repo) -> None:
     def add(name: str) -> None:
-        with sqlite3.connect(repo.path / "app.db") as database:
+        with closing(sqlite3.connect(repo.path / "app.db")) as database, database:
             database.execute("create table if not exists users (name text not null)")
             database.execute("insert into users values (?)", (name,))
         database.close()
