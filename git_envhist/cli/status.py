@@ -31,12 +31,12 @@ TOLD = 5
 def status(session: Session, report: bool) -> None:
     """Tells what captures by itself here, when it last did, and what went wrong."""
     session.no_paths()
-    found = read_status(place_of(session), session.history.settings)
+    found = read_status(place_of(session, only_looks=True), session.history.settings)
     warn_if_half_way(session.history)
     if session.json:
         session.print_json(_as_json(found, _settings(session) if report else None))
         return
-    for line in _lines(found, report):
+    for line in _lines(found, report, plain=session.history.repository.plain):
         session.line(escape(line))
     if report:
         for line in _report_lines(session, found):
@@ -45,9 +45,11 @@ def status(session: Session, report: bool) -> None:
         warn(warning)
 
 
-def _lines(found: Status, whole: bool) -> Iterator[str]:
+def _lines(found: Status, whole: bool, *, plain: bool) -> Iterator[str]:
     if not found.here and not found.everywhere:
-        yield "nothing captures by itself here: git envlog install"
+        # Where there is no git, no hook of git is called.
+        by = " --global --agent <name>, or git envlog watch" if plain else ""
+        yield f"nothing captures by itself here: git envlog install{by}"
     for where, parts in (("this repository", found.here), ("every repository", found.everywhere)):
         for name, several in parts.items():
             yield f"{DONE.get(name, name)}, for {where}"

@@ -110,12 +110,12 @@ class Causing(EnvHistory):
         """What captures by itself here, when it last did, and what went wrong."""
         from git_envhist.triggers.status import read_status  # loaded late: likewise
 
-        return read_status(self._place(everywhere=False, force=False), self.settings)
+        return read_status(self._place(everywhere=False, force=False, only_looks=True), self.settings)
 
-    def _place(self, everywhere: bool, force: bool) -> Place:
+    def _place(self, everywhere: bool, force: bool, *, only_looks: bool = False) -> Place:
         from git_envhist.triggers.integration import Place  # loaded late: likewise
 
-        if self.repository.plain and not everywhere:
+        if self.repository.plain and not (everywhere or only_looks):
             raise EnvhistError(
                 f"'{self.repository.root}' is no git repository: no hook of git is called there",
                 hint="capture by hand, or by an agent: install(agents=[…], everywhere=True)",

@@ -34,8 +34,11 @@ def read_status(place: Place, settings: Settings, *, now: float | None = None) -
     repository = place.repository
     assert repository is not None
     hooks = place_of(repository.state)
-    here = installing.parts(place)
+    here = {} if repository.plain else installing.parts(place)
     everywhere = installing.parts(replace(place, everywhere=True))
+    if repository.plain:
+        # Nothing of git's is called in a directory without it.
+        everywhere.pop("git", None)
     outcomes, waiting = read_outcomes(hooks), read_mark(hooks)
     pushes = read_outcomes(place_of_pushes(repository.state))
     warnings = [

@@ -115,3 +115,17 @@ def test_the_log_of_hooks_is_bounded_and_no_rubbish_in_it_matters(repo: Repo) ->
     lines = log_of(repo)
     assert len(lines) == 50
     assert json.loads(lines[-1])["result"] == "captured"
+
+
+def test_a_directory_without_git_has_a_report_too(repo: Repo, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    repo.run("envlog", "init", cwd=plain, check=True)
+    shown = repo.run("envlog", "status", "--report", cwd=plain)
+    assert (shown.status, shown.err) == (0, "")
+    assert shown.out.splitlines()[0] == (
+        "nothing captures by itself here: git envlog install --global --agent <name>, or git envlog watch"
+    )
+    assert "git-envhist: " in shown.out
+    told = json.loads(repo.run("envlog", "status", "--json", cwd=plain, check=True).out)
+    assert (told["here"], told["warnings"]) == ({}, [])
