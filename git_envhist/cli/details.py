@@ -119,12 +119,13 @@ def diff_source(history: EnvHistory, snapshot: Snapshot, pathspecs: Sequence[byt
     return Source(git, before, snapshot.commit, changes, history.open_sealed)
 
 
-def diff_manner(session: Session, *, ended_by_nul: bool) -> Manner:
+def diff_manner(session: Session, *, ended_by_nul: bool, whole_ids: bool = False) -> Manner:
     """How a diff below a snapshot's line is to look."""
     from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
 
     quote_all = dict(session.history.repository.read_config()).get("core.quotepath") != "false"
-    return Manner(session.palette, session.columns, ended_by_nul, quote_all, plain=session.output.plain)
+    plain = session.output.plain
+    return Manner(session.palette, session.columns, ended_by_nul, quote_all, plain=plain, whole_ids=whole_ids)
 
 
 def anchored_paths(session: Session) -> tuple[bytes, ...]:

@@ -49,6 +49,8 @@ class Manner:
     """Show the values in sealed files."""
     plain: bool = False
     """Spell our own symbols with plain letters."""
+    whole_ids: bool = False
+    """Name the contents of a patch by their whole ids, and not by as much of them as tells them apart."""
 
 
 class Contents:

@@ -47,6 +47,7 @@ class Wanted:
     renames: int | None
     ended_by_nul: bool
     reveal: bool
+    whole_ids: bool
     status: bool
     """End with 1 where something differs."""
     silent: bool
@@ -61,6 +62,7 @@ class Wanted:
 @option("--name-status", is_flag=True, help="the paths, and how each changed")
 @option("--raw", is_flag=True, help="modes, ids, status and paths, as git diff --raw")
 @option("-p", "-u", "--patch", is_flag=True, help="a patch")
+@option("--full-index", "whole_ids", is_flag=True, help="with -p: the whole ids of contents")
 @option("-z", "ended_by_nul", is_flag=True, help="end paths with NUL, quote none")
 @option(
     "-M", "--find-renames", "renames", metavar="[=<n>]", help="tell a moved file as one, if so much is alike"
@@ -154,6 +156,7 @@ def _read_options(options: dict[str, Any]) -> Wanted:
         None if renames is None else read_similarity(renames),
         options["ended_by_nul"],
         options["reveal"],
+        options["whole_ids"],
         options["exit_code"] or options["quiet"],
         options["quiet"],
         options["whole"],
@@ -234,7 +237,8 @@ def _choose(changes: tuple[Change, ...], wanted: Wanted, *, story: bool) -> tupl
 
 
 def _show(session: Session, source: Source, wanted: Wanted) -> None:
-    manner = replace(diff_manner(session, ended_by_nul=wanted.ended_by_nul), reveal=wanted.reveal)
+    manner = diff_manner(session, ended_by_nul=wanted.ended_by_nul, whole_ids=wanted.whole_ids)
+    manner = replace(manner, reveal=wanted.reveal)
     if source.changes:
         session.page()
     for text in diff_texts(wanted.form, source, manner):

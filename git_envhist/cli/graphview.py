@@ -13,8 +13,6 @@ from git_envhist.values import replace
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
 
-NARROWEST = 40
-
 
 def select_graph(history: EnvHistory, wanted: Wanted) -> tuple[list[Snapshot], list[Row]]:
     """The moments that were asked for with those that forks and restores tie to them, and a row for each."""
@@ -34,13 +32,6 @@ def select_graph(history: EnvHistory, wanted: Wanted) -> tuple[list[Snapshot], l
     # Where a limit cuts the list, lines go on below it, as in git.
     known = {**shown_parents([one.id for one in chosen], parents)}
     return shown, list(draw(ids, known))
-
-
-def room_beside(rows: Sequence[Row], columns: int | None) -> int | None:
-    """How many columns are left for words."""
-    if columns is None:
-        return None
-    return max(NARROWEST, columns - max((row.width for row in rows), default=0) - 1)
 
 
 def beside_rows(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:

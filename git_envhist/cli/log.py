@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Write = Callable[[Snapshot, Look], str]
 VERDICTS = (*(status.value for status in VerdictStatus), NO_VERDICT)
 TRIGGERS = tuple(trigger.value for trigger in Trigger)
+NARROWEST = 40
+"""However much a graph takes, a card beside it keeps so much."""
 DIFFS = ("stat", "name_status", "name_only", "patch")
 
 
@@ -39,6 +41,7 @@ class Listing:
     diff: str | None
     """`stat`, `name_status`, `name_only` or `patch`: what each snapshot changed, below its line."""
     ended_by_nul: bool
+    whole_ids: bool
     timelines: bool
     graph: bool = False
     page: str | None = None
@@ -95,6 +98,7 @@ class Listing:
 @option("--name-status", is_flag=True, help="with the paths each changed, and how")
 @option("--name-only", is_flag=True, help="with the paths each changed")
 @option("-p", "-u", "--patch", is_flag=True, help="with what each changed, as a patch")
+@option("--full-index", "whole_ids", is_flag=True, help="with -p: the whole ids of contents")
 @option(
     "--html", "page", metavar="<file>", help="as a page in one file, for a browser: charts, stories, search"
 )
@@ -156,11 +160,11 @@ def _print_all(
     write: Write | None,
 ) -> None:
     if not listing.graph:
-        _print(session, shown, _texts(session, shown, listing, look, write, session.columns), listing)
+        _print(session, shown, _texts(session, shown, listing, look, write, [0] * len(shown)), listing)
         return
-    from git_envhist.cli.graphview import beside_rows, room_beside  # loaded late: keeps envlog fast
+    from git_envhist.cli.graphview import beside_rows  # loaded late: keeps envlog fast
 
-    texts = _texts(session, shown, listing, look, write, room_beside(rows, session.columns))
+    texts = _texts(session, shown, listing, look, write, [row.indent for row in rows])
     _print(session, shown, beside_rows(rows, texts), listing)
 
 
@@ -194,6 +198,7 @@ def _listing(options: dict[str, Any]) -> Listing:
         options["full"],
         diffs[0] if diffs else None,
         options["ended_by_nul"],
+        options["whole_ids"],
         options["every"],
         options["graph"],
         options["page"],
@@ -214,17 +219,24 @@ def _texts(
     listing: Listing,
     look: Look,
     write: Write | None,
-    columns: int | None,
+    indents: Sequence[int],
 ) -> Iterable[str]:
-    """The text of each snapshot, without what ends it."""
+    """The text of each snapshot, without what ends it; so many columns at its left are taken."""
     palette = session.palette
     if write is not None:
         return (write(snapshot, look) for snapshot in shown)
     if listing.full:
-        return ("\n".join([*_full_card(session, snapshot, look), ""]) for snapshot in shown)
+        return (
+            "\n".join([*_full_card(session, one, look, indent), ""])
+            for one, indent in zip(shown, indents, strict=True)
+        )
+    columns = session.columns
     if listing.one_line:
-        return (oneline(snapshot, look, palette, columns) for snapshot in shown)
-    lines = list_lines(shown, look, palette, columns, timelines=listing.timelines)
+        return (
+            oneline(one, look, palette, columns and columns - indent)
+            for one, indent in zip(shown, indents, strict=True)
+        )
+    lines = list_lines(shown, look, palette, columns, timelines=listing.timelines, indents=indents)
     return [_with_observed(line, one, look) for line, one in zip(lines, shown, strict=True)]
 
 
@@ -242,7 +254,7 @@ def _with_observed(line: str, snapshot: Snapshot, look: Look) -> str:
     return "\n".join([*(f"  {one}" for one in reversed(told)), line])
 
 
-def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
+def _full_card(session: Session, snapshot: Snapshot, look: Look, indent: int) -> list[str]:
     from git_envhist.cli import details  # loaded late: keeps envlog fast
     from git_envhist.cli.wrapping import all_wrapped  # loaded late: likewise
 
@@ -250,7 +262,7 @@ def _full_card(session: Session, snapshot: Snapshot, look: Look) -> list[str]:
     story = details.fact_lines(session, details.facts_of(history, snapshot))
     missing, services = details.missing_of(history, snapshot), details.services_of(history, snapshot)
     lines = card(snapshot, look, session.palette, missing, story, services)
-    return all_wrapped(lines, session.columns) if session.columns is not None else lines
+    return lines if session.columns is None else all_wrapped(lines, max(NARROWEST, session.columns - indent))
 
 
 def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing) -> None:
@@ -261,7 +273,7 @@ def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listin
     from git_envhist.cli.details import diff_manner, diff_source  # loaded late: keeps envlog fast
     from git_envhist.cli.diffview import diff_texts  # loaded late: likewise
 
-    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul)
+    manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, whole_ids=listing.whole_ids)
     pathspecs = _pathspecs(session)
     for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
         session.output.write(listing.end * (number > 0) + text + listing.end)

@@ -47,14 +47,27 @@ def list_lines(
     columns: int | None,
     *,
     timelines: bool = False,
+    indents: Sequence[int] = (),
 ) -> list[str]:
-    """One line a snapshot, in columns; `timelines` says on which timeline each stands."""
+    """One line a snapshot, in columns; `timelines` says on which timeline each stands.
+
+    `indents` are columns that something else takes at the left; what changed stands below what changed all the same.
+    """
+    indents = indents or [0] * len(snapshots)
+    deepest = max(indents, default=0)
     times = [look.time(snapshot) for snapshot in snapshots]
+<<<<<<< HEAD
     intents = [_named(title(snapshot, look.others), snapshot) for snapshot in snapshots]
+=======
+    intents = [_intent(snapshot) for snapshot in snapshots]
+    stories = [_story(snapshot, look, timelines) for snapshot in snapshots]
+>>>>>>> 7faeb08 (envdiff -p, envlog -p: ids as short as git has them, whole with --full-index; envlog --graph uses all columns)
     time_width = max(map(width, times), default=0)
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
+    room = None
     if columns is not None:
         # id, time, symbol and the gaps between them stand in any case.
+<<<<<<< HEAD
         left = columns - look.id_length - time_width - 8
         intent_width = max(NARROWEST_INTENT, min(intent_width, left * 2 // 3))
     return [
@@ -83,6 +96,42 @@ def _list_line(
     mark = palette.paint(_slot(snapshot.verdict), symbol(snapshot.verdict))
     line = f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}  {mark} "
     return line + palette.paint("intent", words) + (f"  {palette.paint('story', story)}" if story else "")
+=======
+        room = columns - deepest - look.id_length - time_width - 8
+        intent_width = max(NARROWEST_INTENT, min(intent_width, _room_for_intents(room, stories)))
+    lines = []
+    for snapshot, time, intent, story, indent in zip(
+        snapshots, times, intents, stories, indents, strict=True
+    ):
+        more = deepest - indent
+        told = _columns(intent, story, intent_width + more, room + more if room is not None else None)
+        mark = palette.paint(_slot(snapshot.verdict), symbol(snapshot.verdict))
+        head = (
+            f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
+        )
+        after = f"  {palette.paint('story', told[1])}" if told[1] else ""
+        lines.append(f"{head}  {mark} {palette.paint('intent', told[0])}{after}")
+    return lines
+
+
+def _story(snapshot: Snapshot, look: Look, timelines: bool) -> str:
+    parts = (_back_to(snapshot, look), story_line(snapshot), _known_from(snapshot, look))
+    story = escape(" · ".join(part for part in parts if part))
+    return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
+
+
+def _room_for_intents(room: int, stories: Sequence[str]) -> int:
+    """Two thirds, or all that the stories leave."""
+    return max(room * 2 // 3, room - max(map(width, stories), default=0))
+
+
+def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tuple[str, str]:
+    """Intent and story, as they fit beside each other; an intent with no story beside it has all the room."""
+    if room is not None:
+        intent = shorten(intent, intent_width if story else max(intent_width, room + 2))
+        story = shorten(story, room - max(intent_width, width(intent)))
+    return (pad(intent, intent_width) if story else intent), story
+>>>>>>> 7faeb08 (envdiff -p, envlog -p: ids as short as git has them, whole with --full-index; envlog --graph uses all columns)
 
 
 def _known_from(snapshot: Snapshot, look: Look) -> str:

@@ -24,8 +24,9 @@ class Row(NamedTuple):
     after: tuple[str, ...]
 
     @property
-    def width(self) -> int:
-        return max(map(len, (*self.before, self.mark, *self.after)))
+    def indent(self) -> int:
+        """Where the words at this moment begin."""
+        return len(self.mark) + 1
 
 
 def parents_of(snapshots: Iterable[Snapshot]) -> dict[str, tuple[str, ...]]:

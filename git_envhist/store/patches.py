@@ -20,7 +20,7 @@ from git_envhist.store.rows import NOT_RESERVED, RAW
 from git_envhist.store.sides import environment_path, stored_side
 
 PATCH = (
-    "diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index",
+    "diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv",
     "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
 COUNTS = ("diff-tree", "-r", "-z", "--numstat", "--no-ext-diff", "--no-textconv")
@@ -50,15 +50,23 @@ class Names(NamedTuple):
 
 
 def read_patches(
-    git: Git, before: str, after: str, changes: Sequence[Change], *, renames: int | None, quote_all: bool
+    git: Git,
+    before: str,
+    after: str,
+    changes: Sequence[Change],
+    *,
+    renames: int | None,
+    quote_all: bool,
+    whole_ids: bool = False,
 ) -> Iterator[Patch]:
     """git's patches for the contents of these changes, in git's order; others may come along."""
     inert = without_attributes(git)
     quoting = f"core.quotePath={'true' if quote_all else 'false'}"
     for paths in _selections(changes):
         words: list[str | bytes] = [*_similarity(renames), before, after, "--", *paths]
+        ids = ["--full-index"] if whole_ids else []
         rows = _read_names(inert.run(*RAW, *words))
-        child = Child(inert, "-c", quoting, "-c", "core.attributesFile=/dev/null", *PATCH, *words)
+        child = Child(inert, "-c", quoting, "-c", "core.attributesFile=/dev/null", *PATCH, *ids, *words)
         try:
             yield from _join(rows, _split(child))
         finally:

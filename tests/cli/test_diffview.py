@@ -80,7 +80,11 @@ def plain(repo: Repo, git: Git) -> Views:
 
 
 def test_a_patch_of_plain_files_is_gits_own(plain: Views) -> None:
-    assert plain.show("patch") == plain.said_by_git("-p", "--full-index")
+    assert plain.show("patch") == plain.said_by_git("-p")
+    whole = plain.show("patch", Manner(whole_ids=True))
+    assert whole == plain.said_by_git("-p", "--full-index") != plain.show("patch")
+    plain.repo.git("config", "core.abbrev", "12")
+    assert plain.show("patch") == plain.said_by_git("-p")
 
 
 def test_a_patch_of_plain_files_can_be_applied(plain: Views) -> None:
@@ -121,7 +125,7 @@ def test_the_raw_view_is_gits(plain: Views, nul: bool) -> None:
 def test_a_moved_file_is_shown_as_git_shows_it(repo: Repo, git: Git, added: bytes, letter: str) -> None:
     views = Views(repo, git, {b"src/old/app.py": file(TEXT)}, {b"src/new/app.py": file(TEXT + added)})
     found = subprocess.run(
-        ["git", "diff", "-M50%", "--stat", "-p", "--full-index", views.before, views.after, "--", ":(exclude).envhist"],
+        ["git", "diff", "-M50%", "--stat", "-p", views.before, views.after, "--", ":(exclude).envhist"],
         cwd=repo.path, capture_output=True, check=True, text=True,
     ).stdout  # fmt: skip
     stat, _, patch = found.partition("\n\n")

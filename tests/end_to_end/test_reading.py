@@ -108,13 +108,16 @@ def test_z_ends_records_with_nul(told: Told) -> None:
         ("--name-status", "M\tapp.py"),
         ("--name-only", "app.py"),
         ("-p", "+print('changed')"),
+        ("-p --full-index", "index {before}..{after} 100644"),
     ],
 )
 def test_what_each_changed_stands_below_it(told: Told, option: str, wanted: str) -> None:
-    repo, _ = told
-    done = repo.run("envlog", option, "-1", "@~1")
+    repo, ids = told
+    done = repo.run("envlog", *option.split(), "-1", "@~1")
     assert done.status == 0, done.err
-    assert any(wanted in line for line in done.out.splitlines())
+    before, after = (repo.git("rev-parse", f"{one}:app.py") for one in ids[:2])
+    assert any(wanted.format(before=before, after=after) in line for line in done.out.splitlines())
+    assert (before in done.out) == ("full" in option)
     assert "lib/flask.py" not in done.out
 
 

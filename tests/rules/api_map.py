@@ -154,11 +154,13 @@ NOT_ASKED = {
                 "envlog --name-status",
                 "envlog --name-only",
                 "envlog --patch",
+                "envlog --full-index",
             ),
             *("envlog -z", "envlog capture --porcelain", "envlog show --date", "envlog du --max-count"),
             *("envdiff --stat", "envdiff --name-only", "envdiff --name-status", "envdiff --raw"),
             *(
                 "envdiff --patch",
+                "envdiff --full-index",
                 "envdiff -z",
                 "envdiff --only",
                 "envdiff --no-fold",

@@ -620,6 +620,11 @@ LIST = (
         "what each changed, below it",
         ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
     ),
+    Line(
+        "envlog --full-index",
+        "whole ids of contents",
+        ("end_to_end/test_reading.py::test_what_each_changed_stands_below_it",),
+    ),
     Line("envlog -z", "records end with NUL", ("end_to_end/test_reading.py::test_z_ends_records_with_nul",)),
     Line(
         "envlog show",
@@ -1183,6 +1188,11 @@ DIFF = (
             "cli/test_diffview.py::test_a_patch_of_plain_files_is_gits_own",
             "cli/test_diffview.py::test_a_patch_of_plain_files_can_be_applied",
         ),
+    ),
+    Line(
+        "envdiff --full-index",
+        "whole ids in a patch, as git's",
+        ("cli/test_diffview.py::test_a_patch_of_plain_files_is_gits_own",),
     ),
     Line("envdiff -z", "NUL, unquoted", ("cli/test_diffview.py::test_lists_of_names_are_gits",)),
     Line(
