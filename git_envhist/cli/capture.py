@@ -87,6 +87,8 @@ class _Telling:
         session, options = self._session, self._options
         self._warn((*session.history.warnings, *captured.warnings))
         self._told, self._stands = len(captured.warnings), captured
+        if captured.snapshot is not None and not options["dry_run"]:
+            session.done(f"{captured.snapshot.id[:7]} is captured")
         warn_of_missing(captured.missing)
         if session.json:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,10 @@ from git_envhist.cli.options import Argument, Option
 from git_envhist.cli.output import Output
 from git_envhist.errors import UsageError
 
+EXTRA = re.compile(r"extra arguments? \(([^ )]*)")
+"""click's words for what stands where nothing is expected."""
+OF_WORDS = {"capture": "before the upgrade", "effect": "deployed to staging"}
+"""What takes words of a person, which are easily left without quotes."""
 Tell = Callable[[Command, str, Output], None]
 
 
@@ -98,14 +103,37 @@ TELLERS: dict[str, Tell] = {"short_help": _tell_help, "long_help": _tell_all, "v
 def usage_error(failure: click.UsageError, command: Command | None = None) -> UsageError:
     """click's complaint in the words of this project."""
     message = failure.format_message().strip().rstrip(".")
-    if command is not None and "[-- <path" in command.usage and "extra argument" in message:
-        # A path where git would take one, or words that were not quoted.
-        hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
-        return UsageError(message[:1].lower() + message[1:], hint=hint.replace(" [<options>]", ""))
+    lists = f"'{called(command)} -h' lists the options" if command is not None else "-h lists the options"
+    if (extra := EXTRA.search(message)) is not None:
+        return UsageError(f"one word too many: '{extra[1]}'", hint=_hint_at_words(command) or lists)
     if isinstance(failure, click.NoSuchOption):
-        near = ", ".join(f"'{option}'" for option in failure.possibilities or ())
+        near = ", ".join(f"'{option}'" for option in _alike(failure.option_name, failure.possibilities or ()))
         return UsageError(
-            f"no such option '{failure.option_name}'",
-            hint=f"did you mean {near}?" if near else "-h lists the options",
+            f"no such option: '{failure.option_name}'", hint=f"did you mean {near}?" if near else lists
         )
-    return UsageError(message[:1].lower() + message[1:], hint="-h lists the options")
+    return UsageError(message[:1].lower() + message[1:], hint=lists)
+
+
+def _alike(option: str, others: Sequence[str]) -> list[str]:
+    """Those that were probably meant: the dashes that all of them begin with make none alike."""
+    from difflib import get_close_matches  # loaded late: only a slip of the pen needs it
+
+    bare = {other.lstrip("-"): other for other in others}
+    return [bare[one] for one in get_close_matches(option.lstrip("-"), bare, cutoff=0.7)]
+
+
+def called(command: Command) -> str:
+    """What a person types for it."""
+    return f"git {command.name}" if command.name.startswith("env") else f"git envlog {command.name}"
+
+
+def _hint_at_words(command: Command | None) -> str | None:
+    """What the words may have been meant as: a path where git would take one, or an intent that was not quoted."""
+    if command is None:
+        return None
+    if "[-- <path" in command.usage:
+        hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
+        return hint.replace(" [<options>]", "")
+    if command.name in OF_WORDS:
+        return f"several words stand in quotes: {called(command)} '{OF_WORDS[command.name]}'"
+    return f"usage: {command.usage}"

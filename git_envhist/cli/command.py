@@ -106,6 +106,10 @@ class Session:
 
         self.output.line(dump(value))
 
+    def done(self, what: str) -> None:
+        """From here on something has changed, whether or not the answer can be written."""
+        self.output.done = what
+
     def no_paths(self) -> None:
         """Refuse pathspecs where none make sense."""
         if self.paths:

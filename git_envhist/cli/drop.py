@@ -32,6 +32,8 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
         )
     history = session.history
     dropped = history.drop(*revisions, dry_run=dry_run)
+    if not dry_run:
+        session.done("they are dropped")
     for warning in dropped.warnings:
         warn(warning)
     if session.json:
@@ -58,6 +60,8 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
         raise UsageError("--all takes no revisions")
     found = dropping.trash() if every else [dropping.find(one) for one in revisions]
     back = dropping.undrop(found) if not dry_run else None
+    if not dry_run:
+        session.done("they are brought back")
     for warning in back.warnings if back is not None else ():
         warn(warning)
     if session.json:

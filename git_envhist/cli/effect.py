@@ -37,6 +37,7 @@ def effect(session: Session, text: str | None, irreversible: bool, yes: bool) ->
             irreversible=irreversible,
             approve=lambda wanted: yes or _approve(wanted),
         )
+    session.done("it is noted")
     if session.json:
         session.print_json({"schema": SCHEMA, "effect": effect_json(told)})
     else:

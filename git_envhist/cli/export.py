@@ -31,6 +31,7 @@ def export_command(
     if file is None:
         raise UsageError("no file is named", hint=USAGE_EXPORT)
     done = session.history.export(file, *revisions, force=force, allow=allow)
+    session.done("it is exported")
     for warning in session.history.warnings:
         warn(warning)
     if session.json:
@@ -57,6 +58,7 @@ def import_command(session: Session, file: str | None, name: str | None) -> None
     if file is None:
         raise UsageError("no file is named", hint=USAGE_IMPORT)
     done = session.history.import_(file, name=name)
+    session.done("it is imported")
     for warning in session.history.warnings:
         warn(warning)
     if session.json:

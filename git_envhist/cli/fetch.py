@@ -18,6 +18,7 @@ def fetch_command(session: Session, remote: str | None, full: bool) -> None:
     """Brings the timelines of a remote, with notes and names, beside ours: then 'origin/<timeline>' is a revision."""
     session.no_paths()
     done = session.history.fetch(remote, full=full)
+    session.done("it is fetched")
     if done.refused:
         warn(f"{count(done.refused, 'ref')} of '{done.remote.name}' left out: not spelled as a timeline is")
     if session.json:

@@ -49,6 +49,7 @@ def fork(
             progress=progress,
         ).forked
     assert forked is not None
+    session.done("the fork is made")
     for problem in _problems(forked):
         warn(problem)
     if session.json:

@@ -28,6 +28,7 @@ def gc(session: Session, prune: str | None, no_prune: bool, auto: bool) -> None:
         return
     with shown_steps() as tell:
         done = session.history.gc("never" if no_prune else prune, tell=tell)
+    session.done("it is packed")
     for what in done.damaged:
         warn(f"left as it is: {what}")
     if session.json:

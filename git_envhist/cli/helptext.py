@@ -12,13 +12,24 @@ from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from git_envhist.errors import UsageError
 
 INDENT = 28
+GROUPS = {
+    "take a moment": ("capture", "run", "watch", "name", "note"),
+    "look": ("show", "recent", "browse", "status"),
+    "does it work?": ("verify", "bisect"),
+    "go back, or two ways at once": ("undo", "redo", "fork"),
+    "a piece of work": ("task", "resume", "effect", "observe"),
+    "share": ("push", "fetch", "export", "import"),
+    "keep in order": ("drop", "undrop", "prune", "purge", "gc", "du", "fsck"),
+    "set up": ("init", "install", "uninstall", "key", "mcp", "help"),
+}
+"""The subcommands by what somebody wants who looks for one."""
 
 
 def short_help(shown: Command, program: str) -> str:
     """How a command is written, what it does, and its options."""
     lines = [f"usage: {shown.usage}", "", shown.help.strip(), ""]
     if f"git {shown.name}" == program.replace("-", " ", 1) == "git envlog":
-        lines += ["subcommands:", *subcommand_lines(), ""]
+        lines += ["'git envdiff' tells what changed, 'git envrestore' goes back.", "", *subcommand_lines()]
     lines += ["options:", *option_lines(shown), ""]
     lines.append(f"'git help {program.removeprefix('git-')}' tells it all.")
     return "\n".join(lines) + "\n"
@@ -27,11 +38,15 @@ def short_help(shown: Command, program: str) -> str:
 def umbrella_help() -> str:
     """What `git envhist` alone answers."""
     head = ["usage: git envhist <subcommand> [<options>]", "", "Every subcommand of 'git envlog':", ""]
-    return "\n".join([*head, *subcommand_lines(), "", "'git help envhist' tells it all."]) + "\n"
+    return "\n".join([*head, *subcommand_lines(), "'git help envhist' tells it all."]) + "\n"
 
 
 def subcommand_lines() -> list[str]:
-    return [_entry(name, subcommand.summary) for name, subcommand in SUBCOMMANDS.items()]
+    """One line a subcommand, group by group, with an empty line behind each."""
+    lines = []
+    for wish, names in GROUPS.items():
+        lines += [f"{wish}:", *(_entry(name, SUBCOMMANDS[name].summary) for name in names), ""]
+    return lines
 
 
 def option_lines(shown: Command) -> list[str]:

@@ -27,6 +27,7 @@ def init(session: Session, directory: str | None, force: bool, anew: bool, adopt
     """Begins a history for a directory without git, in a repository of its own outside of it."""
     session.no_paths()
     history = EnvHistory.init(directory or ".", force=force, anew=anew, adopt=adopt, workers="fork")
+    session.done("the history is begun")
     for remark in history.warnings:
         warn(remark)
     if session.json:

@@ -101,7 +101,9 @@ def finds_manual() -> bool:
         return True
 
 
-def place_of(session: Session, *, everywhere: bool = False, force: bool = False) -> Place:
+def place_of(
+    session: Session, *, everywhere: bool = False, force: bool = False, only_looks: bool = False
+) -> Place:
     """Where it is to be installed: this repository, or the user's own configuration."""
     try:
         repository = session.history.repository
@@ -109,7 +111,7 @@ def place_of(session: Session, *, everywhere: bool = False, force: bool = False)
         if not everywhere:
             raise
         repository = None
-    if repository is not None and repository.plain and not everywhere:
+    if repository is not None and repository.plain and not (everywhere or only_looks):
         raise EnvhistError(
             f"'{repository.root}' is no git repository: no hook of git is called there",
             hint="capture by hand, or by an agent: git envlog install --global --agent <name>",
@@ -131,6 +133,8 @@ def own_program() -> str:
 def _tell(
     session: Session, done: Sequence[Installed], dry_run: bool, word: str, history: Forgetting | None = None
 ) -> None:
+    if not dry_run:
+        session.done("it is " + word)
     if session.json:
         told = {"schema": 1, "dry_run": dry_run, "integrations": [_as_json(one) for one in done]}
         session.print_json(told if history is None else {**told, "history": history.as_json()})

@@ -147,6 +147,7 @@ def _import(session: Session, ring: KeyRing, source: str | None, use: bool, pass
     taken = ring.import_(_unwrapped(_read_text(source), passphrase))
     if use:
         ring.use(taken)
+    session.done("the key is taken in")
     current = ring.current_id()
     if session.json:
         session.print_json(_as_json(ring, taken, current))

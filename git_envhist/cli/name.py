@@ -30,6 +30,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
     line = history.world.timeline(target.timeline) or history.world.own
     before = next((spot.snapshot.id for spot in by_name(line, name) if spot.snapshot.id != target.id), None)
     snapshot = history.name(name, target)
+    session.done("the name is given")
     if session.json:
         told = {"schema": 1, "name": name, "id": snapshot.id, "removed": False, "moved_from": before}
         session.print_json(told)
@@ -42,6 +43,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
 
 def _take_away(session: Session, name: str) -> None:
     snapshot = session.history.remove_name(name)
+    session.done("the name is taken away")
     if session.json:
         session.print_json(
             {"schema": 1, "name": name, "id": snapshot.id, "removed": True, "moved_from": None}

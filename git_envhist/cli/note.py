@@ -19,6 +19,7 @@ def note(session: Session, revision: str | None, texts: tuple[str, ...]) -> None
     if not text.strip():
         raise UsageError("no note is given", hint="git envlog note [<rev>] -m <text>")
     snapshot = session.history.note(text, "@" if revision is None else revision)
+    session.done("the note is kept")
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "note": text})
     else:

@@ -37,6 +37,7 @@ def observe(session: Session, external_id: str | None, listed: bool, **told: str
     else:
         at = _moment(told["at"], session.history.now)
         found = observed.note([Told(external_id, at, told["comment"] or "")], told["source"] or "")
+        session.done("it is kept")
         _tell(session, found, f"'{escape(external_id)}' is known here already")
 
 

@@ -49,6 +49,8 @@ def prune(
         every=every,
         dry_run=dry_run,
     )
+    if not dry_run:
+        session.done("the timeline is thinned")
     for warning in pruned.warnings:
         warn(warning)
     if session.json:

@@ -34,6 +34,8 @@ def purge(session: Session, words: tuple[str, ...], dry_run: bool) -> None:
     if not paths:
         raise UsageError("which path?", hint="git envlog purge <path>…")
     done = session.history.purge(*paths, dry_run=dry_run)
+    if not dry_run:
+        session.done("it is erased")
     for warning in done.warnings:
         warn(warning)
     if session.json:

@@ -55,6 +55,8 @@ def push_command(
             for line in leaving_lines(first.planned):
                 complain(line)
         raise
+    if not dry_run:
+        session.done("it is pushed")
     for warning in done.warnings:
         warn(warning)
     if session.json:

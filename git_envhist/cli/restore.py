@@ -212,7 +212,8 @@ def _say_saved(session: Session, safety: Snapshot) -> None:
 def _tell(
     session: Session, restored: Restored, options: dict[str, Any], back: str = WAY_BACK, **more: object
 ) -> int:
-    session.output.done = None if options["dry_run"] else "the restore is done"
+    if not options["dry_run"]:
+        session.done("the restore is done")
     for warning in restored.warnings:
         warn(warning)
     for problem in problems(restored):
@@ -255,7 +256,7 @@ def _end(session: Session, mode: str, revision: str | None) -> int:
         raise UsageError(f"nothing is expected behind {SPELLED[mode]}: '{revision}'")
     going = session.history.going
     carried = going.finish() if mode == "go_on" else going.take_back()
-    session.output.done = "the restore is taken back" if carried.undone else "the restore is finished"
+    session.done("the restore is taken back" if carried.undone else "the restore is finished")
     for item in (*carried.kept, *carried.losses):
         warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
     stopped = dict(carried.notes).get(STOPPED)

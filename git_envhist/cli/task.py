@@ -100,6 +100,7 @@ def _tell(session: Session, tasks: Sequence[Task]) -> None:
 
 
 def _tell_one(session: Session, one: Task) -> None:
+    session.done("the task is kept")
     if session.json:
         session.print_json({"schema": SCHEMA, "task": _task_json(one)})
     else:

@@ -118,10 +118,10 @@ def _usual(repository: Repository, config: Config) -> str:
     if "origin" in names or len(names) == 1:
         return "origin" if "origin" in names else names[0]
     raise NoRemote(
-        "it is not known where to"
+        "no remote is named, and none is configured here"
         if not names
         else "there is more than one remote, and none is called 'origin'",
-        hint="name it: git envlog push <remote>, or git config envhist.remote <remote>",
+        hint="name it: git envlog push|fetch <remote>, or for good: git config envhist.remote <remote>",
     )
 
 

@@ -111,7 +111,7 @@ def test_without_a_snapshot_there_is_nothing_to_compare_with(repo: Repo) -> None
         (("--only=package",), "no such class of changes: 'package'"),
         (("-Mmuch",), "not a similarity: 'much'"),
         (("a", "b", "c"), "more than two moments are given: 'c'"),
-        (("--bogus",), "no such option '--bogus'"),
+        (("--bogus",), "no such option: '--bogus'"),
     ],
 )
 def test_slips_are_usage_errors(repo: Repo, words: tuple[str, ...], message: str) -> None:

@@ -46,14 +46,14 @@ def _opened(repo: Repo) -> None:
 
 
 CASES = {
-    "option": Case(("envlog", "--bogus"), 129, "usage", "no such option '--bogus'", "-h lists the options"),
+    "option": Case(("envlog", "--bogus"), 129, "usage", "no such option: '--bogus'", "git envlog -h' lists"),
     "subcommand": Case(("envhist", "captrue"), 129, "usage", "no such subcommand: 'captrue'", "did you mean"),
     "excluding": Case(("envlog", "--stat", "-p"), 129, "usage", "exclude each other", "-h lists the options"),
-    "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "", "-h lists the options"),
+    "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "too many: 'b'", "in quotes: git envlog capture"),
     "path without dashes": Case(
-        ("envrestore", "@", "app.py"), 129, "usage", "extra argument", "behind '--': git envrestore [<rev>] -- <path>"
+        ("envrestore", "@", "app.py"), 129, "usage", "too many", "behind '--': git envrestore [<rev>] -- <path>"
     ),
-    "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-h lists the options"),
+    "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-h' lists the options"),
     "date": Case(
         ("envlog", "--date=odd"), 129, "usage", "unknown date format 'odd'", "one of: default", _opened,
     ),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from git_envhist import __version__
+from git_envhist.cli.helptext import GROUPS
+from git_envhist.cli.subcommands import SUBCOMMANDS
 from tests.support.repository import Repo
 
 ONE_LINE_AND_HINT = 2
@@ -34,6 +36,10 @@ def test_a_subcommand_has_its_own_short_help(repo: Repo, words: tuple[str, ...])
     assert repo.run("envlog", *words, check=True).out.startswith("usage: git envlog capture")
 
 
+def test_every_subcommand_is_in_one_group_of_the_help() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(SUBCOMMANDS)
+
+
 def test_the_long_help_without_a_terminal_is_the_bundled_text(repo: Repo) -> None:
     assert repo.run("git-envlog", "--help", check=True).out == repo.run("envlog", "-h", check=True).out
 
@@ -54,15 +60,26 @@ def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (("--onelin",), "error: no such option '--onelin'", "hint: did you mean '--oneline'?"),
-        (("capture", "--bogus"), "error: no such option '--bogus'", "hint: -h lists the options"),
-        (("-n",), "error: option '-n' requires an argument", "hint: -h lists the options"),
+        (("--onelin",), "error: no such option: '--onelin'", "hint: did you mean '--oneline'?"),
+        # Alike for its dashes alone: '--color' is not what was meant.
+        (("--foo",), "error: no such option: '--foo'", "hint: 'git envlog -h' lists the options"),
+        (
+            ("capture", "--bogus"),
+            "error: no such option: '--bogus'",
+            "hint: 'git envlog capture -h' lists the options",
+        ),
+        (("-n",), "error: option '-n' requires an argument", "hint: 'git envlog -h' lists the options"),
         (
             ("capture", "a", "-m", "b"),
             "error: the intent is given twice",
             "hint: either as a word or with -m",
         ),
-        (("capture", "a", "b"), "error: got unexpected extra argument (b)", "hint: -h lists the options"),
+        (
+            ("capture", "a", "b"),
+            "error: one word too many: 'b'",
+            "hint: several words stand in quotes: git envlog capture 'before the upgrade'",
+        ),
+        (("status", "b"), "error: one word too many: 'b'", "hint: usage: git envlog status [--report]"),
         (("--stat", "-p"), "error: --stat and --patch exclude each other", "hint: -h lists the options"),
     ],
 )
@@ -100,8 +117,11 @@ def test_an_error_under_json_is_an_object_on_stdout(repo: Repo) -> None:
     done = repo.run("envlog", "--json", "--bogus")
     assert done.status == 129
     assert json.loads(done.out)["error"] == {
-        "code": "usage", "message": "no such option '--bogus'", "hint": "-h lists the options", "status": 129,
-    }  # fmt: skip
+        "code": "usage",
+        "message": "no such option: '--bogus'",
+        "hint": "'git envlog -h' lists the options",
+        "status": 129,
+    }
     assert done.err == ""
 
 
@@ -160,3 +180,32 @@ def test_an_answer_that_cannot_be_written_is_an_error(repo: Repo) -> None:
     assert said == b"error: cannot write the answer: No space left on device"
     assert hint.startswith(b"hint: make room")
     assert done.returncode == 128
+
+
+def test_what_was_done_before_is_told_with_it(repo: Repo) -> None:
+    repo.run("envlog", "capture", "one", check=True)
+    for words, told in (
+        (("capture", "two"), "is captured"),
+        (("capture", "--json", "three"), "is captured"),
+        (("name", "here"), "the name is given"),
+        (("note", "-m", "seen"), "the note is kept"),
+        (("task", "add", "write"), "the task is kept"),
+        (("drop", "@~1"), "they are dropped"),
+        (("undrop", "--all"), "they are brought back"),
+        (("export", "../all.tar.zst"), "it is exported"),
+        (("gc",), "it is packed"),
+        (("fork", "../fork"), "the fork is made"),
+        (("install",), "it is installed"),
+        (("purge", "app.py"), "it is erased"),
+        (("prune", "--keep-last", "9"), "the timeline is thinned"),
+    ):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                ["git-envlog", *words], cwd=repo.path, env=repo.env, stdout=full, stderr=subprocess.PIPE
+            )
+        said = [line for line in done.stderr.decode().splitlines() if line.startswith("error: ")]
+        assert [f"{told}, but cannot write the answer: No space left on device" in line for line in said] == [
+            True
+        ], done.stderr
+        assert done.returncode == 5
+    assert "here" in repo.run("envlog").out
