@@ -10,7 +10,6 @@ import os
 import pty
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ import pytest
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS
 from git_envhist.cli.terminal import width
 from tests.support.repository import Repo, make_repo
+from tests.support.warm import Warm
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (60, 80, 200)
@@ -192,7 +192,14 @@ def plain(text: str, repo: Repo) -> str:
     return HEX.sub(number, text).replace("\x1b", "^")
 
 
-def printed(repo: Repo, name: str, columns: int | None, colour: str) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    """Where programs come from that were started once already: for each page the first, in a pipe, is."""
+    with Warm() as process:
+        yield process
+
+
+def printed(repo: Repo, warm: Warm, name: str, columns: int | None, colour: str) -> tuple[str, str]:
     """What comes on a terminal of that width, or in a pipe: there, and beside it; the status stands behind that."""
     if name in CHANGING:
         fresh.__wrapped__(repo)  # type: ignore[attr-defined]
@@ -209,25 +216,26 @@ def printed(repo: Repo, name: str, columns: int | None, colour: str) -> tuple[st
         done = repo.run(words[0], *words[1:], env=env)
         return done.out, f"{done.err}[{done.status}]\n"
     env = {**repo.env, **env, "TERM": "xterm", "COLUMNS": str(columns)}
-    return at_terminal(repo, words, env, said=name in SAID_TOO)
+    return at_terminal(repo, warm, words, env, said=name in SAID_TOO)
 
 
-def at_terminal(repo: Repo, words: tuple[str, ...], env: dict[str, str], *, said: bool) -> tuple[str, str]:
+def at_terminal(
+    repo: Repo, warm: Warm, words: tuple[str, ...], env: dict[str, str], *, said: bool
+) -> tuple[str, str]:
     """The answer goes to a terminal; what is said beside it, too, if `said`: progress hangs on the hour."""
     ours, theirs = pty.openpty()
-    beside = theirs if said else subprocess.PIPE
-    with subprocess.Popen(
-        words, cwd=repo.path, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=beside
-    ) as child:
+    with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as beside:
+        warm.begin(words, repo.path, env, (nothing.fileno(), theirs, theirs if said else beside.fileno()))
         os.close(theirs)
         shown = b""
         with suppress(OSError):
             while piece := os.read(ours, 4096):
                 shown += piece
-        elsewhere = child.stderr.read() if child.stderr is not None else b""
-        status = child.wait()
+        status = warm.ended()
+        beside.seek(0)
+        elsewhere = beside.read().decode()
     os.close(ours)
-    return shown.decode().replace("\r\n", "\n"), f"{elsewhere.decode()}[{status}]\n"
+    return shown.decode().replace("\r\n", "\n"), f"{elsewhere}[{status}]\n"
 
 
 def _coloured(words: tuple[str, ...], colour: str) -> tuple[str, ...]:
@@ -238,12 +246,12 @@ def _coloured(words: tuple[str, ...], colour: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", [*READING, *CHANGING])
-def test_what_comes_is_what_stands_there(fresh: Repo, name: str) -> None:
+def test_what_comes_is_what_stands_there(fresh: Repo, warm: Warm, name: str) -> None:
     pages = []
     for columns, colour in (
         WIDE_WAYS if name in ("fork", "install-dry") else ALL_WAYS if name in LOOKED_AT else WAYS
     ):
-        text, beside = printed(fresh, name, columns, colour)
+        text, beside = printed(fresh, warm, name, columns, colour)
         if columns is not None and name not in AS_GIT_HAS_THEM:
             assert not reaching_beyond(text, columns), columns
         text += beside
