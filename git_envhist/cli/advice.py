@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.failure import complain
-from git_envhist.errors import EnvhistError
 
 if TYPE_CHECKING:
     from git_envhist.cli.command import Session
-    from git_envhist.model import Captured, Snapshot, Verdict
+    from git_envhist.model import Captured, Verdict
 
 CAPTURE = "envhistCapture"
 """After a capture."""
@@ -73,15 +71,3 @@ def after_verdict(session: Session, verdict: Verdict) -> None:
         return "what it said: git envlog show; what changed before: git envdiff @~1..@"
 
     advise(session, VERDICT, words)
-
-
-def after_no_difference(session: Session, moment: Snapshot) -> None:
-    """Where nothing differs from a moment that a restore led to, but not all the way: what it was a part of."""
-    source = moment.restored_from
-    if source is None or session.json:
-        return
-    with suppress(EnvhistError):
-        whole = session.history.resolve(source)
-        if whole.content != moment.content:
-            told = f"{moment.id[:7]} is what a restore made of a part of {source[:7]}"
-            advise(session, RESTORE, f"{told}; all of that moment: git envrestore {source[:7]}")

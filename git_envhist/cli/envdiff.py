@@ -94,10 +94,6 @@ def envdiff(session: Session, revisions: tuple[str, ...], **options: Any) -> int
             session.print_json(_as_json(source, before, after, wanted))
         elif not wanted.silent:
             _show(session, source, wanted)
-            if not (revisions or source.changes or source.facts) and not isinstance(before, str):
-                from git_envhist.cli import advice  # loaded late: where nothing differs
-
-                advice.after_no_difference(session, before)
         return DIFFER if wanted.status and (source.changes or source.facts) else 0
 
 

@@ -28,7 +28,6 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "losses": [_left(item) for item in restored.losses],
         "tracked_differing": restored.tracked_differing,
         "tracked_differed": restored.tracked_differed,
-        "replaced_edits": [path_fields(path) for path in restored.edited],
         "head": restored.head and escape_invalid(restored.head),
         "relocated": [path_fields(path) for path in restored.relocated],
         "outside": [_outside(change) for change in restored.outside],

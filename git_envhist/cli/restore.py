@@ -233,8 +233,6 @@ def _tell(
         told = None if options.get("to") or not advice.is_wanted(session, advice.RESTORE) else back
         for line in done_lines(restored, told):
             session.line(line)
-        if restored.moment is None and not options.get("to"):
-            advice.after_no_difference(session, restored.target)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
 

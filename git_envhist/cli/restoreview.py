@@ -26,8 +26,6 @@ from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
 from git_envhist.restoring.scope import LEFT_OUT_THEN, NOT_CAPTURED
 
 MOST_ROWS = 12
-MOST_GONE = 3
-"""So many rows tell what goes; a dry run has the rest."""
 MOST_TOLD = 20
 MOST_OUTSIDE = 3
 WAY_BACK = "git envrestore --undo"
@@ -42,11 +40,9 @@ TITLES = (
 
 
 def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
-    """The plan in short, as a restore says it before it begins; what goes is named."""
+    """The plan in two lines, as a restore says them before it begins."""
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
-    if gone := _gone(restored.plan):
-        yield "  remove: " + ", ".join(f"{row.more:,} more" if row.more else _row(row) for row in gone)
 
 
 def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) -> Iterator[str]:
@@ -54,8 +50,7 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
     if back is not None and _is_idle(restored):
         yield from _idle_lines(restored)
         return
-    yield f"  restore {moment}"
-    yield "  " + counts_line(restored)
+    yield from plan_lines(restored, moment)
     for action, title in TITLES:
         rows = _rows(restored.plan, action)
         if rows:
@@ -63,7 +58,6 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
             yield from (f"    {_row(row)}" for row in rows)
     yield from _left_lines(told_apart(restored.plan.left_alone))
     yield from (f"service {escape(line)}" for line in restored.services)
-    yield from _edited_lines(restored, "would be replaced", None)
     if restored.head is not None:
         yield f"then: {escape(restored.head)}"
     yield from _outside_lines(restored)
@@ -79,25 +73,17 @@ def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]
         yield from _idle_lines(restored)
         return
     yield f"restored in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
-    yield from _rest_lines(restored)
-    yield from _edited_lines(restored, "were replaced", restored.safety)
     if restored.head is not None:
         yield escape(restored.head)
     if restored.relocated:
         yield f"relocated {count(len(restored.relocated), 'path')}"
     if restored.tracked_differing:
-        yield _tracked_line(restored)
+        yield _tracked_line(restored.tracked_differing, restored.tracked_differed or 0)
     if restored.services:
         yield f"services: {escape('; '.join(restored.services))}"
     yield from _outside_lines(restored)
     if back is not None:
         yield f"go back with: {back}"
-
-
-def _rest_lines(restored: Restored) -> Iterator[str]:
-    """What was not asked for, and is not as it was: whoever restores a part may have meant more."""
-    if not all(item.why for item in restored.plan.left_alone):
-        yield f"the rest still differs from that moment: git envrestore {restored.target.id[:7]}"
 
 
 def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> str:
@@ -148,24 +134,11 @@ def _idle_lines(restored: Restored) -> Iterator[str]:
     yield from _outside_lines(restored)
 
 
-def _edited_lines(restored: Restored, words: str, safety: Snapshot | None) -> Iterator[str]:
-    """`uncommitted changes of app.py and 3 more files were replaced; 9ac31f2 has them`"""
-    if not restored.edited:
-        return
-    more = len(restored.edited) - 1
-    name = quoted(restored.edited[0], quote_all=False)
-    others = f" and {count(more, 'more file')}" if more else ""
-    kept = f"; {safety.id[:7]} has them" if safety is not None else ""
-    yield f"uncommitted changes of {escape(name)}{others} {words}{kept}"
-
-
-def _tracked_line(restored: Restored) -> str:
+def _tracked_line(now: int, before: int) -> str:
     """`5 tracked files now differ from HEAD (to keep your code: --keep-code)`; those that did before are told apart."""
-    now, before = restored.tracked_differing or 0, restored.tracked_differed or 0
     told = count(now, "tracked file")
     if before == now:
-        since = " (to keep your code: --keep-code)" if restored.edited else ", as before"
-        return f"{told} {'differs' if now == 1 else 'differ'} from HEAD{since}"
+        return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
     did = f"{before:,} did before; " if before else ""
     return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
 
@@ -239,13 +212,6 @@ def _left_lines(left: tuple[LeftAlone, ...]) -> Iterator[str]:
 
 def _shown(item: LeftAlone) -> str:
     return item.path.decode("utf-8", "surrogateescape") or "."
-
-
-def _gone(plan: Plan) -> tuple[Row, ...]:
-    """What goes, in few words: a directory whose files are told goes with them."""
-    changes = [change for step in plan.steps if step.action is PlanAction.REMOVE for change in _changes(step)]
-    above = {change.path.rpartition(b"/")[0] for change in changes}
-    return fold_by_directory([change for change in changes if change.path not in above], MOST_GONE)
 
 
 def _rows(plan: Plan, action: PlanAction) -> tuple[Row, ...]:

@@ -127,8 +127,6 @@ class Restored:
     """How many tracked files differ from HEAD now; None where git could not tell."""
     tracked_differed: int | None = None
     """How many of these differed before, too."""
-    edited: tuple[EnvPath, ...] = ()
-    """Tracked files that are replaced or removed with changes that were never committed: `safety` alone holds those."""
     head: str | None = None
     """Where HEAD went, where it was to move."""
     relocated: tuple[EnvPath, ...] = ()

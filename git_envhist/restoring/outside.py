@@ -9,7 +9,7 @@ from git_envhist.capturing.holding import Held
 from git_envhist.errors import EnvhistError
 from git_envhist.facts import PACKAGES, PROBES, machine_probes
 from git_envhist.history.outside import SERVICE, order_outside
-from git_envhist.model import EnvPath, FactChange, Plan, PlanAction, Snapshot
+from git_envhist.model import FactChange, Snapshot
 from git_envhist.restoring.wish import Wish
 from git_envhist.values import replace
 
@@ -20,13 +20,6 @@ def differing(held: Held) -> frozenset[bytes] | None:
     """The tracked files that differ from HEAD; None where git could not tell."""
     changed = held.view.changed
     return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)
-
-
-def edited(held: Held, plan: Plan) -> tuple[EnvPath, ...]:
-    """The tracked files that go, or become others, with changes that no commit has."""
-    changed = differing(held) or frozenset()
-    going = (PlanAction.REPLACE, PlanAction.REMOVE)
-    return tuple(step.shown for step in plan.steps if step.action in going and step.shown in changed)
 
 
 def outside_of(held: Held, target: Snapshot, wish: Wish) -> tuple[FactChange, ...]:

@@ -81,45 +81,6 @@ def test_what_is_written_into_the_environment_itself_is_told_to_be_captured_from
     assert repo.read("copies/one/app.py") == repo.read("app.py")
 
 
-def test_who_restores_a_part_is_told_of_the_rest(repo: Repo) -> None:
-    repo.write("cache/a", b"1")
-    repo.write("notes", b"1")
-    whole = capture(repo, "whole")[:7]
-    (repo.path / "cache/a").unlink()
-    repo.write("notes", b"2")
-    told = repo.run("envrestore", "@", "--", "notes", check=True).out
-    assert f"the rest still differs from that moment: git envrestore {whole}\n" in told
-    # The newest moment is that part now: whoever means the other one is shown the way.
-    for words in (("envrestore", "@"), ("envdiff",)):
-        assert f"all of that moment: git envrestore {whole}\n" in repo.run(*words, check=True).err
-    assert "differs from that moment" not in repo.run("envrestore", whole, check=True).out
-    assert repo.run("envrestore", "@", check=True).err == repo.run("envdiff", check=True).err == ""
-
-
-def test_what_goes_is_named_before_it_goes(repo: Repo) -> None:
-    repo.write("kept", b"1")
-    first = capture(repo, "first")
-    for path in ("notes.txt", "deep/er/1", "deep/er/2"):
-        repo.write(path, b"new")
-    assert "  remove: deep/er/1, deep/er/2, notes.txt\n" in repo.run("envrestore", first, check=True).out
-    repo.run("envrestore", "--undo", check=True)
-    for number in range(30):
-        repo.write(f"deep/er/{number}", b"new")
-    assert "  remove: deep/ −30, notes.txt\n" in repo.run("envrestore", first, check=True).out
-
-
-def test_changes_that_no_commit_has_are_told_when_they_are_replaced(repo: Repo) -> None:
-    first = capture(repo, "first")
-    repo.write("app.py", b"edited")
-    assert "\nuncommitted changes of app.py would be replaced\n" in repo.run("envrestore", "-n", first).out
-    done = repo.run("envrestore", first, check=True).out
-    safety = repo.git("for-each-ref", "--format=%(parent)", "refs/envhist/heads")[:7]
-    assert f"\nuncommitted changes of app.py were replaced; {safety} has them\n" in done
-    repo.commit("as it was")
-    repo.write("new", b"1")
-    assert "uncommitted" not in repo.run("envrestore", first, check=True).out
-
-
 def test_a_path_that_is_left_out_by_now_is_refused_where_it_is_all_that_is_asked_for(repo: Repo) -> None:
     repo.write("venv/a", b"1")
     first = capture(repo, "first")
