@@ -52,7 +52,14 @@ def agent_variables(agent: Agent) -> dict[str, str]:
 
 
 def _login(environ: Mapping[str, str]) -> str:
-    return environ.get("LOGNAME") or environ.get("USER") or f"uid{os.getuid()}"
+    if told := environ.get("LOGNAME") or environ.get("USER"):
+        return told
+    import pwd  # loaded late: a login sets one of the two
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid{os.getuid()}"
 
 
 def moment(git: Git, environ: Mapping[str, str]) -> datetime:

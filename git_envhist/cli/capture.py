@@ -212,7 +212,7 @@ def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
     if captured.first:
         yield from _first_lines(captured, history)
     if captured.sealed_first:
-        yield " secret files are sealed with a key that was made just now; a backup: git envlog key export"
+        yield " secret files are sealed with a key that was made just now; a backup: git envlog key export -o <file>"
 
 
 def counts_line(captured: Captured) -> str:

@@ -39,9 +39,21 @@ def read_by_click(
         with reader.make_context(command.name, list(words)) as context:
             return context.params
     except click.UsageError as failure:
+        _refuse_another_tools_word(command, words)
         raise usage_error(failure, command) from failure
     except click.exceptions.Exit:
         return None
+
+
+def _refuse_another_tools_word(command: Command, words: Sequence[str]) -> None:
+    """`git envlog commit -m x`: the option is none because the word before it is no subcommand."""
+    from git_envhist.cli.argv import first_operand  # loaded late: only a slip of the pen needs it
+    from git_envhist.cli.entry import unknown_subcommand  # loaded late: likewise
+    from git_envhist.cli.subcommands import did_you_mean  # loaded late: likewise
+
+    at = first_operand(words, command.valued) if command.name == "envlog" else None
+    if at is not None and did_you_mean(words[at]) is not None:
+        raise unknown_subcommand(words[at])
 
 
 def click_argument(argument: Argument) -> click.Argument:
@@ -134,6 +146,8 @@ def _hint_at_words(command: Command | None) -> str | None:
     if "[-- <path" in command.usage:
         hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
         return hint.replace(" [<options>]", "")
+    if command.name == "run":
+        return "the command stands behind '--': git envlog run -- npm install"
     if command.name in OF_WORDS:
         return f"several words stand in quotes: {called(command)} '{OF_WORDS[command.name]}'"
     return f"usage: {command.usage}"

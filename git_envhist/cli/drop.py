@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -101,10 +102,14 @@ def _lines(dropped: Dropped, look: Look) -> Iterator[str]:
         what = " ".join(one.id[:7] for one in dropped.snapshots[:3])
         again = what if len(dropped.snapshots) <= 3 else "<id>"
         yield f"bring back until {dropped.until.isoformat()}: git envlog undrop {again}"
+    named = next((name for one in dropped.snapshots for name in one.names), None)
+    if named is not None:
+        yield f"to take a name alone away: git envlog name -d {escape(shlex.quote(named))}"
 
 
 def _label(snapshot: Snapshot, look: Look) -> str:
-    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {escape(subject(snapshot.intent))}"
+    names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
+    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {escape(subject(snapshot.intent))}{names}"
 
 
 def _as_json(dropped: Dropped) -> Json:

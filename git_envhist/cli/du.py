@@ -54,7 +54,7 @@ def _lines(space: Space, look: Look, limit: int, room: int) -> Iterator[str]:
     trash = f", {space.in_trash:,} in the trash" if space.in_trash else ""
     yield f"{size(space.bytes)} in {count(space.packs, 'pack')}: {count(space.moments, 'moment')}{trash}"
     if space.trash_frees:
-        yield f"{size(space.trash_frees)} of it come back when the trash is emptied"
+        yield f"{size(space.trash_frees)} of it come back when the trash is emptied: git envlog gc --empty-trash"
     yield from _table("class", space.by_class, limit, room, [row.name for row in space.by_class])
     yield from _table("directory", space.by_directory, limit, room, [row.name for row in space.by_directory])
     yield from _table("moment", space.by_moment, limit, room, [_moment(row, look) for row in space.by_moment])

@@ -161,6 +161,10 @@ def _read_options(options: dict[str, Any]) -> Wanted:
 
 def _read_classes(lists: Sequence[str]) -> frozenset[str]:
     words = [word for words in lists for word in words.split(",") if word]
+    if not set(words) <= set(CLASSES):
+        from git_envhist.cli.classwords import class_of_label  # loaded late: classes have names of their own
+
+        words = [class_of_label(word) for word in words]
     for word in words:
         if word not in CLASSES:
             raise UsageError(f"no such class of changes: '{word}'", hint=f"there are: {', '.join(CLASSES)}")

@@ -47,3 +47,6 @@ def fetch_command(session: Session, remote: str | None, full: bool) -> None:
         session.line(
             f"  {escape(same[0]) + ' ' if len(same) == 1 else count(len(same), 'timeline')} up to date"
         )
+    if len(same) < len(done.timelines):
+        name = escape([name for name, arrival in done.timelines if arrival is not Arrival.SAME][-1])
+        session.line(f"see it: git envlog {name}; against what is here: git envdiff {name}..now")

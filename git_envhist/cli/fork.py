@@ -83,6 +83,8 @@ def _lines(forked: Forked, relocate: bool) -> Iterator[str]:
             yield _made_anew(forked)
     yield f"its timeline: {forked.timeline}"
     yield f"compare: git envdiff @ {forked.timeline}; adopt: git envrestore {forked.timeline}"
+    if forked.head is not None or forked.orphan:
+        yield f"take it away: git worktree remove --force {escape(shlex.quote(forked.root))}"
 
 
 def _pointing_lines(pointing: tuple[PointsBack, ...], relocate: bool) -> Iterator[str]:

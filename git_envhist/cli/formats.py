@@ -65,6 +65,8 @@ LETTERS: dict[str, Piece] = {
     "n": lambda snapshot, look: "\n",
     "%": lambda snapshot, look: "%",
 }
+# git's second person and second time: a moment has one of each.
+LETTERS |= {f"c{letter[1]}": piece for letter, piece in LETTERS.items() if len(letter) > 1}
 WORDS: dict[str, Piece] = {
     "time": lambda snapshot, look: look.time(snapshot),
     "verdict": lambda snapshot, look: verdict_phrase(snapshot.verdict),
@@ -76,7 +78,7 @@ WORDS: dict[str, Piece] = {
 }
 PRESETS = {"oneline": "%h %s"}
 TOKEN = re.compile(
-    r"%(?:x(?P<byte>[0-9a-fA-F]{2})|\((?P<lead>[^()]*?)(?P<word>[a-z]+)\)|(?P<letter>a[a-zA-Z]|[^x(]))|%"
+    r"%(?:x(?P<byte>[0-9a-fA-F]{2})|\((?P<lead>[^()]*?)(?P<word>[a-z]+)\)|(?P<letter>[ac][a-zA-Z]|[^x(]))|%"
 )
 
 
@@ -117,7 +119,9 @@ def _piece(token: re.Match[str]) -> Piece:
         return LETTERS[token["letter"]]
     words = " ".join(f"%({word})" for word in WORDS)
     letters = " ".join(f"%{letter}" for letter in LETTERS)
-    raise UsageError(f"unknown placeholder '{token[0]}' in --format", hint=f"known: {letters} %x00 {words}")
+    # Of `%x` without digits, or `%(`, a letter more says what was meant.
+    what = token.string[token.start() : max(token.end(), token.start() + 2)]
+    raise UsageError(f"unknown placeholder '{what}' in --format", hint=f"known: {letters} %x00 {words}")
 
 
 def _constant(text: str) -> Piece:

@@ -9,49 +9,52 @@ from git_envhist.cli.options import option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
+from git_envhist.errors import UsageError
 from git_envhist.model import Collected
 
 
-@command("gc", "git envlog gc [--prune=<when> | --no-prune]")
+@command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash]")
 @option(
     "--prune",
     metavar="<when>",
     help="what no moment holds goes unless it was used since (now, 3.days.ago; default: 2.weeks.ago)",
 )
 @option("--no-prune", is_flag=True, help="remove nothing, only pack")
+@option("--empty-trash", "empties", is_flag=True, help="dropped moments go for good, now; none comes back")
 @option("--auto", is_flag=True, help="only what is worth it, as it is done by itself once a day")
-def gc(session: Session, prune: str | None, no_prune: bool, auto: bool) -> None:
+def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto: bool) -> None:
     """Packs the history well, and removes what no moment holds any more; the moments themselves all stay."""
     session.no_paths()
+    if empties and (no_prune or auto):
+        raise UsageError(f"--empty-trash and --{'auto' if auto else 'no-prune'} exclude each other")
     if auto:
         session.history.daily()
         return
     with shown_steps() as tell:
-        done = session.history.gc("never" if no_prune else prune, tell=tell)
+        done = session.history.gc("never" if no_prune else prune, empty_trash=empties, tell=tell)
     session.done("it is packed")
     for what in done.damaged:
         warn(f"left as it is: {what}")
     if session.json:
         session.print_json(_as_json(done))
         return
-    for line in _lines(done, prune):
+    for line in _lines(done, at_once=empties or prune == "now"):
         session.line(escape(line))
 
 
-def _lines(done: Collected, prune: str | None) -> list[str]:
+def _lines(done: Collected, *, at_once: bool) -> list[str]:
     before, after = count(done.packs_before, "pack"), count(done.packs, "pack")
     lines = [f"{size(done.bytes_before)} in {before} → {size(done.bytes)} in {after}"]
     if done.removed:
         lines.append(f"removed {count(done.removed, 'object')} that nothing needs any more")
     if done.kept:
-        lines.append(
-            f"kept {count(done.kept, 'object')} that no moment holds: "
-            + (
-                "a git that is at work may rely on them, or they are not worth a new pack"
-                if prune == "now"
-                else "they may have been used of late (remove them now: git envlog gc --prune=now)"
-            )
+        kept = f"kept {count(done.kept, 'object')} that no moment holds"
+        why = (
+            "the trash, or something of git's, may need them"
+            if at_once
+            else "they may have been used of late"
         )
+        lines.append(f"{kept}: {why}" + ("" if at_once else " (remove them now: git envlog gc --prune=now)"))
     return lines
 
 

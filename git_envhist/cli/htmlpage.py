@@ -49,7 +49,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
         return
     raw = text.encode("utf-8", "backslashreplace")
     put_page(file, raw)
-    session.line(f"'{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
+    session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
 
 
 def refuse_what_is_no_page(file: str) -> None:

@@ -44,6 +44,10 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
     wanted = chosen(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
     _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+    if not session.json and not agents and sys.stderr.isatty():
+        complain(
+            "hint: a capture stands a moment after each commit; what the last ones came to: git envlog status"
+        )
     if not session.json and sys.stderr.isatty() and not finds_manual():
         complain("note: man and your shells find neither manual nor completions: git envlog install --shell")
 
@@ -146,7 +150,7 @@ def _tell(
             session.line(f"remove {escape(path)}/")
     for one in done:
         _tell_one(session, one, word, dry_run)
-    if word != "installed" and not any(one.edits or one.left for one in done):
+    if word != "installed" and history is None and not any(one.edits or one.left for one in done):
         session.line("nothing of ours is installed here")
     if history is not None:
         for line in history.lines(dry_run):

@@ -11,13 +11,13 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
-from git_envhist.errors import EnvhistError, SealingError, UsageError
+from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 
 if TYPE_CHECKING:
     from git_envhist.store.keys import Key, KeyRing
 
 LONGEST_TEXT = 1 << 16
-USAGE = "git envlog key show | export [--passphrase] [<id>] | import [--use] [<file> | -]"
+USAGE = "git envlog key show | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
 
 
 class Passphrase:
@@ -90,18 +90,29 @@ class CannotRead(EnvhistError):
 @option("--use", is_flag=True, help="import: seal new files with this key from now on")
 @option("--passphrase", "asks", is_flag=True, help="export: wrap it for a passphrase, which is asked for")
 @option("--passphrase-file", "file", metavar="<file>", help="the passphrase is the first line of that file")
-def key(session: Session, action: str, subject: str | None, use: bool, asks: bool, file: str | None) -> None:
+@option("-o", "--output", "to", metavar="<file>", help="export: into a new file that you alone can read")
+def key(
+    session: Session,
+    action: str,
+    subject: str | None,
+    use: bool,
+    asks: bool,
+    file: str | None,
+    to: str | None,
+) -> None:
     """Shows, exports or imports the keys that seal secret files."""
     session.no_paths()
     if use and action != "import":
         raise UsageError("--use goes with 'import' only", hint=USAGE)
+    if to is not None and action != "export":
+        raise UsageError("--output goes with 'export' only", hint=USAGE)
     if (asks or file) and action not in ("export", "import"):
         raise UsageError("a passphrase goes with 'export' and 'import' only", hint=USAGE)
     ring = session.history.keys
     if action == "show" and subject is None:
         _show(session, ring)
     elif action == "export":
-        _export(session, ring, subject, Passphrase(file) if asks or file else None)
+        _export(session, ring, subject, Passphrase(file) if asks or file else None, to)
     elif action == "import":
         _import(session, ring, subject, use, Passphrase(file))
     else:
@@ -126,21 +137,43 @@ def _show(session: Session, ring: KeyRing) -> None:
             session.line(f"  {escape(path)}")
     session.line()
     session.line(
-        "A backup: git envlog key export > <a place outside this machine>; it comes back with 'import'."
+        "A backup: git envlog key export -o <a file outside this machine>; it comes back with 'import'."
     )
 
 
-def _export(session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None) -> None:
+def _export(
+    session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
+) -> None:
     key_id = wanted or ring.current_id()
     if key_id is None:
         raise SealingError("there is no key yet", hint="the first capture makes one")
     text = ring.export(key_id.lower(), wrapped_for(passphrase.ask(twice=True)) if passphrase else None)
+    if to is not None:
+        _write_alone(to, text)
     if session.json:
         session.print_json({"schema": 1, "id": key_id.lower(), "text": text})
+    elif to is not None:
+        session.line(f"wrote the key {key_id.lower()} into '{escape(to)}', for you alone to read")
     else:
         session.verbatim(text)
     if passphrase is None:
         warn("whoever has this line can open every secret file in the history: keep it like a password")
+
+
+def _write_alone(path: str, text: str) -> None:
+    """Write a new file that nobody else can read, not even for a moment."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise Refused(f"something is there already: '{path}'", hint="name a new file") from error
+    except OSError as failure:
+        raise SealingError(
+            f"cannot write '{path}': {failure.strerror}", hint="name another place"
+        ) from failure
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _import(session: Session, ring: KeyRing, source: str | None, use: bool, passphrase: Passphrase) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session
@@ -28,5 +29,6 @@ def likely_lines(session: Session) -> Iterator[str]:
     told = list_lines(moments, look, session.palette, session.columns)
     for line, snapshot in zip(told, moments, strict=True):
         yield line
-        yield f"    git envrestore {escape(snapshot.names[0] if snapshot.names else look.short_id(snapshot))}"
+        spelled = shlex.quote(snapshot.names[0]) if snapshot.names else look.short_id(snapshot)
+        yield f"    git envrestore {escape(spelled)}"
     yield "nothing was changed; -n shows what one of these would do"

@@ -148,7 +148,9 @@ def _advise(session: Session, shown: list[Snapshot]) -> None:
         from git_envhist.cli import advice  # loaded late: nearly every history holds something
 
         if advice.is_wanted(session, advice.EMPTY):
-            complain("hint: nothing was captured here yet: git envlog capture")
+            from git_envhist.history.hints import nothing_captured  # loaded late: likewise
+
+            complain(f"hint: {nothing_captured(session.history.world)}")
 
 
 def _print_all(
@@ -244,14 +246,9 @@ def _with_observed(line: str, snapshot: Snapshot, look: Look) -> str:
     """Below the newest snapshot at that time stand the checkpoints of the platform that were found then."""
     if not any(record.kind == "observed" for record in snapshot.records):
         return line
-    from git_envhist.cli.dates import format_date  # loaded late: hardly anybody has a platform
-    from git_envhist.cli.observe import observed_line  # loaded late: likewise
-    from git_envhist.history.doings import observed_of  # loaded late: likewise
+    from git_envhist.cli.observe import below_observed  # loaded late: hardly anybody has a platform
 
-    found = observed_of((snapshot,))
-    style = look.date or "iso"
-    told = [observed_line(one, lambda at: format_date(at, style, look.now)) for one in found]
-    return "\n".join([*(f"  {one}" for one in reversed(told)), line])
+    return below_observed(line, snapshot, look)
 
 
 def _full_card(session: Session, snapshot: Snapshot, look: Look, indent: int) -> list[str]:

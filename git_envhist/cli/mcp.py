@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.options import option
+from git_envhist.cli.words import how_to_add
 from git_envhist.errors import EnvhistError
 
 PARTS = ("mcp", "mcp_types", "anyio", "pydantic")
@@ -30,6 +31,6 @@ def mcp(session: Session, read_only: bool) -> None:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
         raise NoProtocol(
-            "the Model Context Protocol is not installed here", hint="pip install 'git-envhist[mcp]'"
+            "the Model Context Protocol is not installed here", hint=how_to_add("mcp")
         ) from error
     serve(read_only=read_only)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.naming import refuse_name
 from git_envhist.cli.options import argument, option
-from git_envhist.cli.terminal import escape
+from git_envhist.cli.terminal import escape, pad, width
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import by_name, subject
 
 
-@command("name", "git envlog name <name> [<rev>] | -d <name>")
+@command("name", "git envlog name [<name> [<rev>] | -d <name>]")
 @argument("name")
 @argument("revision")
 @option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")
 def name(session: Session, name: str | None, revision: str | None, removed: str | None) -> None:
-    """Gives a snapshot (the newest by default) a name, or takes a name away."""
+    """Gives a snapshot (the newest by default) a name, or takes a name away; alone it lists the names."""
     session.no_paths()
     if removed is not None:
         if name is not None:
@@ -23,7 +23,8 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
         _take_away(session, removed)
         return
     if name is None:
-        raise UsageError("missing argument 'NAME'", hint="git envlog name <name> [<rev>]")
+        _list(session)
+        return
     refuse_name(name)
     history = session.history
     target = history.resolve("@" if revision is None else revision)
@@ -39,6 +40,22 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
         session.line(
             f"{snapshot.id[:7]} is named '{escape(name)}'{moved}: {escape(subject(snapshot.intent))}"
         )
+
+
+def _list(session: Session) -> None:
+    from git_envhist.cli.formats import Look  # loaded late: a name is given more often than asked for
+
+    look = Look(session.history.now)
+    named = [(name, one) for one in session.history.world.own.snapshots for name in sorted(one.names)]
+    if session.json:
+        session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
+        return
+    widest = max((width(escape(name)) for name, _ in named), default=0)
+    for name, one in named:
+        told = f"{one.id[:7]}  {look.time(one)}  {escape(subject(one.intent))}"
+        session.line(f"{pad(escape(name), widest)}  {told}")
+    if not named:
+        session.line("no moment bears a name; the first: git envlog name <name>")
 
 
 def _take_away(session: Session, name: str) -> None:

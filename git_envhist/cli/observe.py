@@ -7,13 +7,15 @@ from datetime import datetime
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.dates import format_date
+from git_envhist.cli.formats import Look
 from git_envhist.cli.jsonform import SCHEMA, observed_json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
 from git_envhist.doing.observing import Told, read_time
 from git_envhist.errors import UsageError
+from git_envhist.history.doings import observed_of
 from git_envhist.history.times import read_moment
-from git_envhist.model import Observed
+from git_envhist.model import Observed, Snapshot
 
 NO_INTENT = "no intent recorded"
 
@@ -63,6 +65,15 @@ def observed_line(one: Observed, shown: Callable[[datetime], str]) -> str:
     by = f" by {escape(one.source)}" if one.source else ""
     times = f"made {shown(one.taken_at)}{by}, found {shown(one.at)}"
     return f"{escape(one.external_id)}  observed: {times}, {NO_INTENT}{comment}"
+
+
+def below_observed(line: str, snapshot: Snapshot, look: Look) -> str:
+    """The line of a moment, below those of the checkpoints that were found while it was the newest."""
+    style = look.date or "iso"
+    told = [
+        observed_line(one, lambda at: format_date(at, style, look.now)) for one in observed_of((snapshot,))
+    ]
+    return "\n".join([*(f"  {one}" for one in reversed(told)), line])
 
 
 def observed_card(session: Session, one: Observed) -> Iterator[str]:

@@ -60,14 +60,15 @@ def prune(
     for thinned in pruned.timelines:
         if len(pruned.timelines) > 1:
             session.line(f"{escape(thinned.timeline)}:")
-        for line in _rows(thinned, look, session):
+        for line in _rows(thinned, look, session, whole=dry_run):
             session.line(line)
     for line in _summary(pruned):
         session.line(line)
 
 
-def _rows(thinned: Thinned, look: Look, session: Session) -> Iterator[str]:
-    decisions = thinned.decisions
+def _rows(thinned: Thinned, look: Look, session: Session, *, whole: bool) -> Iterator[str]:
+    """What went, and why; `whole`: what stays, too, for whoever wants to know beforehand."""
+    decisions = [one for one in thinned.decisions if whole or not one.keep]
     length = id_length([one.snapshot.id for one in decisions])
     intents = [escape(subject(one.snapshot.intent)) for one in decisions]
     column = min(max(map(width, intents), default=0), WIDEST)

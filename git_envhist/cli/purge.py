@@ -72,7 +72,7 @@ def _caveats(done: Purged) -> Iterator[str]:
     yield from _left_lines(done.left)
     if done.attached:
         yield (
-            f"{count(done.attached, 'snapshot')} with attachments, which are sealed and were not looked into"
+            f"{count(done.attached, 'snapshot')} with attachments or output kept, which are sealed: not looked into"
         )
     if done.mentioned:
         yield f"{count(done.mentioned, 'intent')} may name it, and stay as they were written"

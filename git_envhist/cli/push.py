@@ -79,6 +79,8 @@ def look_lines(look: Look) -> Iterator[str]:
     for share in look.shares:
         how = "sealed, only their names can be read" if share.name == "sealed" else "in the clear"
         yield f"  {share.name:<12} {size(share.bytes):>10}  {count(share.files, 'file')}, {how}"
+    if look.databases:
+        yield "  the databases, in the clear:"
     for path, length in look.databases:
         yield f"    {_shown(path)}  {size(length)}"
 

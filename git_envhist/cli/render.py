@@ -56,47 +56,13 @@ def list_lines(
     indents = indents or [0] * len(snapshots)
     deepest = max(indents, default=0)
     times = [look.time(snapshot) for snapshot in snapshots]
-<<<<<<< HEAD
     intents = [_named(title(snapshot, look.others), snapshot) for snapshot in snapshots]
-=======
-    intents = [_intent(snapshot) for snapshot in snapshots]
     stories = [_story(snapshot, look, timelines) for snapshot in snapshots]
->>>>>>> 7faeb08 (envdiff -p, envlog -p: ids as short as git has them, whole with --full-index; envlog --graph uses all columns)
     time_width = max(map(width, times), default=0)
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)
     room = None
     if columns is not None:
         # id, time, symbol and the gaps between them stand in any case.
-<<<<<<< HEAD
-        left = columns - look.id_length - time_width - 8
-        intent_width = max(NARROWEST_INTENT, min(intent_width, left * 2 // 3))
-    return [
-        _list_line(snapshot, time, intent, look, palette, (time_width, intent_width, columns), timelines)
-        for snapshot, time, intent in zip(snapshots, times, intents, strict=True)
-    ]
-
-
-def _list_line(
-    snapshot: Snapshot,
-    time: str,
-    intent: str,
-    look: Look,
-    palette: Palette,
-    widths: tuple[int, int, int | None],
-    timelines: bool,
-) -> str:
-    time_width, intent_width, columns = widths
-    story = escape(" · ".join(part for part in (story_line(snapshot), _known_from(snapshot, look)) if part))
-    if timelines:
-        story = f"[{escape(snapshot.timeline)}] {story}".rstrip()
-    if columns is not None:
-        intent = shorten(intent, intent_width)
-        story = shorten(story, columns - look.id_length - time_width - max(intent_width, width(intent)) - 8)
-    words = pad(intent, intent_width) if story else intent
-    mark = palette.paint(_slot(snapshot.verdict), symbol(snapshot.verdict))
-    line = f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}  {mark} "
-    return line + palette.paint("intent", words) + (f"  {palette.paint('story', story)}" if story else "")
-=======
         room = columns - deepest - look.id_length - time_width - 8
         intent_width = max(NARROWEST_INTENT, min(intent_width, _room_for_intents(room, stories)))
     lines = []
@@ -115,7 +81,7 @@ def _list_line(
 
 
 def _story(snapshot: Snapshot, look: Look, timelines: bool) -> str:
-    parts = (_back_to(snapshot, look), story_line(snapshot), _known_from(snapshot, look))
+    parts = (story_line(snapshot), _known_from(snapshot, look))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -131,7 +97,6 @@ def _columns(intent: str, story: str, intent_width: int, room: int | None) -> tu
         intent = shorten(intent, intent_width if story else max(intent_width, room + 2))
         story = shorten(story, room - max(intent_width, width(intent)))
     return (pad(intent, intent_width) if story else intent), story
->>>>>>> 7faeb08 (envdiff -p, envlog -p: ids as short as git has them, whole with --full-index; envlog --graph uses all columns)
 
 
 def _known_from(snapshot: Snapshot, look: Look) -> str:
@@ -168,7 +133,11 @@ def card(
     """One snapshot in full: who, when, why, what the checks said, what changed, what is not in it."""
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
     lines = [palette.paint("id", f"snapshot {snapshot.id}") + palette.paint("name", names)]
-    lines += [f"{label}:".ljust(LABEL) + value for label, value in _fields(snapshot, look) if value]
+    lines += [
+        f"{label + ':' if label else ''}".ljust(LABEL) + value
+        for label, value in _fields(snapshot, look)
+        if value
+    ]
     if services:
         lines.append("Services:".ljust(LABEL) + escape(", ".join(services)))
     for label, told in _doings(snapshot):
@@ -214,6 +183,11 @@ def _fields(snapshot: Snapshot, look: Look) -> list[tuple[str, str]]:
         ("External", snapshot.external_id or ""),
         *(("Meta", f"{key}={value}") for key, value in snapshot.meta),
         *(("Attached", attachment) for attachment in snapshot.attachments),
+        *(
+            [("", f"(git envrestore --attachments <directory> {snapshot.id[:7]})")]
+            if snapshot.attachments
+            else []
+        ),
         ("Restored", f"from {snapshot.restored_from}" if snapshot.restored_from else ""),
         ("Forked", f"from {snapshot.forked_from}" if snapshot.forked_from else ""),
     ]

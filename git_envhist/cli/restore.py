@@ -27,7 +27,7 @@ from git_envhist.cli.restoreview import (
 from git_envhist.errors import Interrupted, UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, RestorePart, Snapshot
-from git_envhist.restoring.wish import STOPPED, Wish, checked_classes
+from git_envhist.restoring.wish import Wish, checked_classes
 from git_envhist.values import replace
 
 NOT_EXACT = 5
@@ -47,7 +47,7 @@ EXCLUDING = {
 
 
 @command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>…]")
-@argument("revision")
+@argument("words", many=True)
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
 @option("--to", "to", metavar="<directory>", help="write the moment there, and touch nothing here")
 @option("--plan", metavar="<id>", help="only if it is still the plan that was shown under this id")
@@ -71,17 +71,26 @@ EXCLUDING = {
 @option("--redo", is_flag=True, help="go forth again after an undo")
 @option("--continue", "go_on", is_flag=True, help="finish a restore that was broken off")
 @option("--abort", "take_back", is_flag=True, help="take back a restore that was broken off")
-def restore(session: Session, revision: str | None, **options: Any) -> int:
+def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     """Goes back to a moment; what is here is saved first. Without a revision it shows the likeliest ones."""
     _refuse_excluding(options)
     mode = _mode(options)
+    revision = words[0] if words else None
+    if mode is not None and len(words) > 1:
+        raise UsageError(f"one word too many: '{words[1]}'")
     if mode in ("undo", "redo"):
         return step(session, mode, revision, options)
     if mode is not None:
-        return _end(session, mode, revision)
+        from git_envhist.cli.restoreend import end  # loaded late: few restores are broken off
+
+        return end(session, mode, revision, SPELLED[mode])
     if revision is None and not session.paths:
         return _show_likeliest(session)
     snapshot = session.history.resolve(_revision(session, revision))
+    if len(words) > 1:
+        from git_envhist.cli.pathwords import take_paths  # loaded late: most paths stand behind '--'
+
+        take_paths(session, words[1:], snapshot, "git envrestore [<rev>]")
     if options["attachments"] is not None:
         return _give_back(session, snapshot, options["attachments"])
     if options["to"] is not None:
@@ -171,6 +180,10 @@ def _revision(session: Session, revision: str | None) -> str:
 
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
+    if not set(words) <= set(CLASSES):
+        from git_envhist.cli.classwords import class_of_label  # loaded late: classes have names of their own
+
+        words = [class_of_label(word) for word in words]
     return checked_classes(words)
 
 
@@ -231,9 +244,17 @@ def _tell(
         from git_envhist.cli import advice  # loaded late: what is planned or told as JSON needs none
 
         told = None if options.get("to") or not advice.is_wanted(session, advice.RESTORE) else back
-        for line in done_lines(restored, told):
+        for line in done_lines(restored, told, _rest_line(session, restored, options)):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
+
+
+def _rest_line(session: Session, restored: Restored, options: dict[str, Any]) -> str:
+    if options.get("to"):
+        return ""
+    from git_envhist.cli.restorerest import rest_line  # loaded late: only what is told needs it
+
+    return rest_line(session, restored, partly=bool(session.paths or options.get("only")))
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:
@@ -247,28 +268,6 @@ def _words(session: Session, snapshot: Snapshot) -> str:
     root = session.history.repository.root
     # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
-
-
-def _end(session: Session, mode: str, revision: str | None) -> int:
-    if revision is not None:
-        raise UsageError(f"nothing is expected behind {SPELLED[mode]}: '{revision}'")
-    going = session.history.going
-    carried = going.finish() if mode == "go_on" else going.take_back()
-    session.done("the restore is taken back" if carried.undone else "the restore is finished")
-    for item in (*carried.kept, *carried.losses):
-        warn(f"'{os.fsdecode(item.path) or '.'}': {item.why}")
-    stopped = dict(carried.notes).get(STOPPED)
-    if stopped:
-        warn(f"services were stopped for that restore, and still are: {stopped}")
-    if session.json:
-        from git_envhist.cli.jsonrestore import ended_json  # loaded late: only --json needs it
-
-        session.print_json(ended_json(carried))
-    elif carried.undone:
-        session.line("taken back: the environment is as it was before the restore")
-    else:
-        session.line("finished; go back with: git envrestore --undo")
-    return 0 if not carried.kept and not carried.losses else NOT_EXACT
 
 
 def _give_back(session: Session, snapshot: Snapshot, directory: str) -> int:

@@ -26,6 +26,7 @@ from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
 from git_envhist.restoring.scope import LEFT_OUT_THEN, NOT_CAPTURED
 
 MOST_ROWS = 12
+FEW_ROWS = 5
 MOST_TOLD = 20
 MOST_OUTSIDE = 3
 WAY_BACK = "git envrestore --undo"
@@ -43,6 +44,10 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
     """The plan in two lines, as a restore says them before it begins."""
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
+    gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
+    rows = fold_by_directory(gone, FEW_ROWS)
+    if rows:
+        yield f"  removes {', '.join(map(_row, rows))}"
 
 
 def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) -> Iterator[str]:
@@ -50,7 +55,8 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
     if back is not None and _is_idle(restored):
         yield from _idle_lines(restored)
         return
-    yield from plan_lines(restored, moment)
+    yield f"  restore {moment}"
+    yield "  " + counts_line(restored)
     for action, title in TITLES:
         rows = _rows(restored.plan, action)
         if rows:
@@ -67,16 +73,22 @@ def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) 
         yield "nothing was changed; what is here now would be saved first, and come back with: " + back
 
 
-def done_lines(restored: Restored, back: str | None = WAY_BACK) -> Iterator[str]:
-    """What came of it; `back` is the command that takes it back, where there is something to take back."""
+def done_lines(restored: Restored, back: str | None = WAY_BACK, rest: str = "") -> Iterator[str]:
+    """What came of it; `back` is the command that takes it back, `rest` says what of the moment did not come."""
     if restored.moment is None:
-        yield from _idle_lines(restored)
+        yield from _idle_lines(restored, rest)
         return
     yield f"restored in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
+    if rest:
+        yield rest
+    if not restored.plan.steps:
+        yield from _left_lines(told_apart(restored.plan.left_alone))
     if restored.head is not None:
         yield escape(restored.head)
     if restored.relocated:
         yield f"relocated {count(len(restored.relocated), 'path')}"
+    if restored.edits_replaced:
+        yield _edits_line(restored)
     if restored.tracked_differing:
         yield _tracked_line(restored.tracked_differing, restored.tracked_differed or 0)
     if restored.services:
@@ -124,13 +136,17 @@ def _is_idle(restored: Restored) -> bool:
     return not (restored.plan.steps or restored.plan.directories or restored.services or restored.head)
 
 
-def _idle_lines(restored: Restored) -> Iterator[str]:
+def _idle_lines(restored: Restored, rest: str = "") -> Iterator[str]:
     left = told_apart(restored.plan.left_alone)
     if left:
         yield "nothing to restore: what differs stays as it is"
         yield from _left_lines(left)
+    elif rest:
+        yield "nothing to restore: all is as the restore of a part has left it"
     else:
         yield "nothing to restore: the environment is as it was then"
+    if rest:
+        yield rest
     yield from _outside_lines(restored)
 
 
@@ -141,6 +157,17 @@ def _tracked_line(now: int, before: int) -> str:
         return f"{told} {'differs' if now == 1 else 'differ'} from HEAD, as before"
     did = f"{before:,} did before; " if before else ""
     return f"{told} now {'differs' if now == 1 else 'differ'} from HEAD ({did}to keep your code: --keep-code)"
+
+
+def _edits_line(restored: Restored) -> str:
+    """`uncommitted changes of app.py were replaced: they are in 906b11a (to keep your code: --keep-code)`."""
+    paths = [escape(quoted(path, quote_all=False)) for path in restored.edits_replaced[:FEW_ROWS]]
+    more = len(restored.edits_replaced) - len(paths)
+    named = ", ".join(paths) + (f" and {more:,} more" if more else "")
+    where = restored.safety.id[:7] if restored.safety is not None else "@~1"
+    return (
+        f"uncommitted changes of {named} were replaced: they are in {where} (to keep your code: --keep-code)"
+    )
 
 
 def since_restore_line(restored: Restored, steps: int, *, dry_run: bool) -> str:
@@ -215,8 +242,15 @@ def _shown(item: LeftAlone) -> str:
 
 
 def _rows(plan: Plan, action: PlanAction) -> tuple[Row, ...]:
-    changes = [change for step in plan.steps if step.action is action for change in _changes(step)]
-    return fold_by_directory(changes, MOST_ROWS)
+    return fold_by_directory(_of_action(plan, action), MOST_ROWS)
+
+
+def _of_action(plan: Plan, action: PlanAction) -> list[Change]:
+    return [change for step in plan.steps if step.action is action for change in _changes(step)]
+
+
+def _is_directory(change: Change) -> bool:
+    return change.before is not None and change.before.kind is EntryKind.DIRECTORY
 
 
 def _row(row: Row) -> str:

@@ -25,10 +25,13 @@ NOW = "now"
 
 
 @command("show", "git envlog show [<rev>] [-- <path>]")
-@argument("revision")
+@argument("words", many=True)
 @option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
-def show(session: Session, revision: str | None, date: str | None) -> None:
+def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
     """Shows the card of a snapshot (the newest by default), or with a path that file's bytes as they were."""
+    revision = words[0] if words else None
+    if len(words) > 1:
+        _take_paths(session, words)
     if session.paths and session.json:
         raise UsageError("a file's bytes are no JSON", hint="leave out --json, or the path")
     if revision == NOW:
@@ -58,6 +61,17 @@ def show(session: Session, revision: str | None, date: str | None) -> None:
     session.page()
     for line in card(snapshot, look, session.palette, missing, story, services):
         session.line(line)
+
+
+def _take_paths(session: Session, words: tuple[str, ...]) -> None:
+    from git_envhist.cli.pathwords import take_paths  # loaded late: most paths stand behind '--'
+
+    take_paths(
+        session,
+        words[1:],
+        session.history.resolve("@" if words[0] == NOW else words[0]),
+        "git envlog show [<rev>]",
+    )
 
 
 def _show_observed(session: Session, external_id: str) -> bool:

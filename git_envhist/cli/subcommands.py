@@ -73,9 +73,38 @@ MEANT = {
     "commit": "git envlog capture",
     "diff": "git envdiff",
     "restore": "git envrestore",
-    "delete": "git envlog name -d",
+    "delete": "git envlog drop",
     "forget": "git envlog drop",
     "tag": "git envlog name",
+}
+# The same, of words that are good for a name: where a moment bears one, that is meant.
+ALSO_MEANT = {
+    "add": "git envlog capture",
+    "stash": "git envlog capture",
+    "checkout": "git envrestore",
+    "switch": "git envrestore",
+    "reset": "git envrestore",
+    "revert": "git envrestore",
+    "rollback": "git envrestore",
+    "pop": "git envrestore --undo",
+    "remove": "git envlog drop",
+    "rm": "git envlog drop",
+    "clean": "git envlog prune",
+    "cleanup": "git envlog prune",
+    "names": "git envlog name",
+    "branch": "git envlog fork",
+    "worktree": "git envlog fork",
+    "pull": "git envlog fetch",
+    "clone": "git envlog fetch",
+    "grep": "git envlog --grep",
+    "search": "git envlog --grep",
+    "blame": "git envlog -S",
+    "cat": "git envlog show",
+    "info": "git envlog status",
+    "doctor": "git envlog status",
+    "version": "git envlog --version",
+    "hooks": "git envlog install",
+    "config": "git config envhist.<key>",
 }
 
 
@@ -89,11 +118,12 @@ def load(place: str) -> object:
 
 def did_you_mean(word: str) -> str | None:
     """The command that a word was probably meant to be."""
-    if word in MEANT:
-        return MEANT[word]
+    meant = {**ALSO_MEANT, **MEANT}
+    if word in meant:
+        return meant[word]
     import difflib  # loaded late: only a slip of the pen needs it
 
-    near = difflib.get_close_matches(word, [*SUBCOMMANDS, *MEANT], n=1, cutoff=0.75)
+    near = difflib.get_close_matches(word, [*SUBCOMMANDS, *meant], n=1, cutoff=0.75)
     if not near:
         return None
-    return MEANT.get(near[0], f"git envlog {near[0]}")
+    return meant.get(near[0], f"git envlog {near[0]}")

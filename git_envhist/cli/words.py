@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from git_envhist.history.story import changes_phrase
-from git_envhist.model import Snapshot, Verdict, VerdictStatus
+from git_envhist.model import Snapshot, Trigger, Verdict, VerdictStatus
 
 if TYPE_CHECKING:
     from git_envhist.model import Effect
@@ -65,10 +66,18 @@ def verdict_cause(verdict: Verdict | None) -> str:
 
 def story_line(snapshot: Snapshot) -> str:
     """What a list tells of a snapshot after its intent: what changed, a failed check, what is missing."""
-    parts = [claim(snapshot), changes_phrase(snapshot), verdict_cause(snapshot.verdict)]
+    parts = [claim(snapshot), changes_phrase(snapshot), _ended(snapshot), verdict_cause(snapshot.verdict)]
     if not snapshot.complete:
         parts.append(f"partial: {count(snapshot.missing_count, 'path')} missing")
     return " · ".join(part for part in parts if part)
+
+
+def _ended(snapshot: Snapshot) -> str:
+    """`exit 3`, of a moment after a command that failed."""
+    if snapshot.trigger is not Trigger.RUN:
+        return ""
+    status = dict(snapshot.meta).get("exit", "0")
+    return f"exit {status}" if status != "0" else ""
 
 
 def claim(snapshot: Snapshot) -> str:
@@ -87,6 +96,13 @@ def effect_words(effect: Effect) -> str:
 def count(number: int, noun: str) -> str:
     """`1 file`, `1,204 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def how_to_add(extra: str) -> str:
+    """What installs an extra beside the program that runs, wherever that was installed."""
+    import shlex  # loaded late: nearly nobody needs it
+
+    return f"{shlex.quote(sys.executable)} -m pip install 'git-envhist[{extra}]'"
 
 
 def size(number: int) -> str:

@@ -27,6 +27,13 @@ SPELLED_OTHERWISE = {"latest": NEWEST, "last": NEWEST, "newest": NEWEST, "previo
 NOTHING_CAPTURED = "nothing was captured here yet: git envlog capture"
 
 
+def nothing_captured(world: World) -> str:
+    """What to type where this working tree has no moment; others may."""
+    if not world.others:
+        return NOTHING_CAPTURED
+    return f"{NOTHING_CAPTURED}; what others have: git envlog --all"
+
+
 def explain(
     text: str, world: World, now: datetime, *, commit: str | None = None, before_base: int | None = None
 ) -> SnapshotNotFound:
@@ -35,7 +42,10 @@ def explain(
     `commit` is what git takes it for; `before_base` how many snapshots stand before what its `~n` counts from.
     """
     if world.is_path(text):
-        return SnapshotNotFound(text, hint=f"it is a path: git envrestore @ -- {_quoted(text)}")
+        # Whoever wants to look shall not be led to what writes.
+        path = _quoted(text)
+        told = f"it is a path: git envlog -- {path} or git envdiff -- {path} tells of it"
+        return SnapshotNotFound(text, hint=f"{told}, git envrestore @ -- {path} brings it back")
     dropped = world.dropped(text) if is_id(text) else None
     if dropped is not None:
         return SnapshotNotFound(text, hint=f"it was dropped; bring it back: git envlog undrop {dropped[:12]}")
@@ -63,7 +73,7 @@ def _hint(way: Revision, text: str, world: World, now: datetime, before_base: in
         case AtTime(time, timeline):
             return _hint_for_time(time, timeline, world, now)
         case _ if not world.own.snapshots:
-            return NOTHING_CAPTURED
+            return nothing_captured(world)
         case ByVerdict(status, _):
             return _hint_for_verdict(status, world)
         case ByIntent():
@@ -73,14 +83,14 @@ def _hint(way: Revision, text: str, world: World, now: datetime, before_base: in
 
 def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
     if not world.own.snapshots:
-        return NOTHING_CAPTURED
+        return nothing_captured(world)
     if word.lower() in SPELLED_OTHERWISE:
         return SPELLED_OTHERWISE[word.lower()]
     if "^" in word:
         return PARENTS_HINT
     if ".." in word:
         return "one snapshot is wanted here, not a range"
-    if 0 < len(word) < SHORTEST_ID and all(digit in "0123456789abcdef" for digit in word.lower()):
+    if 0 < len(word) < SHORTEST_ID and _is_short_id(word):
         return f"an id takes at least {SHORTEST_ID} digits; a number of steps back is '@~{word}'"
     if parse_moment(word, now) is not None:
         return _hint_for_time(word, None, world, now)
@@ -92,9 +102,15 @@ def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
     return _similar_name(word, world)
 
 
+def _is_short_id(word: str) -> bool:
+    return any(letter.isdigit() for letter in word) and all(
+        letter in "0123456789abcdef" for letter in word.lower()
+    )
+
+
 def _hint_for_code(commit: str) -> str:
     return (
-        f"code commit {commit[:7]} was checked out at no capture; the moments before it: "
+        f"nothing was captured while code commit {commit[:7]} was checked out; what was captured before: "
         f'git envlog --until="$(git log -1 --format=%cI {commit[:12]})"'
     )
 
@@ -136,7 +152,10 @@ def _hint_for_verdict(status: VerdictStatus, world: World) -> str:
         return f"only {count} {word}: git envlog --verdict={status.value}"
     checked = sum(own_verdict(snapshot) is not None for snapshot in world.own.snapshots)
     if not checked:
-        return f"check it: git envlog verify {'@~1' if len(world.own.snapshots) > 1 else '@'}"
+        older = "@~1" if len(world.own.snapshots) > 1 else "@"
+        return (
+            f"no moment here was checked yet: choose one and check it: git envlog verify {older} -- <command>"
+        )
     return f"of {checked} checked snapshots none {word}: git envlog verify @"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, timedelta
 
-from git_envhist.errors import Refused, SnapshotNotFound
+from git_envhist.errors import EnvhistError, Refused, SnapshotNotFound
 from git_envhist.history.doings import EFFECT, OBSERVED, TASK
 from git_envhist.history.resolve import resolve
 from git_envhist.history.timeline import Timeline, World
@@ -88,7 +88,14 @@ class Dropping:
         try:
             return found[resolve(text, World(line, {}, _NoCode()), self._history.now).id]
         except SnapshotNotFound as nothing:
-            raise NotInTrash(text, hint="'git envlog undrop' lists what was dropped") from nothing
+            raise NotInTrash(text, hint=self._why_not(text)) from nothing
+
+    def _why_not(self, text: str) -> str:
+        try:
+            known = self._history.resolve(text)
+        except EnvhistError:
+            return "'git envlog undrop' lists what was dropped"
+        return f"{known.id[:7]} was not dropped: git envlog show {known.id[:7]}"
 
     def line_with_trash(self, timeline: str) -> tuple[list[Snapshot], frozenset[SnapshotId]]:
         """A timeline as it would be had nothing been let go of late, oldest first; and the ids of what was."""
@@ -133,6 +140,10 @@ class Dropping:
         """The days on which what lies in the trash was taken."""
         links = (link for bundle in self._bundles() for link in bundle.links)
         return {link.data.at.astimezone(UTC).date() for link in links}
+
+    def empty_trash(self) -> int:
+        """Have all that was let go be gone for good."""
+        return self.expire(self.today + timedelta(days=1))
 
     def count_expired(self, before: date) -> int:
         """How many snapshots were let go before a day."""

@@ -127,6 +127,8 @@ class Restored:
     """How many tracked files differ from HEAD now; None where git could not tell."""
     tracked_differed: int | None = None
     """How many of these differed before, too."""
+    edits_replaced: tuple[EnvPath, ...] = ()
+    """Tracked files whose uncommitted changes went with what was replaced: `safety` holds them."""
     head: str | None = None
     """Where HEAD went, where it was to move."""
     relocated: tuple[EnvPath, ...] = ()

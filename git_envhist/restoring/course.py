@@ -216,4 +216,15 @@ class Course:
         if differing is None:
             return replace(done, moment=moment)
         before = len(differing & saved.differed) if saved.differed is not None else None
-        return replace(done, moment=moment, tracked_differing=len(differing), tracked_differed=before)
+        edits = tuple(
+            step.path
+            for step in planned.plan.steps
+            if not step.realm and step.before is not None and step.path in (saved.differed or ())
+        )
+        return replace(
+            done,
+            moment=moment,
+            tracked_differing=len(differing),
+            tracked_differed=before,
+            edits_replaced=edits,
+        )

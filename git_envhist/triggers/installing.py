@@ -14,12 +14,15 @@ from git_envhist.triggers.integration import Integration, Place
 from git_envhist.triggers.kept import as_before, install_edits, read_record, uninstall_edits
 
 GIT = GitHooks()
+SHORT = {"claude": "claude-code"}
+"""How people call them."""
 LEFT = "agents"
 """What all agents together have left."""
 
 
 def chosen(agents: Sequence[str]) -> tuple[Integration, ...]:
     """The agents that are named; git where none is."""
+    agents = [SHORT.get(name, name) for name in agents]
     unknown = [name for name in agents if name not in AGENTS]
     if unknown:
         known = ", ".join(sorted(AGENTS)) or "none in this version"

@@ -18,14 +18,24 @@ if TYPE_CHECKING:
 class Upkeep(Core):
     """The part of a history that keeps it in order."""
 
-    def gc(self, prune: str | None = None, *, tell: Callable[[str], None] | None = None) -> Collected:
+    def gc(  # type: ignore[misc]
+        self: EnvHistory,
+        prune: str | None = None,
+        *,
+        empty_trash: bool = False,
+        tell: Callable[[str], None] | None = None,
+    ) -> Collected:
         """Take away what nothing reaches, and pack the rest well.
 
         `prune`: what nothing reaches goes where its pack was not used since then (`now`, `never`, `3 days ago`; two
-        weeks ago where it is not said).
+        weeks ago where it is not said). `empty_trash`: dropped snapshots go for good first, and `prune` is `now`.
         """
         from git_envhist.upkeep.cleaning import clean  # loaded late: keeps envlog fast
 
+        if empty_trash:
+            self.dropping.empty_trash()
+            self.forget_world()
+            prune = prune or "now"
         return clean(self._capturing.repository, prune, tell or _say_nothing)
 
     def fsck(

@@ -108,7 +108,7 @@ def test_without_a_snapshot_there_is_nothing_to_compare_with(repo: Repo) -> None
     ("words", "message"),
     [
         (("--stat", "--raw"), "--stat and --raw exclude each other"),
-        (("--only=package",), "no such class of changes: 'package'"),
+        (("--only=packs",), "no such class of changes: 'packs'"),
         (("-Mmuch",), "not a similarity: 'much'"),
         (("a", "b", "c"), "more than two moments are given: 'c'"),
         (("--bogus",), "no such option: '--bogus'"),

@@ -50,9 +50,7 @@ CASES = {
     "subcommand": Case(("envhist", "captrue"), 129, "usage", "no such subcommand: 'captrue'", "did you mean"),
     "excluding": Case(("envlog", "--stat", "-p"), 129, "usage", "exclude each other", "-h lists the options"),
     "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "too many: 'b'", "in quotes: git envlog capture"),
-    "path without dashes": Case(
-        ("envrestore", "@", "app.py"), 129, "usage", "too many", "behind '--': git envrestore [<rev>] -- <path>"
-    ),
+    "word": Case(("envlog", "note", "@", "x"), 129, "usage", "too many: 'x'", "usage: git envlog note"),
     "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-h' lists the options"),
     "date": Case(
         ("envlog", "--date=odd"), 129, "usage", "unknown date format 'odd'", "one of: default", _opened,
@@ -82,7 +80,7 @@ CASES = {
         lambda repo: repo.run("envlog", "capture", "why so", check=True),
     ),
     "path that is gone": Case(
-        ("envrestore", "gone"), 4, "no-such-snapshot", "'gone'", "it is a path: git envrestore @ -- gone",
+        ("envrestore", "gone"), 4, "no-such-snapshot", "'gone'", "git envrestore @ -- gone brings it back",
         lambda repo: (repo.write("gone"), repo.run("envlog", "capture", check=True), (repo.path / "gone").unlink()),
     ),
     "newest": Case(("envrestore", "latest"), 4, "no-such-snapshot", "'latest'", "the newest is '@'", _opened),

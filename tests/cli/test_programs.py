@@ -102,7 +102,7 @@ def test_a_usage_error_is_129_and_one_line(
         ("captrue", "git envlog capture"),
         ("restore", "git envrestore"),
         ("diff", "git envdiff"),
-        ("delete", "git envlog name -d"),
+        ("delete", "git envlog drop"),
         ("nmae", "git envlog name"),
     ],
 )

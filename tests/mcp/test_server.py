@@ -137,7 +137,8 @@ def test_without_the_extra_there_is_one_clear_line_and_a_hint(repo: Repo, tmp_pa
     done = repo.run("envlog", "mcp", env={"PYTHONPATH": str(tmp_path / "lib")})
     assert (done.status, done.out) == (128, "")
     assert done.err == (
-        "error: the Model Context Protocol is not installed here\nhint: pip install 'git-envhist[mcp]'\n"
+        "error: the Model Context Protocol is not installed here\n"
+        f"hint: {sys.executable} -m pip install 'git-envhist[mcp]'\n"
     )
 
 

@@ -106,6 +106,7 @@ ASKED = {
     "envlog import --as": "import_(name)",
     "envlog gc --prune": "gc(prune)",
     "envlog gc --no-prune": "gc(prune)",
+    "envlog gc --empty-trash": "gc(empty_trash)",
     "envlog drop --dry-run": "drop(dry_run)",
     "envlog prune --dry-run": "prune(dry_run)",
     "envlog prune --keep-last": "prune(keep_last)",
@@ -184,7 +185,13 @@ NOT_ASKED = {
     **dict.fromkeys(("envlog install --shell", "envlog uninstall --shell"), OF_THE_SHELL),
     **dict.fromkeys(("envlog uninstall --history", "envlog uninstall --yes"), A_PERSON),
     **dict.fromkeys(
-        ("envlog key --use", "envlog key --passphrase", "envlog key --passphrase-file"), A_PERSON
+        (
+            "envlog key --use",
+            "envlog key --passphrase",
+            "envlog key --passphrase-file",
+            "envlog key --output",
+        ),
+        A_PERSON,
     ),
     "envrestore --attachments": "attachments gives the bytes",
     **dict.fromkeys(("envrestore --continue", "envrestore --abort"), "finish_restore, take_back_restore"),

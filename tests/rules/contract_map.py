@@ -915,6 +915,11 @@ LIST = (
         ("cli/test_key.py::test_a_passphrase_is_asked_of_a_person_alone",),
     ),
     Line(
+        "envlog key --output",
+        "a new file that its owner alone can read",
+        ("cli/test_first_day.py::test_a_key_can_be_written_for_oneself_alone",),
+    ),
+    Line(
         "envlog key --passphrase-file",
         "the passphrase of a file; a wrong one is an authentication failure",
         ("cli/test_key.py::test_a_key_wrapped_for_a_passphrase_opens_with_it_and_with_nothing_else",),
@@ -975,6 +980,11 @@ LIST = (
         ),
     ),
     Line("envlog gc --no-prune", "only packs", ("upkeep/test_gc.py::test_prune_takes_times_as_git_does",)),
+    Line(
+        "envlog gc --empty-trash",
+        "what was dropped goes for good, at once",
+        ("cli/test_first_day.py::test_room_comes_back_when_somebody_wants_it",),
+    ),
     Line(
         "envlog gc --auto",
         "what comes by itself once a day, in the background",

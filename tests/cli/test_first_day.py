@@ -1,0 +1,138 @@
+"""What somebody types on the first day, and what it says to that."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_json import validate
+from tests.support.repository import Repo
+
+
+def capture(repo: Repo, intent: str, *words: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", intent, *words, check=True).out.strip()
+
+
+def test_after_a_part_was_restored_the_rest_is_told(repo: Repo) -> None:
+    repo.write(".env", "A=1\n")
+    repo.write("lib/x", "1\n")
+    good = capture(repo, "good state")[:7]
+    (repo.path / "lib/x").unlink()
+    repo.write(".env", "A=2\n")
+    rest = f"1 path beside differs from {good}; to bring all of it back: git envrestore {good}\n"
+    assert rest in repo.run("envrestore", "@", "--", ".env", check=True).out
+    again = repo.run("envrestore", "@", check=True).out
+    assert again == f"nothing to restore: all is as the restore of a part has left it\n{rest}"
+    assert "beside differ" not in repo.run("envrestore", good, check=True).out
+    assert (repo.path / "lib/x").exists()
+
+
+def test_what_goes_and_what_was_not_committed_is_named(repo: Repo) -> None:
+    good = capture(repo, "good state")
+    repo.write("notes.txt", "mine\n")
+    repo.write("app.py", "print('newer')\n")
+    done = repo.run("envrestore", good, check=True).out
+    saved = done.partition("saved what was here as ")[2][:7]
+    assert "  remove 1 · replace 1 · unchanged 0\n  removes notes.txt\n" in done
+    assert f"uncommitted changes of app.py were replaced: they are in {saved} (to keep" in done
+
+
+def test_paths_behind_a_revision_need_no_dashes(repo: Repo) -> None:
+    repo.write(".env.local", "A=1\n")
+    capture(repo, "one")
+    (repo.path / ".env.local").unlink()
+    assert "write 1" in repo.run("envrestore", "@", ".env.local", check=True).out
+    assert repo.run("envlog", "show", "@", "app.py", check=True).out == "print('hello')\n"
+    for words in (("envrestore", "@", "nowhere"), ("envlog", "show", "@", "app.py", "--", "app.py")):
+        done = repo.run(*words)
+        assert (done.status, "one word too many" in done.err) == (129, True)
+
+
+def test_who_wants_to_look_at_a_path_is_led_to_what_looks(repo: Repo) -> None:
+    capture(repo, "one")
+    for program in ("envlog", "envdiff"):
+        assert (
+            "hint: it is a path: git envlog -- app.py or git envdiff -- app.py"
+            in repo.run(program, "app.py").err
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("checkout", "@~1"), "git envrestore"),
+        (("commit", "-m", "x"), "git envlog capture"),
+        (("add", "."), "git envlog capture"),
+        (("rm", "@"), "git envlog drop"),
+        (("pull",), "git envlog fetch"),
+        (("search", "flask"), "git envlog --grep"),
+    ],
+)
+def test_a_word_of_git_gets_did_you_mean(repo: Repo, words: tuple[str, ...], meant: str) -> None:
+    done = repo.run("envlog", *words)
+    assert done.status == 129
+    assert done.err.splitlines()[1] == f"hint: did you mean '{meant}'?"
+
+
+def test_a_moment_may_bear_such_a_word_all_the_same(repo: Repo) -> None:
+    made = capture(repo, "one", "--name", "clean")
+    assert repo.run("envlog", "clean", "--format=%H", check=True).out.strip() == made
+
+
+def test_a_name_alone_lists_them(repo: Repo) -> None:
+    assert repo.run("envlog", "name", check=True).out.startswith("no moment bears a name")
+    made = capture(repo, "one", "--name", "a b")
+    assert repo.run("envlog", "name", check=True).out.startswith(f"a b  {made[:7]}  ")
+    told = json.loads(repo.run("envlog", "name", "--json", check=True).out)
+    validate("names", told)
+    assert told["names"] == [{"name": "a b", "id": made}]
+    repo.write("app.py", "2\n")
+    # What is to be typed can be typed as it stands.
+    assert "    git envrestore 'a b'\n" in repo.run("envrestore", check=True).out
+    gone = repo.run("envlog", "drop", "a b", check=True).out
+    assert "one (a b)\n" in gone
+    assert "to take a name alone away: git envlog name -d 'a b'\n" in gone
+    assert "was not dropped" not in repo.run("envlog", "undrop", made, check=True).err
+    assert f"hint: {made[:7]} was not dropped" in repo.run("envlog", "undrop", made).err
+
+
+def test_room_comes_back_when_somebody_wants_it(repo: Repo) -> None:
+    capture(repo, "one")
+    repo.write("large", bytes(range(256)) * 4096)
+    gone = capture(repo, "by mistake")
+    (repo.path / "large").unlink()
+    repo.run("envlog", "drop", gone, check=True)
+    assert (
+        "when the trash is emptied: git envlog gc --empty-trash\n" in repo.run("envlog", "du", check=True).out
+    )
+    repo.run("envlog", "gc", "--empty-trash", check=True)
+    assert repo.run_git("cat-file", "-e", gone, check=False).status != 0
+    assert repo.run("envlog", "undrop", check=True).out == "nothing is in the trash\n"
+    assert repo.run("envlog", "gc", "--empty-trash", "--no-prune").status == 129
+
+
+def test_a_key_can_be_written_for_oneself_alone(repo: Repo, tmp_path: Path) -> None:
+    repo.write(".env", "A=1\n")
+    capture(repo, "one")
+    place = tmp_path / "key.txt"
+    done = repo.run("envlog", "key", "export", "-o", str(place), check=True)
+    assert "for you alone to read" in done.out
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert place.read_text() == repo.run("envlog", "key", "export", check=True).out
+    assert repo.run("envlog", "key", "export", "-o", str(place)).status == 3
+    assert repo.run("envlog", "key", "show", "-o", str(place)).status == 129
+
+
+def test_a_command_that_failed_says_so_in_the_list(repo: Repo) -> None:
+    repo.run("envlog", "run", "-m", "break", "--", "sh", "-c", "echo x > made; exit 3")
+    assert repo.run("envlog", "-1", check=True).out.endswith("· break  +1 file · exit 3\n")
+
+
+def test_the_words_of_envdiff_choose_a_class(repo: Repo) -> None:
+    capture(repo, "one")
+    assert repo.run("envdiff", "--only=pip", check=True).out == repo.run("envdiff", "--only=packages").out
+    assert repo.run("envrestore", "-n", "@", "--only=db", check=True).status == 0
+    assert repo.run("envdiff", "--only=odd").status == 129
