@@ -14,6 +14,7 @@ from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
 from git_envhist.cli.titles import others_of
+from git_envhist.cli.underway import tell_what_is_under_way
 from git_envhist.errors import UsageError
 from git_envhist.history.choice import NO_VERDICT, Choice
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
@@ -121,6 +122,7 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     elif session.json:
         _print_json(session, shown, measured=listing.diff == "stat")
     else:
+        tell_what_is_under_way(history.repository)
         _advise(session, shown)
         look = Look(history.now, style, id_length([one.id for one in shown]), others_of(history, shown))
         session.page()

@@ -20,6 +20,8 @@ from git_envhist.cli.words import seconds
 from git_envhist.model.causing import HookRun, Part, Status
 from git_envhist.triggers.status import read_status
 
+LEAST = 14
+"""Columns for what happened, where all of it is short."""
 TOLD = 5
 """So many of the last runs are told; a report has all that are kept."""
 
@@ -53,13 +55,15 @@ def _lines(found: Status, whole: bool, *, plain: bool) -> Iterator[str]:
     for where, parts in (("this repository", found.here), ("every repository", found.everywhere)):
         for name, several in parts.items():
             yield f"{DONE.get(name, name)}, for {where}"
-            yield from map(_part_line, several)
+            width = max((len(part.event) for part in several), default=0)
+            yield from (_part_line(part, width) for part in several)
     yield from _run_lines(found, len(found.outcomes) if whole else TOLD)
 
 
-def _part_line(part: Part) -> str:
+def _part_line(part: Part, width: int) -> str:
     remark = f"  ({part.remark})" if part.remark else ""
-    return f"  {'✓' if part.active else '✗'} {part.event:<14} {part.place}{remark}"
+    event = part.event.ljust(max(width, LEAST))
+    return f"  {'✓' if part.active else '✗'} {event} {part.place}{remark}"
 
 
 def _run_lines(found: Status, most: int) -> Iterator[str]:
@@ -70,8 +74,10 @@ def _run_lines(found: Status, most: int) -> Iterator[str]:
             yield "no hook of git has run here yet"
         return
     yield "the last runs" if len(found.outcomes) > 1 else "the last run"
-    for one in reversed(found.outcomes[-most:] if most else ()):
-        yield f"  {_time(one.at)}  {one.event:<14} {_what_came(one)}"
+    shown = found.outcomes[-most:] if most else ()
+    width = max((len(one.event) for one in shown), default=0)
+    for one in reversed(shown):
+        yield f"  {_time(one.at)}  {one.event.ljust(max(width, LEAST))} {_what_came(one)}"
 
 
 def _what_came(one: HookRun) -> str:

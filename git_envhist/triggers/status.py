@@ -11,6 +11,7 @@ from git_envhist.model.causing import HookRun, Mark, Part, Status
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
 from git_envhist.triggers import installing
+from git_envhist.triggers.agents.outcomes import last_outcomes
 from git_envhist.triggers.edits import look
 from git_envhist.triggers.git.events import RIDING
 from git_envhist.triggers.git.outcomes import place_of, read_mark, read_outcomes
@@ -45,10 +46,17 @@ def read_status(place: Place, settings: Settings, *, now: float | None = None) -
         *_warnings(place, settings, here, everywhere, outcomes, waiting, now or time.time()),
         *_about_pushes(settings, [*here.get("git", ()), *everywhere.get("git", ())], pushes),
     ]
-    told = tuple(sorted((*outcomes, *pushes), key=lambda one: one.at))
+    told = tuple(sorted((*outcomes, *pushes, *_of_agents(repository)), key=lambda one: one.at))
     return Status(
         settings.enabled, place.program, git_version(), here, everywhere, told, waiting, tuple(warnings)
     )
+
+
+def _of_agents(repository: Repository) -> Iterator[HookRun]:
+    for agent, kind, told, at in last_outcomes(repository.state):
+        result, _, message = told.partition(": ")
+        result = "unchanged" if result == "nothing changed" else result
+        yield HookRun(f"{agent} {kind}", at, result, message=message)
 
 
 def _about_pushes(settings: Settings, found: list[Part], pushes: tuple[HookRun, ...]) -> Iterator[str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
+from git_envhist.api import EnvHistory
+from git_envhist.model.causing import HookRun
+from git_envhist.triggers.git.outcomes import leave_mark, place_of, write_outcome
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
 from tests.triggers.hooks import git_dir, is_idle, log_of, standing, wait_for, wait_for_runs
@@ -129,3 +133,46 @@ def test_a_directory_without_git_has_a_report_too(repo: Repo, tmp_path: Path) ->
     assert "git-envhist: " in shown.out
     told = json.loads(repo.run("envlog", "status", "--json", cwd=plain, check=True).out)
     assert (told["here"], told["warnings"]) == ({}, [])
+
+
+def test_a_list_says_that_a_capture_of_a_hook_is_on_its_way(repo: Repo) -> None:
+    repo.run("envlog", "capture", "x", check=True)
+    assert repo.run("envlog", check=True).err == ""
+    place = place_of(EnvHistory.open(str(repo.path)).repository.state)
+    leave_mark(place, "post-merge")
+    told = "note: a capture is under way (post-merge), and is not in this list yet\n"
+    assert repo.run("envlog", "-1", check=True).err == told
+    assert repo.run("envlog", "--json", check=True).err == ""
+    waits = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
+    write_outcome(place, HookRun("post-merge", time.time(), "waiting", message=waits))
+    assert repo.run("envlog", check=True).err == f"note: {waits}\n"
+    mark = Path(place, "pending")
+    mark.write_text(json.dumps(["post-merge", time.time() - 600]))
+    assert repo.run("envlog", check=True).err == ""
+
+
+def test_it_tells_what_an_agents_hooks_came_to_among_the_last_runs(repo: Repo) -> None:
+    repo.run("envlog", "install", "--agent", "claude", check=True)
+    place = Path(EnvHistory.open(str(repo.path)).repository.state, "agents")
+    place.mkdir(parents=True, exist_ok=True)
+    for at, (kind, told) in enumerate(
+        (("prompt", "captured"), ("before", "nothing changed"), ("end", "failed: no room"))
+    ):
+        (place / f"last-claude-code-{kind}").write_text(f"{told} (2026-11-18 10:27:0{at})\n")
+        os.utime(place / f"last-claude-code-{kind}", (1_795_000_000 + at,) * 2)
+    found = status(repo)
+    assert isinstance(found["runs"], list)
+    assert [(one["event"], one["result"], one["message"]) for one in found["runs"]] == [
+        ("claude-code end", "failed", "no room"),
+        ("claude-code before", "unchanged", None),
+        ("claude-code prompt", "captured", None),
+    ]
+    shown = repo.run("envlog", "status", check=True).out.splitlines()
+    runs = shown[shown.index("the last runs") + 1 :]
+    assert [line.split("  ")[2:] for line in runs] == [
+        ["claude-code end    failed: no room"],
+        ["claude-code before unchanged"],
+        ["claude-code prompt captured"],
+    ]
+    # Columns are as wide as the longest of them.
+    assert len({line.index("/") for line in shown if line.startswith("  ✓")}) == 1

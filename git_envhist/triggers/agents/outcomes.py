@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 from git_envhist.model import Captured
@@ -12,6 +13,8 @@ from git_envhist.triggers.agents.called import DONE, Tell
 from git_envhist.triggers.agents.events import Event
 from git_envhist.triggers.agents.moments import Agents
 from git_envhist.triggers.agents.turns import Job
+
+LAST = "last-"
 
 
 class Outcomes:
@@ -60,5 +63,16 @@ def last_outcome(state: str, agent: str, kind: str) -> str | None:
         return None
 
 
+def last_outcomes(state: str) -> Iterator[tuple[str, str, str, float]]:
+    """(agent, kind, what came of it, when) of the last event of each kind in a working tree."""
+    place = os.path.join(state, "agents")
+    with suppress(OSError):
+        for name in sorted(os.listdir(place)):
+            agent, _, kind = name.removeprefix(LAST).rpartition("-")
+            told = last_outcome(state, agent, kind) if name.startswith(LAST) and agent else None
+            if told is not None:
+                yield agent, kind, told.rpartition(" (")[0], os.stat(os.path.join(place, name)).st_mtime
+
+
 def _path(place: str, agent: str, kind: str) -> str:
-    return os.path.join(place, f"last-{agent}-{kind}")
+    return os.path.join(place, f"{LAST}{agent}-{kind}")
