@@ -48,6 +48,16 @@ def advise(session: Session, key: str, text: str | Callable[[], str]) -> None:
         complain(f"hint: (not again: git config --global advice.{key} false)")
 
 
+def where_nothing_is(session: Session) -> None:
+    """How to begin, where a list is empty because nothing was captured."""
+    if not session.history.log(limit=1) and is_wanted(session, EMPTY):
+        from git_envhist.history.hints import (
+            nothing_captured,
+        )  # loaded late: nearly every history holds something
+
+        complain(f"hint: {nothing_captured(session.history.world)}")
+
+
 def after_capture(session: Session, captured: Captured) -> None:
     """Where one can go from a moment that was just taken."""
     if captured.snapshot is None or captured.verdict is not None or not os.isatty(STDERR):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import warn
 from git_envhist.cli.foldview import select_folded
 from git_envhist.cli.formats import Look, read_format
 from git_envhist.cli.halfway import warn_if_half_way
@@ -123,7 +123,10 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
         _print_json(session, shown, measured=listing.diff == "stat")
     else:
         tell_what_is_under_way(history.repository)
-        _advise(session, shown)
+        if not shown:
+            from git_envhist.cli import advice  # loaded late: nearly every history holds something
+
+            advice.where_nothing_is(session)
         look = Look(history.now, style, id_length([one.id for one in shown]), others_of(history, shown))
         session.page()
         # A template is for programs, too: what it names comes as it is.
@@ -143,16 +146,6 @@ def _select(
     if listing.folds and not (is_raw or wanted.seeks):
         return listing, select_folded(history, wanted), ()
     return listing, [history.judge(snapshot) for snapshot in select(history, wanted)], ()
-
-
-def _advise(session: Session, shown: list[Snapshot]) -> None:
-    if not shown and not session.history.log(limit=1):
-        from git_envhist.cli import advice  # loaded late: nearly every history holds something
-
-        if advice.is_wanted(session, advice.EMPTY):
-            from git_envhist.history.hints import nothing_captured  # loaded late: likewise
-
-            complain(f"hint: {nothing_captured(session.history.world)}")
 
 
 def _print_all(
