@@ -73,6 +73,9 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
     'refactor'
     """
 
+    def __repr__(self) -> str:
+        return f"Async{self._held!r}"
+
     @classmethod
     async def open(
         cls,

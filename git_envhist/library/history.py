@@ -56,6 +56,9 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         self._seen = _Seen()
         super().__init__(opened, environ, workers=workers, directory=directory)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.repository.root!r})"
+
     @classmethod
     def open(
         cls,

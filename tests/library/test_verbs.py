@@ -196,6 +196,7 @@ def test_a_history_is_opened_under_the_variables_that_it_is_given(repo: Repo, tm
     }
     history = EnvHistory.open(elsewhere, environ=environ)
     assert os.path.samefile(history.repository.root, repo.path)
+    assert repr(history) == f"EnvHistory({history.repository.root!r})"
     assert history.settings.keep_last == 7
     snapshot = history.capture("under other variables").snapshot
     assert snapshot is not None
