@@ -13,6 +13,7 @@ from git_envhist.cli.command import Command
 from git_envhist.cli.helptext import short_help, show_page
 from git_envhist.cli.options import Argument, Option
 from git_envhist.cli.output import Output
+from git_envhist.cli.subcommands import SUBCOMMANDS
 from git_envhist.errors import UsageError
 
 EXTRA = re.compile(r"extra arguments? \(([^ )]*)")
@@ -101,7 +102,7 @@ def _tell_help(command: Command, program: str, output: Output) -> None:
 
 
 def _tell_all(command: Command, program: str, output: Output) -> None:
-    if not show_page(program, output):
+    if not show_page(program, output, command.name if command.name in SUBCOMMANDS else None):
         _tell_help(command, program, output)
 
 
@@ -123,7 +124,15 @@ def usage_error(failure: click.UsageError, command: Command | None = None) -> Us
         return UsageError(
             f"no such option: '{failure.option_name}'", hint=f"did you mean {near}?" if near else lists
         )
+    if isinstance(failure, click.BadOptionUsage) and "requires an argument" in message:
+        lists = _hint_at_value(failure.option_name, command) or lists
     return UsageError(message[:1].lower() + message[1:], hint=lists)
+
+
+def _hint_at_value(spelling: str, command: Command | None) -> str | None:
+    """What the option is to be given, as the short help has it."""
+    found = [one for one in command.options if spelling in one.spellings] if command is not None else []
+    return f"{spelling} {found[0].metavar}: {found[0].help}" if found else None
 
 
 def _alike(option: str, others: Sequence[str]) -> list[str]:

@@ -12,6 +12,8 @@ from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from git_envhist.errors import UsageError
 
 INDENT = 28
+HEADING = b"   "
+"""What man puts before a heading below a section; text stands further to the right."""
 GROUPS = {
     "take a moment": ("capture", "run", "watch", "name", "note"),
     "look": ("show", "recent", "browse", "status"),
@@ -68,16 +70,25 @@ def _entry(head: str, text: str) -> str:
     return f"  {head}".ljust(INDENT) + text
 
 
-def show_page(program: str, output: Output) -> bool:
-    """Let man(1) show the program's page; False where there is no terminal, no man or no page."""
+def show_page(program: str, output: Output, section: str | None = None) -> bool:
+    """Let man(1) show the program's page, at a subcommand's section; False where there is no terminal, man or page."""
     page = find_page(program)
     if page is None or not output.terminal:
         return False
     try:
-        child = os.posix_spawnp("man", ["man", page], os.environb)
+        child = os.posix_spawnp("man", ["man", page], opened_at(section))
     except OSError:
         return False
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def opened_at(section: str | None) -> dict[bytes, bytes]:
+    """The environment for man: less, which it uses unless told otherwise, begins at the heading; others at the top."""
+    environment = dict(os.environb)
+    if section is not None:
+        kept = environment.get(b"LESS", b"")
+        environment[b"LESS"] = (kept + b" " if kept else b"") + b"+/^" + HEADING + os.fsencode(section)
+    return environment
 
 
 def find_page(program: str) -> str | None:

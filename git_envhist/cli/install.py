@@ -27,7 +27,11 @@ DONE = {"git": "git's hooks", LEFT: "what agents left here"}
 
 @command("install", "git envlog install [--agent <name>]… [--global] [--shell] [-n]")
 @option(
-    "--agent", "agents", metavar="<name>", multiple=True, help="that coding agent, and not git; repeatable"
+    "--agent",
+    "agents",
+    metavar="<name>",
+    multiple=True,
+    help="claude-code, codex, gemini, cursor or copilot, and not git; repeatable",
 )
 @option("--global", "everywhere", is_flag=True, help="for every repository of this user")
 @option("--shell", is_flag=True, help="instead: have man and the shells find manual and completions")

@@ -181,9 +181,9 @@ def _revision(session: Session, revision: str | None) -> str:
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
     words = [word for words in lists for word in words.split(",") if word]
     if not set(words) <= set(CLASSES):
-        from git_envhist.cli.classwords import class_of_label  # loaded late: classes have names of their own
+        from git_envhist.cli.classwords import whole_class_of  # loaded late: classes have names of their own
 
-        words = [class_of_label(word) for word in words]
+        words = [whole_class_of(word) for word in words]
     return checked_classes(words)
 
 

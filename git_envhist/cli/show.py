@@ -40,7 +40,9 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
     try:
         snapshot = session.history.resolve("@" if revision is None else revision)
     except SnapshotNotFound:
-        if revision is None or session.paths or not _show_observed(session, revision):
+        if revision is None or session.paths:
+            raise
+        if not (_show_file_of(session, revision) or _show_observed(session, revision)):
             raise
         return
     if session.paths:
@@ -61,6 +63,25 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
     session.page()
     for line in card(snapshot, look, session.palette, missing, story, services):
         session.line(line)
+
+
+def _show_file_of(session: Session, text: str) -> bool:
+    """Show what git spells `<rev>:<path>`, if this is that: from the top, or from here where it begins with a dot."""
+    if text.startswith(":") or session.json:
+        return False
+    for at in (at for at, letter in enumerate(text) if letter == ":"):
+        revision, path = text[:at], os.fsencode(text[at + 1 :])
+        if not revision or not path:
+            continue
+        try:
+            snapshot = session.history.resolve(revision)
+        except (SnapshotNotFound, UsageError):
+            continue
+        from_here = path.startswith((b"./", b"../"))
+        place = session.history.environment_path(path) if from_here else EnvPath(path)
+        session.output.write(session.history.read_file(snapshot, place))
+        return True
+    return False
 
 
 def _take_paths(session: Session, words: tuple[str, ...]) -> None:

@@ -123,7 +123,8 @@ def did_you_mean(word: str) -> str | None:
         return meant[word]
     import difflib  # loaded late: only a slip of the pen needs it
 
-    near = difflib.get_close_matches(word, [*SUBCOMMANDS, *meant], n=1, cutoff=0.75)
+    # Near to one of those many short words is nearly every word: a name that is none would be taken for a slip.
+    near = difflib.get_close_matches(word, [*SUBCOMMANDS, *MEANT], n=1, cutoff=0.75)
     if not near:
         return None
     return meant.get(near[0], f"git envlog {near[0]}")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from git_envhist.cli.helptext import find_page, opened_at
+from git_envhist.cli.subcommands import SUBCOMMANDS
 from tests.cli.test_json import validate
 from tests.support.repository import Repo
 
@@ -136,3 +142,42 @@ def test_the_words_of_envdiff_choose_a_class(repo: Repo) -> None:
     assert repo.run("envdiff", "--only=pip", check=True).out == repo.run("envdiff", "--only=packages").out
     assert repo.run("envrestore", "-n", "@", "--only=db", check=True).status == 0
     assert repo.run("envdiff", "--only=odd").status == 129
+    # A restore brings back nothing that was not asked for: npm's packages are none of pip's.
+    refused = repo.run("envrestore", "-n", "@", "--only=pip")
+    assert (refused.status, "git envrestore <rev> -- .venv" in refused.err) == (129, True)
+
+
+def test_a_file_of_a_moment_is_spelled_as_git_spells_it(repo: Repo) -> None:
+    repo.write("sub/.env", "A=1\n")
+    capture(repo, "one", "--name", "one")
+    repo.write("sub/.env", "A=2\n")
+    inside = repo.path / "sub"
+    for word in ("one:sub/.env", "one:./.env", "@:sub/.env"):
+        assert repo.run("envlog", "show", word, cwd=inside, check=True).out == "A=1\n", word
+    assert repo.run("envlog", "show", "one:nothing").err.startswith("error: not in this snapshot: 'nothing'")
+    assert repo.run("envlog", "show", "none:sub/.env").status == 4
+    assert repo.run("envlog", "show", ":/nothing:sub/.env").status == 4
+
+
+def test_a_word_that_is_only_near_to_one_of_git_is_no_slip(repo: Repo) -> None:
+    capture(repo, "one")
+    assert [repo.run("envlog", word).status for word in ("cats", "hook", "cleaner", "ad")] == [4] * 4
+
+
+def test_an_option_without_its_value_says_what_that_is(repo: Repo) -> None:
+    told = repo.run("envlog", "install", "--agent").err.splitlines()[1]
+    assert told.startswith("hint: --agent <name>: claude-code, codex")
+
+
+def test_a_man_page_opens_at_the_section_of_a_subcommand() -> None:
+    page = find_page("git-envlog")
+    assert page is not None
+    assert opened_at(None) == dict(os.environb)
+    if shutil.which("man") is None:
+        pytest.skip("there is no man here")
+    told = subprocess.run(["man", page], capture_output=True, text=True, env={**os.environ, "MANWIDTH": "80"})
+    plain = re.sub("\x1b\\[[0-9;]*m|.\x08", "", told.stdout).splitlines()
+    for name in SUBCOMMANDS:
+        wanted = opened_at(name)[b"LESS"].decode().partition("+/^")[2]
+        # The first that less finds.
+        assert next(line for line in plain if line.startswith(wanted)) == f"   {name}"

@@ -68,7 +68,7 @@ def test_help_needs_no_repository(tmp_path: Path, repo: Repo) -> None:
             "error: no such option: '--bogus'",
             "hint: 'git envlog capture -h' lists the options",
         ),
-        (("-n",), "error: option '-n' requires an argument", "hint: 'git envlog -h' lists the options"),
+        (("-n",), "error: option '-n' requires an argument", "hint: -n <n>: at most so many; also -<n>"),
         (
             ("capture", "a", "-m", "b"),
             "error: the intent is given twice",
