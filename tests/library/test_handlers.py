@@ -16,6 +16,8 @@ from git_envhist.library.awaiting import in_a_thread
 from git_envhist.library.events import Handlers
 from tests.support.repository import Repo
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 @pytest.fixture
 def history(repo: Repo) -> EnvHistory:

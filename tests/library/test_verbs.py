@@ -14,6 +14,8 @@ from git_envhist.library.showing import NotShown
 from git_envhist.model import ChangeKind, Checked, VerdictStatus
 from tests.support.repository import Repo
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 @pytest.fixture
 def history(repo: Repo) -> EnvHistory:
