@@ -86,17 +86,16 @@ class GitFailed(EnvhistError):
         super().__init__(_in_one_line(message), hint=hint)
 
 
-class GitEnded(EnvhistError):
+class GitEnded(GitFailed):
     """A git was ended by somebody else before it had said all: nothing may be decided by what it did say.
 
-    No `GitFailed`: whoever takes a failure for an answer (damage, nothing there) does not mean this one.
+    Whoever takes a failure for an answer (damage, nothing there) does not mean this one.
     """
 
-    code = "git-failed"
     usual_hint = "run the command again"
 
-    def __init__(self, signal_number: int) -> None:
-        super().__init__(f"a git that was asked has been ended by signal {signal_number}")
+    def __init__(self, signal_number: int, what: str = "a git that was asked has been") -> None:
+        super().__init__(f"{what} ended by signal {signal_number}", hint=self.usual_hint)
 
 
 class RestoreLeft(EnvhistError):

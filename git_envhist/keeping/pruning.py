@@ -23,7 +23,7 @@ from git_envhist.store.git import Git
 from git_envhist.store.staging import open_published
 from git_envhist.store.trash import DAYS
 
-DAYS_APART = 7
+DAYS_APART = 1
 """What was let go longer ago shares a ref with what went in the same week."""
 DAYS_AT_WORK = 7
 """By itself the trash is emptied only of what was let go before so many days on which something was captured.

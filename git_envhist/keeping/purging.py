@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from git_envhist.capturing.leftovers import restore_directory
 from git_envhist.capturing.publish import is_published
-from git_envhist.errors import Damaged, GitEnded, GitFailed, Refused, RestoreLeft, SnapshotNotFound
+from git_envhist.errors import Damaged, GitFailed, Refused, RestoreLeft, SnapshotNotFound
 from git_envhist.keeping.caches import forget_caches, states_of
 from git_envhist.keeping.digests import Digests, keyed
 from git_envhist.keeping.factsless import facts_less
@@ -125,7 +125,7 @@ class Purging:
     def _left(self, tally: _Tally) -> tuple[Left, ...]:
         try:
             return tuple(still_there(self._repository, list(tally.erased)))
-        except (GitEnded, GitFailed) as failed:
+        except GitFailed as failed:
             told = f"it is erased; what of yours still has the same content cannot be told: {failed.message}"
             tally.warnings[told] = None
             return ()

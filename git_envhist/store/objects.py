@@ -158,7 +158,7 @@ class CatFile:
             raise self._died()
         self._buffer += chunk
 
-    def _died(self) -> GitEnded | GitFailed:
+    def _died(self) -> GitFailed:
         # The next read starts a new one: a single damaged object must not hide all the others.
         child, self._child, self._ahead = self._child, None, None
         self._buffer.clear()
@@ -167,7 +167,7 @@ class CatFile:
         done = child.close()
         # One that goes on talking while nobody listens any more ends by the last of these, and has failed.
         if done.status < 0 and done.status != -signal.SIGPIPE:
-            return GitEnded(-done.status)
+            return GitEnded(-done.status, "objects cannot be read: git was")
         return GitFailed(f"objects cannot be read: {done.complaint}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.errors import Damaged, EnvhistError, GitEnded, GitFailed
 from git_envhist.store.commits import parse_commit
 from git_envhist.store.git import Git
 from git_envhist.store.layout import MANIFEST, PIECES, RESERVED, split_realm
@@ -58,6 +58,8 @@ class Touched:
             if answer is None:
                 return Hurt(commit, ())
             root = bytes.fromhex(parse_commit(answer.data).tree)
+        except GitEnded:
+            raise
         except (Damaged, GitFailed):
             return Hurt(commit, ())
         lost = self._below(root)
@@ -85,6 +87,8 @@ class Touched:
         try:
             answer = self._reader.read(tree.hex()) if self._is_there(tree) else None
             return None if answer is None else decode_tree(answer.data, self._length)
+        except GitEnded:
+            raise
         except (Damaged, GitFailed):
             return None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 from git_envhist.capture.statcache import StatCache
-from git_envhist.errors import Damaged, GitFailed
+from git_envhist.errors import Damaged, GitEnded, GitFailed
 from git_envhist.keeping.caches import states_of
 from git_envhist.model import Broken, Fault, Health, Snapshot
 from git_envhist.store.chain import read_snapshot
@@ -134,6 +134,8 @@ class _Search:
         try:
             answer = self._reader.read(commit)
             parents = parse_commit(answer.data).parents if answer is not None else []
+        except GitEnded:
+            raise
         except (Damaged, GitFailed):
             return None
         return parents[0] if parents else None
@@ -150,6 +152,8 @@ class _Search:
         """Whether git has it whole, in whatever other place."""
         try:
             answer = self._reader.read(oid.hex())
+        except GitEnded:
+            raise
         except (Damaged, GitFailed):
             # git ends at what it cannot read.
             self._reader.close()
@@ -165,6 +169,8 @@ class _Search:
             try:
                 answer = self._reader.read(found.commit)
                 snapshot = read_snapshot(found.commit, answer.data) if answer is not None else None
+            except GitEnded:
+                raise
             except (Damaged, GitFailed):
                 snapshot = None
         return Broken(found.commit, ref.removeprefix(HEADS), snapshot, tuple(self._touched.shown(found)))

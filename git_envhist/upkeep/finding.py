@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.errors import Damaged, EnvhistError, GitEnded, GitFailed
 from git_envhist.model import Snapshot
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.commits import Commit, encode_commit, moment_of, parse_commit
@@ -81,6 +81,8 @@ def _off_the_chain(repository: Repository, timeline: str) -> tuple[Link, ...]:
     with CatFile(repository.git) as reader:
         try:
             chain = read_links(reader, repository.resolve_ref(HEADS + timeline))
+        except GitEnded:
+            raise
         except (Damaged, GitFailed):
             return ()  # a repair has another one there first
         known = {link.id for link in chain}
@@ -159,6 +161,8 @@ def _first_readable(reader: CatFile, tip: str) -> Commit | None:
             commit = parse_commit(answer.data) if answer is not None else None
             if commit is None or reader.read(commit.tree) is not None:
                 return commit
+        except GitEnded:
+            raise
         except (Damaged, GitFailed):
             return None
         following = commit.parents[0] if commit.parents else None

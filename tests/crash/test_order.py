@@ -79,7 +79,7 @@ def test_a_pack_and_its_index_are_synced_before_they_get_their_names(traced: lis
         (at, event.paths) for at, event in enumerate(traced)
         if event.name.startswith("rename") and "/objects/pack/" in event.paths[-1]
     ]  # fmt: skip
-    assert len(published) >= 4
+    assert len(published) >= 2
     for at, (staged, target) in published:
         first = _first_name(traced, staged)
         written = [n for n, e in enumerate(traced) if e.name == "pwrite64" and e.paths[:1] == [first]]

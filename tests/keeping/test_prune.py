@@ -63,8 +63,9 @@ def test_each_decision_comes_with_its_reason_and_a_dry_run_decides_alike(repo: R
     done = prune(repo, 6, "--keep-last", "1", "--keep-daily", "2", "--keep-weekly=1")
     assert done == {**would, "dry_run": False}
     assert ids(repo) == [taken[1], taken[4], taken[5]]
-    text = repo.run("envlog", "prune", "--keep-hourly=9", check=True, env=day(6)).out
+    text = repo.run("envlog", "prune", "--dry-run", "--keep-hourly=9", check=True, env=day(6)).out
     assert f"keep  {taken[1][:7]}" in text
+    text = repo.run("envlog", "prune", "--keep-hourly=9", check=True, env=day(6)).out
     assert "dropped 0 snapshots, kept 3" in text
 
 
