@@ -81,11 +81,15 @@ class Line:
 
     def _carry(self, source: socket.socket, goal: socket.socket) -> None:
         self._open.add(source)
-        with suppress(OSError):
+        try:
             while part := source.recv(1 << 16):
                 goal.sendall(part)
-        with suppress(OSError):
             goal.shutdown(socket.SHUT_WR)
+        except OSError:
+            # Nobody hears it any more: who goes on talking has to come to know, or talks to full buffers for ever.
+            for one in (source, goal):
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
         self._open.discard(source)
 
 
@@ -162,8 +166,9 @@ class Campaign:
                 longest *= 1.02
             planned_again += planned
             whole += total
-            if self.ours.run("envlog", "push", "--yes", way).status != 0:
-                self.wrong.append(f"{way}: the push that nobody breaks off fails")
+            let_through = self.ours.run("envlog", "push", "--yes", way)
+            if let_through.status != 0:
+                self.wrong.append(f"{way}: the push that nobody breaks off fails: {let_through.err}")
             self.judge_push(goal, goal)
             if refs(self.bare, "refs/envhist/upload"):
                 self.wrong.append("refs of an upload were left there")
