@@ -134,7 +134,11 @@ def find_tokens(data: bytes) -> tuple[str, ...]:
     if not has_anchor(data):
         return ()
     found = [kind for kind, form in _forms().items() if form.search(data) is not None]
-    if any(_is_real_password(match) for match in _url().finditer(data)):
+    # The signs of a URL come by chance in three gigabytes of compressed bytes; a password that is text does not.
+    binary = b"\0" in data
+    if any(
+        _is_real_password(match) and not (binary and _is_noise(match[0])) for match in _url().finditer(data)
+    ):
         found.append(URL_PASSWORD)
     return tuple(found)
 
@@ -183,6 +187,13 @@ def _is_real_password(match: re.Match[bytes]) -> bool:
     user = match[1].removeprefix(b"://").removesuffix(b":")
     password = match[2]
     return not (_is_variable(password) or re.fullmatch(URL_USUAL, password) or password == user)
+
+
+def _is_noise(text: bytes) -> bool:
+    try:
+        return not text.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return True
 
 
 def _form(prefix: bytes, secret: bytes) -> re.Pattern[bytes]:

@@ -213,3 +213,10 @@ def test_the_document_lists_every_kind_of_token() -> None:
     shown = [line.removeprefix("- ") for line in section.splitlines() if line.startswith("- ")]
     assert shown == [what for what, _, _ in tokens.TOKENS.values()] + [tokens.URL_WHAT]
     assert re.search(rf"\b{SCAN_LIMIT >> 10} KiB", section)
+
+
+def test_the_signs_of_a_url_among_compressed_bytes_are_no_password() -> None:
+    noise = b"\0\xf1://\x9c\x02:\xe7\x81k@\xff"
+    assert find_tokens(noise) == ()
+    # In a page of a database it is one, whatever stands around it.
+    assert find_tokens(noise + b"\0postgres://app:hunter2-Zq@db.example/x\xfe") == ("url_password",)
