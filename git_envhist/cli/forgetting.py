@@ -51,7 +51,7 @@ class Forgetting:
 
     def _files(self) -> tuple[str, ...]:
         found = self._found
-        return (*found.packs, *found.states, *(() if found.has_left else found.keys))
+        return (*found.packs, *found.states, *(() if found.keys_stay else found.keys))
 
     def _in_words(self) -> str:
         return f"{count(self._found.snapshots, 'snapshot')} ({size(self._found.stored)})"

@@ -1,7 +1,7 @@
 """A whole history, taken out of a repository: refs first, so that nothing is left that names what has gone.
 
-The copies of its keys in the user's configuration go too, unless something sealed with them has left this repository:
-then they are all that opens it.
+The copies of its keys in the user's configuration go too, unless something sealed with them has left this repository,
+or came from another: then they may be all that opens it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from contextlib import suppress
 from git_envhist.capturing.tidying import COMMON_LOCK
 from git_envhist.errors import Refused, RestoreLeft
 from git_envhist.settings import config_home
+from git_envhist.store.fetched import Fetched
 from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
+from git_envhist.store.keyfiles import KeyPlace
 from git_envhist.store.locks import locked, locked_now, state_directory
 from git_envhist.store.ownpacks import bears_mark
 from git_envhist.store.remotememory import directory_of
@@ -24,6 +26,7 @@ from git_envhist.values import dataclass
 
 OURS = ("refs/envhist/", "refs/notes/envhist/")
 SNAPSHOTS = "refs/envhist/heads/"
+KEYS = "keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,18 @@ class Whole:
     states: tuple[str, ...]
     """Our directories in the git directories of all working trees, the common one last."""
     keys: tuple[str, ...]
-    """The keys' copies outside of the repository."""
+    """Where the keys' copies outside of the repository stand, or would."""
     snapshots: int
     stored: int
     """Bytes of the packs."""
     has_left: bool
     """Whether something was sent elsewhere."""
+    has_come: bool = False
+    """Whether something came from there: its key is another repository's, too."""
+
+    @property
+    def keys_stay(self) -> bool:
+        return self.has_left or self.has_come
 
 
 def look_at_history(repository: Repository, environ: Mapping[str, str]) -> Whole:
@@ -57,6 +66,7 @@ def look_at_history(repository: Repository, environ: Mapping[str, str]) -> Whole
         _count(repository, [ref for ref in refs if ref.startswith(SNAPSHOTS)]),
         sum(os.path.getsize(path) for path in packs),
         os.path.isdir(directory_of(repository.common_state)),
+        os.path.isdir(Fetched.of(repository).path),
     )
 
 
@@ -103,16 +113,26 @@ def _remove_packs(repository: Repository, found: Whole) -> None:
 
 
 def _remove_states(found: Whole) -> list[str]:
+    if found.keys_stay:
+        # Another repository of this user may have taken the copy away when it was forgotten itself.
+        for path in found.keys:
+            if not os.path.lexists(path):
+                _copy_key(os.path.join(found.states[-1], KEYS, os.path.basename(path)), path)
     for state in found.states:
         shutil.rmtree(state, ignore_errors=True)
-    if found.has_left:
-        return [
-            f"what was sent elsewhere is opened by this key, which stays: '{path}'" for path in found.keys
-        ]
+    if found.keys_stay:
+        what = "was sent elsewhere is" if found.has_left else "came from elsewhere may be"
+        return [f"what {what} opened by this key, which stays: '{path}'" for path in found.keys]
     for path in found.keys:
         with suppress(OSError):
             os.unlink(path)
     return []
+
+
+def _copy_key(own: str, copy: str) -> None:
+    content = KeyPlace(os.path.dirname(own)).read(os.path.basename(own))
+    if content is not None:
+        KeyPlace(os.path.dirname(copy)).write(os.path.basename(copy), content)
 
 
 def _packs(pack_dir: str) -> Iterator[str]:
@@ -138,13 +158,10 @@ def states_of(repository: Repository) -> Iterator[str]:
 
 
 def _copies_of_keys(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
-    here = os.path.join(repository.common_state, "keys")
-    copies = os.path.join(config_home(environ), "git-envhist", "keys")
-    for name in sorted(os.listdir(here)) if os.path.isdir(here) else []:
-        copy = os.path.join(copies, name)
-        # Names that stand in both and are no key (the lock) belong to all repositories.
-        if len(name) == 12 and os.path.isfile(copy):
-            yield copy
+    copies = os.path.join(config_home(environ), "git-envhist", KEYS)
+    yield from (
+        os.path.join(copies, name) for name in KeyPlace(os.path.join(repository.common_state, KEYS)).ids()
+    )
 
 
 def _count(repository: Repository, refs: list[str]) -> int:

@@ -69,3 +69,32 @@ def test_keys_of_what_was_sent_elsewhere_stay(repo: Repo, tmp_path: Path, hermet
     done = repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     assert "which stays" in done.err
     assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 12]
+
+
+def test_the_key_of_another_repository_stays_however_many_are_forgotten(
+    repo: Repo, tmp_path: Path, hermetic: Path
+) -> None:
+    there = str(tmp_path / "remote")
+    copies = hermetic / "config/git-envhist/keys"
+    repo.execute("git", "init", "-q", "--bare", there)
+    repo.write(".env", "SECRET=1\n")
+    repo.run("envlog", "capture", "one", "--name", "first", check=True)
+    repo.git("remote", "add", "origin", there)
+    repo.git("push", "-q", "origin", "HEAD")
+    repo.run("envlog", "push", "--yes", check=True)
+    clones = []
+    for name in ("second", "third"):
+        repo.git("clone", "-q", there, f"../{name}")
+        clones.append(Repo(repo.path.parent / name, repo.env))
+    second, third = clones
+    second.run("envlog", "fetch", check=True)
+    assert second.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
+    done = second.run("envlog", "uninstall", "--history", "--yes", check=True)
+    assert "came from elsewhere may be opened by this key, which stays" in done.err
+    [copy] = [path for path in copies.iterdir() if len(path.name) == 12]
+
+    # Even where somebody took the copy away, the last one does not go with what made it.
+    copy.unlink()
+    repo.run("envlog", "uninstall", "--history", "--yes", check=True)
+    third.run("envlog", "fetch", check=True)
+    assert third.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
