@@ -6,18 +6,36 @@ The answer goes into a memory file: a pipe would hold git up until somebody read
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 
 from git_envhist import trace
-from git_envhist.errors import GitFailed
+from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
 from git_envhist.store.pathspecs import at_top
 from git_envhist.store.rows import NOT_PIECES, RAW
+from git_envhist.system import keep_below
 
 ROWS = (*RAW, "-t", "--no-renames")
 TOP = b":(top)"
 NOT_SHARDS = b":(top,exclude).envhist/manifest"
 SHARDS = b":(top).envhist/manifest"
+MOST_MEMORY, MOST_SECONDS = 2 << 30, 30
+"""git keeps all that differs in mind before it says any of it: a few hundred bytes a path, and of a million a second.
+Who makes up trees can have it go on for ever."""
+NO_MEMORY = b"ut of memory"
+
+
+class EndlessTrees(EnvhistError):
+    """A few trees that hold each other many times over stand for more paths than anybody has."""
+
+    code = "endless-trees"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "more paths differ than an environment has: these trees are not as a capture writes them",
+            hint="compare with another snapshot, and ask 'git envlog fsck' about this one",
+        )
 
 
 class Comparison:
@@ -30,7 +48,7 @@ class Comparison:
         self._running = _Running(words, {**git.environment, **git.no_index})
 
     def finish(self) -> bytes:
-        """The rows."""
+        """The rows; `EndlessTrees` where there are more than an environment has."""
         done = self._running.finish().by_itself()
         if done.status != 0:
             raise GitFailed(done.complaint)
@@ -61,6 +79,7 @@ class _Running:
             if isinstance(failure, FileNotFoundError):
                 raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from failure
             raise
+        keep_below(self._child, memory=MOST_MEMORY, seconds=MOST_SECONDS)
 
     def finish(self) -> Completed:
         """Wait for its end, and say what came of it."""
@@ -68,6 +87,8 @@ class _Running:
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
             trace.tell_git(self._told, self._began, status)
+            if status == -signal.SIGXCPU or (status and NO_MEMORY in _content(self._complaints)):
+                raise EndlessTrees
             return Completed(status, _content(self._answer), _content(self._complaints))
         finally:
             self._close()

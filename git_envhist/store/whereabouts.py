@@ -13,6 +13,8 @@ from git_envhist.store.trees import DIRECTORY, decode_tree
 SHARDS = RESERVED + b"/" + MANIFEST + b"/"
 HINT = "compare with another snapshot, and ask 'git envlog fsck' about this one"
 LENGTHS = (40, 64)
+MOST_DIRECTORIES = 500_000
+"""Trees that hold each other many times over stand for any number of them."""
 
 
 def told_by_path(git: Git, snapshots: tuple[str, ...], error: EnvhistError) -> EnvhistError:
@@ -31,7 +33,7 @@ def _first_unreadable(reader: CatFile, snapshot: str) -> bytes | None:
     later: list[tuple[bytes, str, bool]] = []
     directories: list[bytes] = []
     waiting = [(b"", f"{snapshot}^{{tree}}", True)]
-    while waiting or later:
+    while (waiting or later) and len(directories) < MOST_DIRECTORIES:
         # What is said of directories comes last: by then it is known which there are.
         path, name, is_tree = (waiting or later).pop()
         try:

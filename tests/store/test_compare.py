@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from git_envhist.errors import Damaged, EnvhistError, UsageError
 from git_envhist.history.diff import count
 from git_envhist.model import Change, ChangeCount, ChangeKind, EntryKind, StoredAs
+from git_envhist.store import treediff
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
 from git_envhist.store.manifest import shard_path
@@ -452,3 +454,18 @@ def test_what_cannot_be_read_is_told_by_its_path(
     with pytest.raises(EnvhistError, match=f"what is said of '{told}' cannot be read: ") as raised:
         compare(git, pair.before, pair.after, brief=brief)
     assert raised.value.hint
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="no process can be held to bounds here")
+@pytest.mark.parametrize(("bound", "least"), [("MOST_MEMORY", 20 << 20), ("MOST_SECONDS", 1)])
+def test_trees_that_stand_for_any_number_of_paths_are_told_as_such(
+    repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch, bound: str, least: int
+) -> None:
+    monkeypatch.setattr(treediff, bound, least)
+    blob = repo.git("hash-object", "-w", "--stdin", input="x")
+    tree = repo.git("mktree", input=f"100644 blob {blob}\tf\n")
+    for _ in range(60):
+        tree = repo.git("mktree", input=f"040000 tree {tree}\td\n040000 tree {tree}\te\n")
+    empty = repo.git("mktree", input="")
+    with pytest.raises(treediff.EndlessTrees):
+        compare(git, empty, tree)
