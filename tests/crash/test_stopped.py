@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from git_envhist.facts.processes import parent_of
 from tests.crash.faults import debris
 from tests.end_to_end.captures import assert_holds, capture, tip
 from tests.hygiene.guests import belongings
@@ -39,8 +40,7 @@ def members(session: int) -> list[int]:
 
 
 def children(of: int) -> list[int]:
-    said = subprocess.run(["ps", "-o", "pid=", "--ppid", str(of)], capture_output=True, check=False)
-    return [int(pid) for pid in said.stdout.split()]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(int(name)) == of]
 
 
 def workers(of: int) -> list[int]:
@@ -50,7 +50,7 @@ def workers(of: int) -> list[int]:
         found = [pid for pid in children(of) if _runs_python(pid)]
         if len(found) >= 2:
             return found
-        time.sleep(0.005)
+        time.sleep(0.001)
     pytest.fail("there were no workers")
 
 

@@ -211,7 +211,6 @@ def test_what_means_no_snapshot_is_status_4_with_a_hint(told: Told) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("show", "@:app.py"), "a file of a snapshot: git envlog show @ -- app.py"),
         (("show", "2 years ago"), "the oldest snapshot is from 10:02"),
         (("show", ""), "the newest snapshot is '@'"),
         (("show", "--", "never"), "'git envlog -- <path>' lists those that changed it"),

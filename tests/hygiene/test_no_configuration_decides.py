@@ -221,8 +221,12 @@ def test_the_same_answers_are_read_and_no_command_runs(repo: Repo, enemy: tuple[
     capture(repo, "second")
     repo.write("now", b"1\n")
     before = [repo.run(*words) for words in READING]
-    # What is big and what is coloured is for the reader to say.
-    wishes = {"ui = always": "ui = false", "bigFileThreshold = 1": "bigFileThreshold = 512m"}
+    # What is big and what is coloured is for the reader to say, and how short ids are.
+    wishes = {
+        "ui = always": "ui = false",
+        "bigFileThreshold = 1": "bigFileThreshold = 512m",
+        "abbrev = 4": "abbrev = 7",
+    }
     for wish, none in wishes.items():
         configuration = configuration.replace(wish, none)
     Path(repo.env["GIT_CONFIG_GLOBAL"]).write_text(configuration)

@@ -169,10 +169,10 @@ def test_it_tells_what_an_agents_hooks_came_to_among_the_last_runs(repo: Repo) -
     ]
     shown = repo.run("envlog", "status", check=True).out.splitlines()
     runs = shown[shown.index("the last runs") + 1 :]
-    assert [line.split("  ")[2:] for line in runs] == [
-        ["claude-code end    failed: no room"],
-        ["claude-code before unchanged"],
-        ["claude-code prompt captured"],
+    assert [" ".join(line.split()).partition("claude-code ")[2] for line in runs] == [
+        "end failed: no room",
+        "before unchanged",
+        "prompt captured",
     ]
     # Columns are as wide as the longest of them.
     assert len({line.index("/") for line in shown if line.startswith("  ✓")}) == 1
