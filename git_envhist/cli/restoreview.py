@@ -47,7 +47,7 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
     gone = [change for change in _of_action(restored.plan, PlanAction.REMOVE) if not _is_directory(change)]
     rows = fold_by_directory(gone, FEW_ROWS)
     if rows:
-        yield f"  removes {', '.join(map(_row, rows))}"
+        yield f"  removes {', '.join(f'{row.more:,} more' if row.more else _row(row) for row in rows)}"
 
 
 def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) -> Iterator[str]:

@@ -40,7 +40,11 @@ def names_another_place(source: Capturing, restored: Restored) -> str | None:
         return None
     first = ", ".join(f"'{os.fsdecode(path)}'" for path in found[:FIRST_PATHS])
     more = f" and {len(found) - FIRST_PATHS:,} more" if len(found) > FIRST_PATHS else ""
-    advice = "" if restored.relocated else "; --relocate rewrites what can be"
+    advice = (
+        ""
+        if restored.relocated
+        else "; to have it rewritten: git envrestore --undo, and again with --relocate"
+    )
     return f"what came with this still names '{root}': {first}{more}{advice}"
 
 

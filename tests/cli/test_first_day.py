@@ -44,6 +44,9 @@ def test_what_goes_and_what_was_not_committed_is_named(repo: Repo) -> None:
     saved = done.partition("saved what was here as ")[2][:7]
     assert "  remove 1 · replace 1 · unchanged 0\n  removes notes.txt\n" in done
     assert f"uncommitted changes of app.py were replaced: they are in {saved} (to keep" in done
+    for number in range(8):
+        repo.write(f"new-{number}")
+    assert "\n  removes new-0, new-1, new-2, new-3, 4 more\n" in repo.run("envrestore", good, check=True).out
 
 
 def test_paths_behind_a_revision_need_no_dashes(repo: Repo) -> None:
