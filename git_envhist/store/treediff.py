@@ -29,7 +29,7 @@ NO_MEMORY = b"ut of memory"
 class EndlessTrees(EnvhistError):
     """A few trees that hold each other many times over stand for more paths than anybody has."""
 
-    code = "endless-trees"
+    code = "too-much"
 
     def __init__(self) -> None:
         super().__init__(
