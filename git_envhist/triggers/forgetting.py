@@ -14,6 +14,7 @@ from contextlib import suppress
 from git_envhist.capturing.tidying import COMMON_LOCK
 from git_envhist.errors import Refused, RestoreLeft
 from git_envhist.settings import config_home
+from git_envhist.store.durable import cannot_write
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
 from git_envhist.store.keyfiles import KeyPlace
@@ -80,6 +81,7 @@ def forget_history(repository: Repository, found: Whole) -> list[str]:
                 "a capture is under way in another working tree", hint="run the command again in a moment"
             )
         _refuse_left(found)
+        _keep_keys(found)
         repository.move_refs([RefMove(ref, None, oid) for ref, oid in found.refs.items()])
         for prefix in (*OURS, "refs/notes/"):
             _remove_empty(os.path.join(repository.common_dir, prefix))
@@ -114,10 +116,8 @@ def _remove_packs(repository: Repository, found: Whole) -> None:
 
 def _remove_states(found: Whole) -> list[str]:
     if found.keys_stay:
-        # Another repository of this user may have taken the copy away when it was forgotten itself.
-        for path in found.keys:
-            if not os.path.lexists(path):
-                _copy_key(os.path.join(found.states[-1], KEYS, os.path.basename(path)), path)
+        # First of all, and as one thing: killed after it, whoever begins again finds no key whose copy might go.
+        shutil.rmtree(os.path.join(found.states[-1], KEYS), ignore_errors=True)
     for state in found.states:
         shutil.rmtree(state, ignore_errors=True)
     if found.keys_stay:
@@ -129,10 +129,18 @@ def _remove_states(found: Whole) -> list[str]:
     return []
 
 
-def _copy_key(own: str, copy: str) -> None:
-    content = KeyPlace(os.path.dirname(own)).read(os.path.basename(own))
-    if content is not None:
-        KeyPlace(os.path.dirname(copy)).write(os.path.basename(copy), content)
+def _keep_keys(found: Whole) -> None:
+    """Before anything goes: another repository of this user may have taken the copy along when it was forgotten."""
+    for copy in found.keys if found.keys_stay else ():
+        if os.path.lexists(copy):
+            continue
+        directory, name = os.path.split(copy)
+        try:
+            content = KeyPlace(os.path.join(found.states[-1], KEYS)).read(name)
+            if content is not None:
+                KeyPlace(directory).write(name, content)
+        except OSError as error:
+            raise cannot_write(error, copy) from error
 
 
 def _packs(pack_dir: str) -> Iterator[str]:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.store.remotememory import directory_of
+from git_envhist.triggers import forgetting
 from tests.support.repository import Repo
 from tests.triggers.hooks import standing
 
@@ -98,3 +104,34 @@ def test_the_key_of_another_repository_stays_however_many_are_forgotten(
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     third.run("envlog", "fetch", check=True)
     assert third.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
+
+
+def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
+    repo: Repo, tmp_path: Path, hermetic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.execute("git", "init", "-q", "--bare", str(tmp_path / "remote"))
+    repo.write(".env", "SECRET=1\n")
+    repo.run("envlog", "capture", "one", check=True)
+    repo.git("remote", "add", "origin", str(tmp_path / "remote"))
+    repo.run("envlog", "push", "--yes", check=True)
+    repository = EnvHistory.open(str(repo.path)).repository
+    removed = []
+
+    def dying(place: str, **_: object) -> None:
+        # What says that something was sent goes, and then the power fails.
+        removed.append(place)
+        if place.endswith("/keys"):
+            really(place)
+        elif place == repository.common_state:
+            really(directory_of(place))
+            raise KeyboardInterrupt
+
+    really = shutil.rmtree
+    monkeypatch.setattr(forgetting.shutil, "rmtree", dying)
+    with pytest.raises(KeyboardInterrupt):
+        forgetting.forget_history(repository, forgetting.look_at_history(repository, repo.env))
+    monkeypatch.undo()
+    assert removed
+    repo.run("envlog", "uninstall", "--history", "--yes", check=True)
+    assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 12]
+    assert not os.path.lexists(repository.common_state)
