@@ -48,6 +48,10 @@ class Sizes:
     total: int = 0
     differences: dict[bytes, list[bytes]] = field(default_factory=dict)
     """What is stored as a difference of an object."""
+    bases: dict[bytes, bytes] = field(default_factory=dict)
+    """What an object is stored as a difference of."""
+    again: dict[bytes, int] = field(default_factory=dict)
+    """What all copies but one take, of what stands more than once."""
 
     @classmethod
     def read(cls, packs: Iterable[PackFile], hash_length: int) -> Sizes:
@@ -58,11 +62,19 @@ class Sizes:
             ends = [*(offsets[number] for number in order[1:]), pack.size - hash_length]
             for number, end in zip(order, ends, strict=True):
                 taken = end - offsets[number]
-                sizes.of[names[number]] = sizes.of.get(names[number], 0) + taken
+                name = names[number]
+                if name in sizes.of:
+                    sizes.again[name] = sizes.again.get(name, 0) + taken
+                sizes.of[name] = sizes.of.get(name, 0) + taken
                 sizes.total += taken
             for oid, base in pack.bases():
                 sizes.differences.setdefault(base, []).append(oid)
+                sizes.bases[oid] = base
         return sizes
+
+    def once(self, oid: bytes) -> int:
+        """What one copy takes of an object that is there."""
+        return self.of[oid] - self.again.get(oid, 0)
 
 
 class Ledger:
@@ -112,6 +124,10 @@ class Ledger:
                     found.setdefault(label, Held()).holds += size
         found.pop(b"\0kept", None)
         return found
+
+    def alone(self, label: bytes) -> frozenset[bytes]:
+        """The objects to which nothing but one label leads."""
+        return frozenset(oid for oid, labels in self._labels.items() if labels == label)
 
     def _comes_back(self, oid: bytes, label: bytes) -> int:
         """How many bytes are there again when an object goes with all else of its label."""

@@ -12,8 +12,9 @@ import os
 from collections.abc import Mapping
 
 from git_envhist.errors import GitFailed
+from git_envhist.store.child import Child
 from git_envhist.store.durable import sync
-from git_envhist.store.git import Git, quote_alternate
+from git_envhist.store.git import Git, memory_file, quote_alternate
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packs import StagedPack
 
@@ -33,6 +34,7 @@ SETTINGS = (
     "pack.compression=6",
     "core.bigFileThreshold=32m",
 )
+HEADER = 12
 AS_IT_IS = ("--window=0",)
 ANEW = ("--no-reuse-delta", "--no-reuse-object", f"--window={WINDOW}")
 JOINED = (f"--window={WINDOW}",)
@@ -51,9 +53,7 @@ def write_pack(
     """Durable packs in a staging that hold these objects (with the path of each); none where there are none."""
     if not objects:
         return []
-    asked = b"".join(b"%b %b\n" % (oid.hex().encode("ascii"), path) for oid, path in objects.items())
-    words = [word for setting in SETTINGS for word in ("-c", setting)]
-    words += ["pack-objects", "-q", "--delta-base-offset", f"--depth={DEPTH}", f"--threads={threads}", *how]
+    asked, words = _asked(objects), _words(how, threads)
     # Beside the staging git would leave what it was writing in the repository, where it is killed.
     places = {
         b"GIT_OBJECT_DIRECTORY": os.fsencode(staging),
@@ -67,6 +67,34 @@ def write_pack(
             "git did not pack what it was told to", hint="nothing was removed; run the command again"
         )
     return packs
+
+
+def packed_size(git: Git, objects: Mapping[bytes, bytes], hash_length: int) -> int:
+    """How many bytes these objects would take in a pack that a cleaning makes anew; nothing is kept."""
+    source = memory_file(_asked(objects))
+    child = Child(git, *_words(ANEW, 1), "--stdout", source=source)
+    size = 0
+    try:
+        while chunk := child.read(1 << 20):
+            size += len(chunk)
+    finally:
+        done = child.close()
+    if done.status != 0:
+        raise GitFailed(
+            f"what would be left cannot be told: {done.complaint}",
+            hint="'git envlog fsck' says what is damaged",
+        )
+    return size - HEADER - hash_length
+
+
+def _asked(objects: Mapping[bytes, bytes]) -> bytes:
+    return b"".join(b"%b %b\n" % (oid.hex().encode("ascii"), path) for oid, path in objects.items())
+
+
+def _words(how: tuple[str, ...], threads: int) -> list[str]:
+    settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    fixed = ["pack-objects", "-q", "--delta-base-offset", f"--depth={DEPTH}", f"--threads={threads}"]
+    return [*settings, *fixed, *how]
 
 
 def _finish(directory: str, name: str, object_format: str) -> StagedPack:

@@ -15,6 +15,7 @@ from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.reaching import reached
 from git_envhist.store.repository import HEADS, TRASH, Repository
 from git_envhist.store.staging import open_published
+from git_envhist.upkeep.freeing import freed
 from git_envhist.values import dataclass
 
 DEPTH = 2
@@ -79,6 +80,7 @@ class _Count:
     def __init__(
         self, repository: Repository, own: OwnPacks, sizes: Sizes, moments: Moments, kept: frozenset[bytes]
     ) -> None:
+        self._repository = repository
         self._own = own
         self._sizes = sizes
         self._length = repository.hash_length
@@ -100,17 +102,22 @@ class _Count:
 
     def together(self, chosen: Sequence[Snapshot], paths: Sequence[bytes]) -> int:
         """What moments would free, gone together; or paths, gone from these moments (from all, without any)."""
-        if not paths:
-            commits = {one.commit for one in chosen}
-            ledger = Ledger(self._own, self._sizes, self._length)
-            for one in self._all():
-                ledger.add(one.commit, CHOSEN if one.commit in commits else OUT)
-            return self._finish(ledger, OUT).get(CHOSEN, Held()).frees
-        ledger = Ledger(self._own, self._sizes, self._length, _inside(frozenset(paths)))
-        for commit in (*(one.commit for one in self._all()), *self._moments.in_trash):
-            ledger.add(commit, b"")
+        everything = [*(one.commit for one in self._all()), *self._moments.in_trash]
+        if paths:
+            ledger = Ledger(self._own, self._sizes, self._length, _inside(frozenset(paths)))
+            for commit in everything:
+                ledger.add(commit, b"")
+            return self._freed(ledger, IN)
+        commits = {one.commit for one in chosen}
+        ledger = Ledger(self._own, self._sizes, self._length)
+        for commit in everything:
+            ledger.add(commit, CHOSEN if commit in commits else OUT)
+        return self._freed(ledger, CHOSEN)
+
+    def _freed(self, ledger: Ledger, label: bytes) -> int:
         ledger.keep(self._kept)
-        return ledger.held().get(IN, Held()).frees
+        estimate = ledger.held().get(label, Held()).frees
+        return freed(self._repository, self._sizes, ledger.alone(label), estimate)
 
     def _all(self) -> Iterable[Snapshot]:
         return (one for line in self._moments.lines.values() for one in line)

@@ -1,0 +1,99 @@
+"""What `du` says that moments or paths would free is what the disk gives back when they go: lives lived by chance."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.model import Snapshot
+from git_envhist.store.collecting import NOTHING_STAYS, collect
+from git_envhist.store.repository import Repository
+from tests.store.packing import noise
+from tests.support.repository import Repo
+from tests.upkeep.test_collect import moment, size_of
+
+LIVES = range(3)
+FILES = 500
+SAID_ANEW = 2_000
+"""Bytes: the commits behind a gap, their notes, and the directories above an erased path are written again."""
+
+
+@pytest.fixture
+def history(repo: Repo) -> EnvHistory:
+    return EnvHistory.open(str(repo.path), workers="here")
+
+
+def live(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapshot]:
+    """Texts that change a little, directories whose entries change, what cannot be deflated, and comes again."""
+    lines = {name: [f"{chance.random()}" for _ in range(400)] for name in range(12)}
+    moments = []
+    for number in range(10):
+        for name in chance.sample(sorted(lines), 3):
+            lines[name][chance.randrange(400)] = f"changed {number} {chance.random()}"
+        for name, text in lines.items():
+            repo.write(f"src/m{name % 3}/part{name}.py", "\n".join(text))
+        for one in range(FILES) if number == 0 else chance.sample(range(FILES), FILES // 8):
+            repo.write(f"many/file{one}", f"{number} {one}")
+        repo.write("cache/blob", noise(20_000, chance.randrange(4)))
+        moments.append(moment(history, f"moment {number}"))
+    return moments
+
+
+def live_and_clean(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapshot]:
+    first, *moments = live(repo, history, chance)
+    # The first time anything goes, what the notes were before goes, too.
+    drop(history, [first])
+    clean(repo)
+    return moments
+
+
+def clean(repo: Repo) -> None:
+    # By one thread: of more, each takes a part, and what of them takes which is not the same twice.
+    collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, threads=1)
+
+
+def comes_back(repo: Repo, go: Callable[[], object]) -> int:
+    before = size_of(repo)
+    go()
+    clean(repo)
+    return before - size_of(repo)
+
+
+def drop(history: EnvHistory, some: Sequence[Snapshot]) -> None:
+    history.drop(*(one.id for one in some))
+    history.dropping.empty_trash()
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_moments_free_what_was_said(repo: Repo, history: EnvHistory, life: int) -> None:
+    chance = random.Random(f"moments {life}")
+    moments = live_and_clean(repo, history, chance)
+    some = chance.sample(moments, chance.choice([1, 2, 4]))
+    said = history.du(*(one.id for one in some)).together
+
+    back = comes_back(repo, lambda: drop(history, some))
+
+    assert said is not None
+    assert abs(said - back) < SAID_ANEW
+
+
+@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("path", ["src/m1", "cache", "many/file3"])
+def test_a_path_frees_what_was_said(repo: Repo, history: EnvHistory, life: int, path: str) -> None:
+    live_and_clean(repo, history, random.Random(f"paths {life}"))
+    said = history.du(paths=[path.encode()]).together
+
+    back = comes_back(repo, lambda: history.purge(path))
+
+    assert said is not None
+    assert abs(said - back) < SAID_ANEW
+
+
+def test_what_was_never_packed_well_gives_back_at_least_that(repo: Repo, history: EnvHistory) -> None:
+    moments = live(repo, history, random.Random("fresh"))
+    said = history.du(moments[3].id, moments[4].id).together
+    assert said is not None
+    assert comes_back(repo, lambda: drop(history, moments[3:5])) > said
