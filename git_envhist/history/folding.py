@@ -2,7 +2,8 @@
 that held nothing new (pure).
 
 Whatever is told of a single moment keeps a line of its own: a name, a note, a verdict that was reached there, a task
-begun, an effect, a path that is missing. The newest of a run stands for it, as everywhere: the turn's intent finds it.
+begun, an effect, a path that is missing. So does the first of all: it changed nothing, it is what a turn's changes are
+counted from. The newest of a run stands for it, as everywhere: the turn's intent finds it.
 """
 
 from __future__ import annotations
@@ -85,4 +86,4 @@ def _turn(snapshot: Snapshot) -> Turn | None:
 def _stands_alone(snapshot: Snapshot) -> bool:
     doings = any(record.kind in (TASK, EFFECT) for record in snapshot.records)
     told = snapshot.names or snapshot.remarks or own_verdict(snapshot)
-    return bool(told) or doings or not snapshot.complete
+    return bool(told) or doings or not snapshot.complete or snapshot.parent is None

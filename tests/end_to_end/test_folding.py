@@ -85,6 +85,18 @@ def test_what_is_told_of_one_capture_keeps_its_line(turns: tuple[Repo, list[str]
     assert lines(repo)[2].endswith("2 captures")
 
 
+def test_what_a_turn_changed_is_counted_from_the_first_of_all_moments(repo: Repo) -> None:
+    repo.write("app.py", b"1\n")
+    first = by_agent(repo, 1, FIRST).id
+    for name in ("one", "two"):
+        repo.write(name, b"new\n")
+        newest = by_agent(repo, 1, FIRST).id
+    turn, begun = lines(repo)
+    assert (turn[:7], begun[:7]) == (newest[:7], first[:7])
+    assert turn.endswith("+2 files · 2 captures")
+    assert begun.endswith("  1 file")
+
+
 def test_two_sessions_are_two_turns(repo: Repo) -> None:
     capture(repo, "by hand")
     for session in ("s-1", "s-2"):
