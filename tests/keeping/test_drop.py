@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from git_envhist.keeping.rewriting import Rewriting
 from git_envhist.model import Snapshot, TaskStatus
 from git_envhist.store.deflate import crc32
 from tests.cli.test_json import validate
+from tests.support.gits import git_with_reftable
+from tests.support.oracle import listing
 from tests.support.repository import Repo
 
 
@@ -258,15 +262,37 @@ def test_a_fork_and_what_was_adopted_from_it_survive_their_source(repo: Repo) ->
     assert repo.read("more") == b"1"
 
 
-def test_sha256_and_reftable_repositories_are_rewritten_alike(repo: Repo, tmp_path: Any) -> None:
-    from tests.support.repository import make_repo  # loaded late: for this one
-
-    other = make_repo(tmp_path / "sha256", object_format="sha256")
-    before = take(other, 3)
-    other.run("envlog", "drop", "@~1", check=True)
-    other.run("envlog", "undrop", before[1].id[:9], check=True)
-    assert ids(other) == [one.id for one in before]
-    assert other.git("fsck", "--strict", "--no-dangling") == ""
+@pytest.mark.parametrize("hashes", ["sha1", "sha256"])
+@pytest.mark.parametrize("refs", ["files", "reftable"])
+def test_whatever_the_hash_and_the_store_of_refs_a_history_is_rewritten_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hashes: str, refs: str
+) -> None:
+    words = [f"--object-format={hashes}"]
+    if refs == "reftable":
+        git_with_reftable().put_first(monkeypatch)
+        words.append("--ref-format=reftable")
+    repo = Repo(tmp_path / "repo", dict(os.environ))
+    repo.path.mkdir()
+    repo.git("init", "-q", "--template=", *words)
+    before = take(repo, 4)
+    was = listing(repo.path)
+    repo.write("file 3", "another")
+    repo.run("envrestore", before[1].id, check=True)
+    repo.run("envlog", "undo", check=True)
+    assert repo.read("file 3") == b"another"
+    repo.run("envrestore", before[3].id, check=True)
+    assert listing(repo.path) == was
+    repo.run("envlog", "drop", before[1].id, before[2].id, check=True)
+    repo.run("envlog", "undrop", before[1].id[:9], check=True)
+    assert before[1].id in ids(repo)
+    assert before[2].id not in ids(repo)
+    repo.run("envlog", "prune", "--keep-last", "1", check=True)
+    repo.run("envlog", "purge", "file 0", check=True)
+    repo.run("envlog", "gc", "--prune=now", "--empty-trash", check=True)
+    repo.run("envlog", "fsck", check=True)
+    repo.run("envrestore", "--to", str(tmp_path / "there"), before[3].id, check=True)
+    assert listing(tmp_path / "there") == {path: one for path, one in was.items() if path != b"file 0"}
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
 def test_undo_says_that_the_state_before_was_dropped(repo: Repo) -> None:
