@@ -24,8 +24,15 @@ LONG_AGO = 3600.0
 GRAIN = 0.05
 """Processes are dated by the ticks of another clock than files."""
 INTERVAL = 0.1
-WAIT = ("-c", "core.filesRefLockTimeout=2000", "-c", "core.packedRefsTimeout=5000")
-"""How long git itself waits for another git: what packs refs holds each for a moment."""
+WAIT = (
+    *("-c", "core.filesRefLockTimeout=2000"),
+    *("-c", "core.packedRefsTimeout=5000"),
+    *("-c", "reftable.lockTimeout=2000"),
+)
+"""How long git itself waits for another git: what packs refs holds each for a moment, and whoever moves one in tables
+(reftable) holds all of them."""
+TABLES_LOCK = "reftable/tables.list.lock"
+"""It stands for the user's refs as well as ours: left by a git that was killed, it is a person's to remove."""
 # fmt: off
 ONLY_READ = frozenset((
     "blame", "cat-file", "credential-cache--daemon", "daemon", "diff", "diff-files", "diff-index", "diff-tree",

@@ -14,7 +14,7 @@ from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, Completed, Git, spawn
 from git_envhist.store.looserefs import read_loose_ref
 from git_envhist.store.plainly import listing, place_here, places
-from git_envhist.store.reflocks import WAIT, RefLocked, remove_stale_lock
+from git_envhist.store.reflocks import TABLES_LOCK, WAIT, RefLocked, remove_stale_lock
 from git_envhist.values import dataclass, field
 
 HEADS = "refs/envhist/heads/"
@@ -132,7 +132,7 @@ class Repository:
         if done.status != 0 and self._remove_stale_locks(done, moves):
             done = self._update_refs(text)
         if done.status != 0:
-            raise _why_not_moved(done)
+            raise _why_not_moved(done, self.common_dir)
 
     def _update_refs(self, transaction: bytes) -> Completed:
         return self.git.try_run(
@@ -254,7 +254,9 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
     )
 
 
-def _why_not_moved(done: Completed) -> EnvhistError:
+def _why_not_moved(done: Completed, common_dir: str) -> EnvhistError:
+    if b"cannot lock references" in done.err:
+        return RefLocked(os.path.join(common_dir, TABLES_LOCK))
     if b"but expected" in done.err or b"reference already exists" in done.err:
         return RefsMoved(done.complaint)
     found = re.search(r"Unable to create '(.+)': (.+?)\.?$", done.complaint, re.MULTILINE)

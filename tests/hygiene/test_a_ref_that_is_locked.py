@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from git_envhist.store.atwork import gits_at_work
-from git_envhist.store.reflocks import STALE_AFTER, has_an_owner, sweep_locks
-from git_envhist.store.repository import Repository
+from git_envhist.store.reflocks import STALE_AFTER, TABLES_LOCK, has_an_owner, sweep_locks
+from git_envhist.store.repository import HEADS, RefMove, Repository
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import worktree
+from tests.support.gits import git_with_reftable
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 
@@ -189,3 +190,41 @@ def test_one_that_a_git_may_hold_does_not(repo: Repo) -> None:
     assert sweep_locks([str(lock.parent)], at_work) == 0
     waiting.communicate()
     assert sweep_locks([str(lock.parent)], at_work) == 1
+
+
+@pytest.fixture
+def tables(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    """A repository that keeps all refs in tables, under one lock."""
+    git_with_reftable().put_first(monkeypatch)
+    made = Repo(tmp_path / "tables", {**repo.env, "PATH": os.environ["PATH"]})
+    made.path.mkdir()
+    made.git("init", "-q", "--template=", "--ref-format=reftable")
+    made.write("app.py", b"print('hello')\n")
+    made.commit("first commit")
+    return made
+
+
+def test_a_lock_on_all_refs_that_goes_soon_is_waited_for(tables: Repo) -> None:
+    tip = capture(tables, "first")
+    repository = Repository.open(str(tables.path))
+    lock = tables.path / ".git" / TABLES_LOCK
+    lock.touch()
+    # Longer than git waits of its own accord.
+    threading.Timer(0.5, lock.unlink).start()
+    repository.move_refs([RefMove(HEADS + "host/more", tip, None)])
+    assert repository.resolve_ref(HEADS + "host/more") == tip
+
+
+def test_a_lock_on_all_refs_that_was_left_is_named_and_stays(tables: Repo) -> None:
+    first = capture(tables, "first")
+    lock = tables.path / ".git" / TABLES_LOCK
+    lock.touch()
+    done = tables.run("envlog", "capture", "-m", "second")
+    assert (done.status, done.out) == (128, "")
+    assert done.err.splitlines()[0] == f"error: a ref is locked by '{lock}'"
+    assert "remove that file" in done.err
+    assert lock.exists()
+    lock.unlink()
+    second = capture(tables, "second")
+    assert history(tables) == [second, first]
+    assert git_fsck(tables.path) == ""
