@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 from git_envhist.browse.values import Json
 from git_envhist.ourselves import start_words
 
-FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%s", "%(name)", "%(story)", "%(trigger)")
+FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%(title)", "%(name)", "%(story)", "%(trigger)")
 TEMPLATE = "%x00".join(FIELDS) + "%x00"
 REFUSED = 128
 NO_PAGER = {"GIT_PAGER_IN_USE": "true", "GIT_PAGER": "cat"}

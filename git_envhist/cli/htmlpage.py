@@ -9,17 +9,22 @@ from git_envhist.cli.jsonform import PATHS_IN_LISTS, moment
 from git_envhist.cli.measured import measured_values
 from git_envhist.cli.pagefile import put_page
 from git_envhist.cli.progress import shown_steps
-from git_envhist.cli.terminal import escape
+from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.titles import others_of
 from git_envhist.cli.words import count, size
 from git_envhist.errors import EnvhistError, Refused
+from git_envhist.history.intents import title
+from git_envhist.history.timeline import subject
 from git_envhist.model import Snapshot
 from git_envhist.page import BEGINNING, document
 from git_envhist.store.durable import cannot_write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
+    from git_envhist.cli.jsonform import Json
 
 TO_OUTPUT = "-"
 
@@ -41,15 +46,25 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_what_is_no_page(file)
     with shown_steps() as tell:
         tell(f"measuring {count(len(shown), 'moment')}")
-        values = measured_values(history, shown, most_paths=PATHS_IN_LISTS)
-    title = os.path.basename(history.repository.root) or history.repository.root
-    text = document(title, moment(history.now), values)
+        values = titled(measured_values(history, shown, most_paths=PATHS_IN_LISTS), history, shown)
+    place = os.path.basename(history.repository.root) or history.repository.root
+    text = document(place, moment(history.now), values)
     if file == TO_OUTPUT:
         session.output.write(text)
         return
     raw = text.encode("utf-8", "backslashreplace")
     put_page(file, raw)
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
+
+
+def titled(values: Iterable[Json], history: EnvHistory, shown: Sequence[Snapshot]) -> list[Json]:
+    """These moments' values, each with the line that a list prints for it where its own words are another."""
+    others = others_of(history, shown)
+    return [
+        value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
+        for value, one in zip(values, shown, strict=True)
+        for line in (title(one, others),)
+    ]
 
 
 def refuse_what_is_no_page(file: str) -> None:

@@ -29,8 +29,8 @@ AT_LENGTH = {"story": 80, "areas": 40, "paths": 60, "missing": 40}
 IN_SHORT = {"story": 20, "areas": 14, "paths": 8, "missing": 8}
 """How many rows of a moment are shown: a thousand moments stay below 5 MB."""
 SHOWN = (
-    *("id", "timeline", "at", "intent", "names", "trigger", "actor", "trusted", "head", "branch", "notes"),
-    *("complete", "external_id", "tasks", "effects", "restored_from", "services"),
+    *("id", "timeline", "at", "intent", "title", "names", "trigger", "actor", "trusted", "head", "branch"),
+    *("notes", "complete", "external_id", "tasks", "effects", "restored_from", "services"),
 )
 OF_VERDICT = (
     *(

@@ -130,7 +130,8 @@ def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open, size
     assert told.read("app.py") == b"print('hello')\n"
     assert told.read(".env") == b"A=1\n"
     screen.type("Enter")
-    screen.see("5 moments")
+    # In the words of the list: an id would say nothing.
+    assert 'restored "after' in screen.see("5 moments")
     screen.type("u")
     screen.see("take back", "Enter does it")
     screen.type("Enter")

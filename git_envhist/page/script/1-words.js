@@ -19,8 +19,8 @@ function make(name, attributes = {}, ...children) {
 /** Somebody's text: its own direction turns nothing around it. */
 const said = (text) => make("bdi", {}, text);
 
-/** The first line of an intent; what it is called where nobody said why. */
-const subject = (moment) => moment.intent.trimStart().split("\n", 1)[0].trim() || "(no intent)";
+/** The line that a list has: the first of an intent, where nothing says more; what it is called where nobody said why. */
+const subject = (moment) => moment.title || moment.intent.trimStart().split("\n", 1)[0].trim() || "(no intent)";
 
 /** More letters are no heading any more: it ends at a word before. */
 const LONGEST_HEADING = 160;

@@ -1,6 +1,6 @@
 // The size of the environment, its packages and the verdicts, along the steps or along the time.
 
-const CHART = { left: 64, right: 14, top: 6, size: 92, gap: 20, packages: 62, above: 13, ticks: 12, foot: 20 };
+const CHART = { left: 70, right: 14, top: 6, size: 92, gap: 20, packages: 62, above: 13, ticks: 12, foot: 20 };
 const COLOURS = 6;
 
 /** How many packages of a kind; a kind may be called as anything that objects inherit. */

@@ -34,7 +34,7 @@ function row(moment, several, choose) {
 
 function haystack(moment) {
   return [
-    moment.id, moment.intent, ...moment.names, moment.trigger, moment.actor.agent || "", moment.actor.name,
+    moment.id, moment.title || "", moment.intent, ...moment.names, moment.trigger, moment.actor.agent || "", moment.actor.name,
     verdictOf(moment), moment.verify ? moment.verify.command : "", moment.external_id || "", moment.branch || "",
     ...moment.notes.map((note) => note.text), ...moment.effects.map((effect) => effect.text),
     ...moment.story.map((fact) => `${fact.probe} ${fact.key} ${fact.before || ""} ${fact.after || ""}`),
