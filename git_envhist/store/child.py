@@ -7,8 +7,7 @@ import signal
 from collections.abc import Callable
 
 from git_envhist import trace
-from git_envhist.errors import GitFailed
-from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
+from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all, refuse_without_git
 from git_envhist.system import pipe_ours
 
 _meanwhile: list[Callable[[], None]] = []
@@ -107,8 +106,9 @@ def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int,
             # Python ignores SIGPIPE and the child would inherit that: it must die when nobody reads it.
             setsigdef=[signal.SIGPIPE],
         )
-    except FileNotFoundError as missing:
-        raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from missing
+    except OSError as failure:
+        refuse_without_git(failure)
+        raise
 
 
 def _wait(process: int) -> int:

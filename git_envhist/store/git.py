@@ -6,6 +6,7 @@ objects, no optional locks. What `git -c` gave the user's command line stays in 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -57,6 +58,7 @@ ALWAYS = {
     b"GIT_PAGER": b"cat",
     b"LC_ALL": b"C",
 }
+RUN_OUT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 OVERRIDES = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -163,8 +165,7 @@ class Running:
             )
         except BaseException as failure:
             self._close()
-            if isinstance(failure, FileNotFoundError):
-                raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from failure
+            refuse_without_git(failure)
             raise
         finally:
             os.close(writing)
@@ -184,6 +185,20 @@ class Running:
     def _close(self) -> None:
         os.close(self._complaints)
         os.close(self._reading)
+
+
+def refuse_without_git(failure: BaseException) -> None:
+    """Say that there is no git to run, where that is why none could be started.
+
+    What the system has run out of is told by its own name, by whoever knows what helps.
+    """
+    if isinstance(failure, FileNotFoundError):
+        raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from failure
+    if isinstance(failure, OSError) and failure.errno not in RUN_OUT:
+        why = os.strerror(failure.errno or 0).lower()
+        raise GitFailed(
+            f"the git on the PATH cannot be run: {why}", hint="try it: git --version"
+        ) from failure
 
 
 class Git:

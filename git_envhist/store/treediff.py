@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from git_envhist import trace
 from git_envhist.errors import EnvhistError, GitFailed
-from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all
+from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all, refuse_without_git
 from git_envhist.store.pathspecs import at_top
 from git_envhist.store.rows import NOT_PIECES, RAW
 from git_envhist.system import keep_below
@@ -76,8 +76,7 @@ class _Running:
             self._child = os.posix_spawnp("git", [*COMMAND, *words], environment, file_actions=actions)
         except BaseException as failure:
             self._close()
-            if isinstance(failure, FileNotFoundError):
-                raise GitFailed("git is not on the PATH", hint="install git 2.30 or newer") from failure
+            refuse_without_git(failure)
             raise
         keep_below(self._child, memory=MOST_MEMORY, seconds=MOST_SECONDS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,29 @@ def test_git_that_distrusts_the_owner_is_told_in_its_own_words(repo: Repo) -> No
     assert done.err.splitlines() == [f"error: {words[0]}", *(f"hint: {word}" for word in words[1:])]
     assert repo.git("config", "--get-all", "safe.directory", check=False) == ""
     assert tip(repo) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        (None, "is not on the PATH"),
+        (0o644, "on the PATH cannot be run: permission denied"),
+        (0o755, "on the PATH cannot be run: exec format error"),
+    ],
+)
+def test_a_git_that_cannot_be_run_is_told_as_such(
+    repo: Repo, tmp_path: Path, mode: int | None, why: str
+) -> None:
+    capture(repo)
+    only = tmp_path / "only"
+    only.mkdir()
+    if mode is not None:
+        (only / "git").write_bytes(b"no program")
+        (only / "git").chmod(mode)
+    for program in ("envlog", "envdiff", "envrestore"):
+        ours = shutil.which(f"git-{program}", path=repo.env["PATH"])
+        assert ours is not None
+        done = repo.execute(ours, check=False, env={**repo.env, "PATH": str(only)})
+        assert done.status == 128
+        assert f"git {why}" in done.err
+        assert "hint: " in done.err
