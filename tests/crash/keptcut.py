@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.crash.disk import Platter, apply, read_log
@@ -31,19 +32,26 @@ from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, make_repo
 
 SECRET = "xyzzy"
-STEPS: tuple[tuple[str, ...], ...] = (
-    ("capture", "first", "--name", "first{}"),
-    ("capture", "second"),
-    ("capture", "third", "--name", "third{}"),
-    ("drop", "@~1"),
-    ("gc",),
-    ("undrop", "@"),
-    ("capture", "fourth"),
-    ("prune", "--keep-last=2"),
-    ("gc", "--prune=now"),
-    ("purge", "creds"),
+STEPS: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (0, ("capture", "first", "--name", "first{}")),
+    (0, ("capture", "second")),
+    (0, ("capture", "third", "--name", "third{}")),
+    (0, ("drop", "@~1")),
+    (0, ("gc",)),
+    (0, ("undrop", "@")),
+    (1, ("capture", "fourth")),
+    (1, ("drop", "@~1")),
+    (2, ("drop", "@~1")),
+    (2, ("gc",)),
+    (4, ("prune", "--keep-last=2")),
+    (4, ("gc", "--prune=now")),
+    (4, ("purge", "creds")),
 )
-"""One round; `undrop` is told the moment that was dropped."""
+"""One round, a week: the day, and what is done; `undrop` is told the moment that was dropped. The thinning joins what
+was dropped on two days; after the first cleanings git has a list of packs, which goes when the packs do."""
+BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+"""A Monday."""
+JOINED, LISTED = "joined", "listed"
 KNOWN = {"envhist/rewritten", "envhist/rewritten.new", "envhist/packs.json.new"}
 
 
@@ -119,8 +127,12 @@ def take(repo: Repo, rounds: int, log: Path) -> list[Act]:
     """Take the steps, one after the other, and know what was there before and after each."""
     acts = []
     before = look(repo)
+    seen: Counter[str] = Counter()
     for number in range(rounds):
-        for step, (verb, *words) in enumerate(STEPS):
+        for step, (day, (verb, *words)) in enumerate(STEPS):
+            repo.env["GIT_COMMITTER_DATE"] = (
+                f"{BEGIN + timedelta(days=7 * number + day, minutes=step):%Y-%m-%dT%H:%M:%SZ}"
+            )
             if verb == "capture":
                 repo.write("creds", f"{SECRET} {number} {step}")
                 repo.write("kept", f"kept {number} {step}" * 50)
@@ -134,7 +146,17 @@ def take(repo: Repo, rounds: int, log: Path) -> list[Act]:
             after = look(repo)
             acts.append(Act(verb, began, said, before, after))
             before = after
+            seen[LISTED] += (repo.path / ".git/objects/pack/multi-pack-index").exists()
+            seen[JOINED] += verb == "prune" and _shares_a_ref(repo)
+    assert seen[LISTED] >= 2 * rounds, seen
+    assert seen[JOINED] == rounds, seen
     return acts
+
+
+def _shares_a_ref(repo: Repo) -> bool:
+    """Whether a bundle of the trash holds what went on more days than one."""
+    refs = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").split()
+    return any(int(repo.git("rev-list", "--count", ref)) > 1 for ref in refs)
 
 
 def judge(
