@@ -30,7 +30,7 @@ from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_direc
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packlist import list_packs
 from git_envhist.store.packs import StagedPack
-from git_envhist.store.reaching import Tips, elsewhere, left_of, reached, tips_of
+from git_envhist.store.reaching import Tips, elsewhere, git_dirs_of, left_of, reached, tips_of
 from git_envhist.store.refhealth import kept_aside
 from git_envhist.store.repacking import ANEW, AS_IT_IS, JOINED, write_pack
 from git_envhist.store.repository import Repository
@@ -159,7 +159,7 @@ class _Collector:
 
     def _reached(self, ours: set[bytes], since: Tips | None = None) -> dict[bytes, bytes]:
         repository = self._repository
-        more = elsewhere((repository.common_dir, *_linked(repository.common_dir)))
+        more = elsewhere(git_dirs_of(repository.common_dir))
         found = reached(repository.git, ours.__contains__, more=more, since=since)
         # What a repair has set aside is not whole, and not garbage either.
         aside = [*kept_aside(repository.common_state), *self._also]
@@ -256,9 +256,3 @@ def _ids(repository: Repository, path: str) -> list[bytes]:
 def _measure(paths: Sequence[str]) -> tuple[int, int]:
     """How many packs, and how large."""
     return len(paths), sum(os.stat(path).st_size for path in paths)
-
-
-def _linked(common_dir: str) -> list[str]:
-    """The git directories of linked working trees."""
-    place = os.path.join(common_dir, "worktrees")
-    return [os.path.join(place, name) for name in os.listdir(place)] if os.path.isdir(place) else []

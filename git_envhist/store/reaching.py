@@ -19,6 +19,8 @@ from git_envhist.store.git import Git, memory_file
 from git_envhist.values import dataclass
 
 ROOTS = ("--all", "--reflog", "--indexed-objects")
+NOT_OURS = ("--exclude=refs/envhist/*", "--exclude=refs/notes/envhist/*", *ROOTS)
+"""The same, without what a history of ours leads to."""
 PROMISED = "--missing=allow-promisor"
 """What a partial clone left out is not missing."""
 PSEUDO = (
@@ -90,6 +92,13 @@ def left_of(git: Git, commits: Iterable[str], is_wanted: Callable[[bytes], bool]
             if is_wanted(oid):
                 found.setdefault(oid, path)
     return found
+
+
+def git_dirs_of(common_dir: str) -> tuple[str, ...]:
+    """The git directories of all working trees."""
+    place = os.path.join(common_dir, "worktrees")
+    linked = os.listdir(place) if os.path.isdir(place) else ()
+    return (common_dir, *(os.path.join(place, name) for name in linked))
 
 
 def elsewhere(git_dirs: Iterable[str]) -> list[str]:

@@ -16,13 +16,14 @@ from git_envhist.errors import Refused, RestoreLeft
 from git_envhist.settings import config_home
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.fetched import Fetched
-from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
+from git_envhist.store.gitcaches import drop_caches_naming
 from git_envhist.store.keyfiles import KeyPlace
-from git_envhist.store.locks import locked, locked_now, state_directory
+from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
 from git_envhist.store.ownpacks import bears_mark
 from git_envhist.store.remotememory import directory_of
 from git_envhist.store.repository import RefMove, Repository
 from git_envhist.store.spares import spares
+from git_envhist.triggers.handingback import refuse_beside_writers, take_packs
 from git_envhist.values import dataclass
 
 OURS = ("refs/envhist/", "refs/notes/envhist/")
@@ -75,12 +76,16 @@ def forget_history(repository: Repository, found: Whole) -> list[str]:
     """Take it all away; returns what the user has to know."""
     state_directory(repository.common_state)
     own = os.path.join(state_directory(repository.state), "lock")
-    with locked(own), locked_now(os.path.join(repository.common_state, COMMON_LOCK)) as alone:
-        if not alone:
-            raise Refused(
-                "a capture is under way in another working tree", hint="run the command again in a moment"
-            )
+    with (
+        locked(own),
+        locked_now(os.path.join(repository.common_state, UPKEEP_LOCK)) as idle,
+        locked_now(os.path.join(repository.common_state, COMMON_LOCK)) as alone,
+    ):
+        if not (alone and idle):
+            what = "a cleaning is under way" if alone else "a capture is under way in another working tree"
+            raise Refused(what, hint="run the command again in a moment")
         _refuse_left(found)
+        refuse_beside_writers(repository)
         _keep_keys(found)
         repository.move_refs([RefMove(ref, None, oid) for ref, oid in found.refs.items()])
         for prefix in (*OURS, "refs/notes/"):
@@ -106,12 +111,12 @@ def _remove_packs(repository: Repository, found: Whole) -> None:
     ids = [bytes.fromhex(oid) for oid in found.refs.values()]
     # A cache that names what has gone would hide what has not.
     drop_caches_naming(repository.objects_dir, ids)
+    take_packs(repository, found.packs)
     for spare in spares(repository.common_state, repository.pack_dir):
         shutil.rmtree(spare, ignore_errors=True)
     for path in found.packs:
         with suppress(FileNotFoundError):
             os.unlink(path)
-    drop_broken_index(repository.pack_dir)
 
 
 def _remove_states(found: Whole) -> list[str]:

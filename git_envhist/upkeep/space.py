@@ -12,7 +12,7 @@ from git_envhist.model import Holder, Snapshot, Space
 from git_envhist.store.ledger import ABOUT, Held, Ledger, Sizes, Step
 from git_envhist.store.names import true_path
 from git_envhist.store.ownpacks import OwnPacks
-from git_envhist.store.reaching import reached
+from git_envhist.store.reaching import NOT_OURS, reached
 from git_envhist.store.repository import HEADS, TRASH, Repository
 from git_envhist.store.staging import open_published
 from git_envhist.upkeep.freeing import freed
@@ -24,7 +24,6 @@ TOP = b"."
 IN, OUT = b"\0in", b"\0out"
 CHOSEN = b"\0chosen"
 GENERATED = (b"packages", b"built", b"cache")
-OTHERS = ("--exclude=refs/envhist/*", "--exclude=refs/notes/envhist/*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,7 @@ def measure(
     ) as own:
         sizes = Sizes.read(own.packs, repository.hash_length)
         tell("looking at what is yours")
-        ours = reached(
-            repository.git, sizes.of.__contains__, roots=(*OTHERS, "--all", "--reflog", "--indexed-objects")
-        )
+        ours = reached(repository.git, sizes.of.__contains__, roots=NOT_OURS)
         count = _Count(repository, own, sizes, moments, frozenset(ours))
         tell("counting by moment")
         by_moment = count.by_moment()

@@ -135,3 +135,32 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 12]
     assert not os.path.lexists(repository.common_state)
+
+
+def test_what_git_found_in_our_packs_is_git_s_afterwards(repo: Repo) -> None:
+    repo.git("worktree", "add", "-q", "../linked")
+    linked = Repo(repo.path.parent / "linked", repo.env)
+    for name in ("committed", "staged", "stashed", "theirs"):
+        repo.write(name, f"{name}, and in no object of git's\n")
+    repo.run("envlog", "capture", "all of them", check=True)
+    repo.git("add", "committed")
+    repo.git("commit", "-q", "-m", "its content is stored already")
+    repo.git("add", "stashed")
+    repo.git("stash", "-q")
+    repo.git("add", "staged")
+    linked.write("theirs", repo.read("theirs"))
+    linked.git("add", "theirs")
+    for name in ("committed", "staged", "theirs"):
+        repo.write(name, "something else by now\n")
+
+    repo.run("envlog", "uninstall", "--history", "--yes", check=True)
+
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+    assert ours_in(repo) == []
+    assert not list((repo.path / ".git/objects/pack").glob("*.keep"))
+    for where, name in ((repo, "HEAD:committed"), (repo, ":staged"), (linked, ":theirs")):
+        assert where.git("cat-file", "-p", name).startswith(name.rpartition(":")[2])
+    repo.git("stash", "pop", "-q")
+    assert repo.read("stashed").startswith(b"stashed")
+    repo.git("gc", "-q", "--prune=now")
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""

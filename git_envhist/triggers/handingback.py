@@ -1,0 +1,86 @@
+"""Takes our packs out of a repository, less what is the user's: that is handed back to git.
+
+A `git add` that finds its content in a pack of ours stores nothing. Whatever a branch, an index, a reflog or something
+half done leads to is written into a pack of git's own before ours go; they come back where anything is missing then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from git_envhist.errors import Damaged, Refused
+from git_envhist.store.durable import sync_directory
+from git_envhist.store.gitcaches import drop_broken_index
+from git_envhist.store.handover import let_go
+from git_envhist.store.idx import PackIndex
+from git_envhist.store.places import share
+from git_envhist.store.reaching import NOT_OURS, elsewhere, git_dirs_of, reached
+from git_envhist.store.repacking import AS_IT_IS, write_pack
+from git_envhist.store.repository import Repository
+from git_envhist.store.retiring import may_write, names_of
+from git_envhist.store.staging import Staging, open_published
+
+
+def refuse_beside_writers(repository: Repository) -> None:
+    """Nobody may be adding what they found in a pack that is about to go."""
+    writers = may_write(repository.gits_at_work() or ())
+    if writers:
+        who = ", ".join(sorted(f"git {git.command} ({git.pid})" for git in writers))
+        raise Refused(
+            f"others may rely on what is to go: {who}", hint="run the command again when it has ended"
+        )
+
+
+def take_packs(repository: Repository, packs: Sequence[str]) -> None:
+    """Have packs of ours go; to be called where no ref of ours is left, and nobody captures."""
+    own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
+    try:
+        held = {oid for pack in own.packs for oid in pack.index.names()}
+    finally:
+        own.close()
+    git_dirs = git_dirs_of(repository.common_dir)
+
+    def needed() -> dict[bytes, bytes]:
+        return reached(repository.git, held.__contains__, roots=NOT_OURS, more=elsewhere(git_dirs))
+
+    with Staging.create(repository.common_state, repository.pack_dir) as staging:
+        theirs = needed()
+        bases = names_of(path for path in packs if path.endswith(".pack"))
+        _give(repository, staging, _nowhere_else(repository, bases, theirs))
+        anew = let_go(repository, staging, bases, held - theirs.keys(), lambda _tips: needed())
+    drop_broken_index(repository.pack_dir)
+    if anew:
+        repository.git.try_run(*anew)
+
+
+def _nowhere_else(
+    repository: Repository, bases: Collection[str], objects: Mapping[bytes, bytes]
+) -> dict[bytes, bytes]:
+    """The objects that git has in no pack or file of its own."""
+    names = {name[:-4] for name in os.listdir(repository.pack_dir) if name.endswith(".idx")}
+    left = {oid: path for oid, path in objects.items() if not _is_loose(repository, oid)}
+    for name in names.difference(bases):
+        with suppress(OSError, Damaged):
+            index = PackIndex(os.path.join(repository.pack_dir, f"{name}.idx"), repository.hash_length)
+            left = {oid: path for oid, path in left.items() if index.find(oid) is None}
+            index.close()
+    return left
+
+
+def _is_loose(repository: Repository, oid: bytes) -> bool:
+    name = oid.hex()
+    return os.path.exists(os.path.join(repository.objects_dir, name[:2], name[2:]))
+
+
+def _give(repository: Repository, staging: Staging, objects: Mapping[bytes, bytes]) -> None:
+    """Write objects into a pack without a mark: one that git repacks and cleans as its own."""
+    where = (repository.objects_dir, staging.path, repository.object_format)
+    target = os.stat(repository.pack_dir)
+    for pack in write_pack(repository.git, *where, objects, AS_IT_IS):
+        for path in (pack.pack_path, pack.index_path):
+            share(path, target)
+            os.rename(path, os.path.join(repository.pack_dir, os.path.basename(path)))
+    if objects:
+        sync_directory(repository.pack_dir)
