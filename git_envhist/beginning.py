@@ -164,6 +164,18 @@ def _make(homes: Homes, root: str, data: str, wish: Beginning) -> Home:
     return home
 
 
+def forget_directory(repository: Repository, environ: Mapping[str, str]) -> None:
+    """Have a plain directory, and the forks that share its repository, be as if they never had a history."""
+    import shutil  # loaded late: hardly ever asked for
+
+    with _records(environ) as homes:
+        for home in homes.all():
+            if os.path.realpath(home.repository) == os.path.realpath(repository.common_dir):
+                homes.forget(home)
+    # Nothing leads there any more, and what it held has gone before.
+    shutil.rmtree(repository.common_dir, ignore_errors=True)
+
+
 def _let_go(homes: Homes, root: str, own: Home | None, kept: Home) -> None:
     """No other record claims this directory, or its place, from now on."""
     for home in homes.all():

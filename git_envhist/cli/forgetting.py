@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 
+from git_envhist.beginning import forget_directory
 from git_envhist.cli.failure import warn
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
@@ -33,6 +34,8 @@ class Forgetting:
     def carry_out(self) -> None:
         for remark in forget_history(self._repository, self._found):
             warn(remark)
+        if self._repository.plain:
+            forget_directory(self._repository, os.environ)
 
     def lines(self, dry_run: bool) -> Iterator[str]:
         if not dry_run:
@@ -51,7 +54,8 @@ class Forgetting:
 
     def _files(self) -> tuple[str, ...]:
         found = self._found
-        return (*found.packs, *found.states, *(() if found.keys_stay else found.keys))
+        own = (self._repository.common_dir,) if self._repository.plain else ()
+        return (*found.packs, *found.states, *own, *(() if found.keys_stay else found.keys))
 
     def _in_words(self) -> str:
         return f"{count(self._found.snapshots, 'snapshot')} ({size(self._found.stored)})"

@@ -73,7 +73,8 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         return
     if options["history"] and (agents or options["everywhere"]):
         raise UsageError("--history goes with the repository alone", hint="git envlog uninstall --history")
-    place = place_of(session, everywhere=options["everywhere"])
+    # A history without git has no hooks, and goes all the same.
+    place = place_of(session, everywhere=options["everywhere"], only_looks=options["history"])
     wanted = chosen(agents) if agents else every()
     dry_run = options["dry_run"]
     if not options["history"]:
@@ -84,7 +85,8 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     history = Forgetting(session.history.repository)
     if not (dry_run or options["yes"]):
         history.ask()
-    done = uninstall(place, wanted, dry_run=dry_run)
+    is_plain = session.history.repository.plain
+    done = [] if is_plain else uninstall(place, wanted, dry_run=dry_run)
     if not dry_run:
         history.carry_out()
     _tell(session, done, dry_run, "taken away", history)

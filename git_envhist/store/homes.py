@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from git_envhist.errors import EnvhistError
-from git_envhist.store.durable import sync_directory
+from git_envhist.store.durable import forget, sync_directory
 from git_envhist.store.quoting import quote, unquote
 from git_envhist.store.sameness import Identity, identify, is_same, is_successor
 from git_envhist.values import dataclass, replace
@@ -90,6 +90,11 @@ class Homes:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, os.path.join(self.directory, home.name))
+        sync_directory(self.directory)
+
+    def forget(self, home: Home) -> None:
+        """Take a record away."""
+        forget(os.path.join(self.directory, home.name))
         sync_directory(self.directory)
 
     def _read(self, name: str) -> Home | None:

@@ -164,3 +164,29 @@ def test_what_git_found_in_our_packs_is_git_s_afterwards(repo: Repo) -> None:
     assert repo.read("stashed").startswith(b"stashed")
     repo.git("gc", "-q", "--prune=now")
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_a_history_without_git_goes_whole(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
+    plain = Repo(tmp_path / "notes", repo.env)
+    plain.path.mkdir()
+    plain.write("a.txt", "a\n")
+    plain.write(".env", "SECRET=1\n")
+    plain.run("envlog", "init", check=True)
+    plain.run("envlog", "capture", "one", check=True)
+    listed = plain.run("envlog", "uninstall", "--history", "--dry-run", check=True).out
+    [place] = [line.removeprefix("remove ") for line in listed.splitlines() if line.endswith(".git")]
+    assert plain.run("envlog", "uninstall", "--history").status == 3
+    assert plain.run("envlog", "--format=%s", check=True).out == "one\n"
+
+    done = plain.run("envlog", "uninstall", "--history", "--yes", check=True)
+
+    assert "forgotten: 1 snapshot" in done.out
+    assert not os.path.lexists(place)
+    assert sorted(os.listdir(plain.path)) == [".env", "a.txt"]
+    data = Path(place).parent.parent
+    assert list(data.rglob("*notes*")) == []
+    again = plain.run("envlog")
+    assert (again.status, "git envlog init" in again.err) == (128, True)
+    plain.run("envlog", "init", check=True)
+    plain.run("envlog", "capture", "anew", check=True)
+    assert plain.run("envlog", "--format=%s", check=True).out == "anew\n"
