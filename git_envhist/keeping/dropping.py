@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, timedelta
 
 from git_envhist.errors import EnvhistError, Refused, SnapshotNotFound
@@ -16,7 +16,7 @@ from git_envhist.model import Snapshot, SnapshotId
 from git_envhist.model.keeping import Dropped, InTrash
 from git_envhist.store.chain import read_chain
 from git_envhist.store.fetched import is_fetched
-from git_envhist.store.records import format_record
+from git_envhist.store.records import format_record, name_record, names_of
 from git_envhist.store.relinking import Retold
 from git_envhist.store.retelling import AFTER, BEFORE, Link
 from git_envhist.store.staging import Staging
@@ -63,7 +63,7 @@ class Dropping:
         def decide(stand: Stand, _staging: Staging) -> Wanted:
             gone = set(choose())
             left = tuple(link for link in stand.links if link.id not in gone)
-            return Wanted(left, more=self._said_of_the_timeline(stand, gone))
+            return Wanted(left, more=self._said_of_what_stays(stand, gone))
 
         return self._rewriting.rewrite(timeline, decide)
 
@@ -152,25 +152,52 @@ class Dropping:
     def _bundles(self) -> list[Bundle]:
         return self._rewriting.bundles()
 
-    def _said_of_the_timeline(self, stand: Stand, gone: Iterable[SnapshotId]) -> dict[str, bytes]:
-        """By a commit that stays, what the notes of those beside it that go say of the timeline: tasks, effects."""
+    def _said_of_what_stays(self, stand: Stand, gone: Iterable[SnapshotId]) -> dict[str, bytes]:
+        """By a commit that stays, the lines that its note is given."""
         going = set(gone)
-        records = {
-            one.id: one.records for one in self._history.log(timeline=stand.timeline) if one.id in going
-        }
-        stays = [link for link in stand.links if link.id not in going]
-        found: dict[str, bytes] = {}
-        last = stays[0].commit if stays else None
-        for link in stand.links:
-            if link.id not in going:
-                last = link.commit
-            elif last is not None:
-                lines = [
-                    format_record(one) for one in records.get(link.id, ()) if one.kind in TELLS_OF_TIMELINE
-                ]
-                if lines:
-                    found[last] = found.get(last, b"") + b"".join(lines)
+        snapshots = self._history.log(timeline=stand.timeline)
+        found = _said_of_the_timeline(stand, going, snapshots)
+        for commit, lines in _names_that_went_on(stand.timeline, going, snapshots).items():
+            found[commit] = found.get(commit, b"") + lines
         return found
+
+
+def _names_that_went_on(
+    timeline: str, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
+) -> dict[str, bytes]:
+    """By a commit that stays, the word that it has lost the names which those that go were given after it.
+
+    A name means one moment. It is not to mean the one before again because that goes: it goes with it, and comes back.
+    """
+    holders = Timeline.of(timeline, snapshots).snapshots
+    names = {name for one in holders if one.id in going for name in one.names}
+    found: dict[str, bytes] = {}
+    for one in snapshots if names else ():
+        for name in names.intersection(names_of(one.records)) if one.id not in going else ():
+            # As of the moment that it was given: the word on the one that may come back is later.
+            given = max(record.at for record in one.records if record.fields.get("name") == name)
+            found[one.commit] = found.get(one.commit, b"") + format_record(
+                name_record(name, given, removed=True)
+            )
+    return found
+
+
+def _said_of_the_timeline(
+    stand: Stand, going: Collection[SnapshotId], snapshots: Sequence[Snapshot]
+) -> dict[str, bytes]:
+    """By a commit that stays, what the notes of those beside it that go say of the timeline: tasks, effects."""
+    records = {one.id: one.records for one in snapshots if one.id in going}
+    stays = [link for link in stand.links if link.id not in going]
+    found: dict[str, bytes] = {}
+    last = stays[0].commit if stays else None
+    for link in stand.links:
+        if link.id not in going:
+            last = link.commit
+        elif last is not None:
+            lines = [format_record(one) for one in records.get(link.id, ()) if one.kind in TELLS_OF_TIMELINE]
+            if lines:
+                found[last] = found.get(last, b"") + b"".join(lines)
+    return found
 
 
 def _joined(stand: Stand, before: date) -> Wanted:

@@ -345,3 +345,22 @@ done
     names = {name for one in history.log() for name in one.names}
     names |= {name for one in history.dropping.trash() for name in one.snapshot.names}
     assert {f"name-{one}-{number}" for one in "ab" for number in range(1, 7)} <= names
+
+
+def test_a_name_goes_with_its_moment_and_comes_back_with_it(repo: Repo) -> None:
+    first, second, third = take(repo, 3)
+    for one in (first, second):
+        repo.run("envlog", "name", "working", one.id, check=True)
+    assert "working" in repo.run("envlog", "drop", "working", check=True).out
+    gone = repo.run("envrestore", "-n", "working")
+    assert (gone.status, gone.out) == (4, "")
+    assert "working" not in repo.run("envlog", check=True).out
+    # A name that went on from there is nobody's; others stay.
+    assert [one.names for one in open_history(repo).log()] == [("n2",), ("n0",)]
+    repo.run("envlog", "undrop", "working", check=True)
+    assert open_history(repo).resolve("working").id == second.id
+    assert open_history(repo).resolve("n0").id == first.id
+    repo.run("envlog", "name", "working", third.id, check=True)
+    repo.run("envlog", "drop", third.id, check=True)
+    repo.run("envlog", "undrop", third.id, check=True)
+    assert open_history(repo).resolve("working").id == third.id
