@@ -104,7 +104,7 @@ def _lines(dropped: Dropped, look: Look) -> Iterator[str]:
         yield f"bring back until {dropped.until.isoformat()}: git envlog undrop {again}"
     named = next((name for one in dropped.snapshots for name in one.names), None)
     if named is not None:
-        yield f"names go with their moments; to take one alone away: git envlog name -d {escape(shlex.quote(named))}"
+        yield f"names go along; to take one alone: git envlog name -d {escape(shlex.quote(named))}"
 
 
 def _label(snapshot: Snapshot, look: Look) -> str:

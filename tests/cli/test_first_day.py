@@ -103,7 +103,7 @@ def test_a_name_alone_lists_them(repo: Repo) -> None:
     assert "    git envrestore 'a b'\n" in repo.run("envrestore", check=True).out
     gone = repo.run("envlog", "drop", "a b", check=True).out
     assert "one (a b)\n" in gone
-    assert "names go with their moments; to take one alone away: git envlog name -d 'a b'\n" in gone
+    assert "names go along; to take one alone: git envlog name -d 'a b'\n" in gone
     assert "was not dropped" not in repo.run("envlog", "undrop", made, check=True).err
     assert f"hint: {made[:7]} was not dropped" in repo.run("envlog", "undrop", made).err
 
