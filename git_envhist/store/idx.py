@@ -122,6 +122,15 @@ class PackIndex:
         """The hash that the pack ends with."""
         return self._map[self._end : self._end + self._length]
 
+    def is_whole(self) -> bool:
+        """Whether it is, byte for byte, what was written: it ends with a hash of all of it."""
+        import hashlib  # loaded late: whoever reads an index hashes nothing, mostly
+
+        new = hashlib.sha1 if self._length == 20 else hashlib.sha256
+        end = self._end + self._length
+        with memoryview(self._map) as view, view[:end] as body:
+            return new(body, usedforsecurity=False).digest() == self._map[end:]
+
     def find(self, oid: bytes) -> int | None:
         """The number of an id in sorted order, or None."""
         first = oid[0]

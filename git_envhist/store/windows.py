@@ -127,13 +127,13 @@ class _Pack:
 
     def packed(self, offset: int) -> bytes | None:
         """The bytes of a blob, if its entry has its checksum; None where that is not known, or it has not."""
-        if self._is_listed and not self._ends:
-            self._learn_ends()
-        end = self._ends.get(offset)
-        if end is None or end - offset > LARGEST:
-            return None
         start = offset & -BLOCK
         try:
+            if self._is_listed and not self._ends:
+                self._learn_ends()
+            end = self._ends.get(offset)
+            if end is None or end - offset > LARGEST:
+                return None
             entry = (self._blocks.get(start) or self._read_block(start))[offset - start : end - start]
             if len(entry) < end - offset:
                 entry = memoryview(os.pread(self._file, end - offset, offset))
@@ -217,10 +217,21 @@ class _Pack:
         return dict(zip(self._index.names(), self._offsets(), strict=True))
 
     def _learn_ends(self) -> None:
+        self._ends = {NOWHERE: NOWHERE}
+        # Here an index alone says which bytes are whose. One bit of it that has changed since can lead to another
+        # object, whole and with the right checksum; and it must be the index of this very pack.
+        if not self._index.is_whole() or not self._is_of_this_pack():
+            return
         offsets = self._offsets()
         # What ends the last one is not told: it is left to those who find out.
         self._ends = {**dict(pairwise(sorted(offsets))), NOWHERE: NOWHERE}
         self._checksums = dict(zip(offsets, self._index.checksums(), strict=True))
+
+    def _is_of_this_pack(self) -> bool:
+        """Whether the pack ends as its index says that it does."""
+        wanted = self._index.pack_hash
+        end = os.fstat(self._opened()).st_size
+        return end > len(wanted) and os.pread(self._file, len(wanted), end - len(wanted)) == wanted
 
     def _offsets(self) -> list[int]:
         try:
@@ -237,10 +248,13 @@ class _Pack:
     def _read_block(self, start: int) -> memoryview:
         if len(self._blocks) >= MOST_BLOCKS:
             del self._blocks[next(iter(self._blocks))]
+        found = self._blocks[start] = memoryview(os.pread(self._opened(), BLOCK + OVERLAP, start))
+        return found
+
+    def _opened(self) -> int:
         if self._file < 0:
             self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        found = self._blocks[start] = memoryview(os.pread(self._file, BLOCK + OVERLAP, start))
-        return found
+        return self._file
 
 
 def _rest_of_size(data: memoryview, at: int, size: int) -> tuple[int, int]:

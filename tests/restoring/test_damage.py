@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +99,57 @@ def test_a_tree_that_cannot_be_read_is_told_by_its_directory(repo: Repo, damaged
     done = repo.run("envrestore", moment)
     assert (done.status, f"'{damaged}'" in done.err) == (128, True), done.err
     assert listing(repo.path) == before
+
+
+def index_of_most(repo: Repo) -> Path:
+    return max(repo.path.glob(".git/objects/pack/*.idx"), key=lambda path: path.stat().st_size)
+
+
+def lead_astray(index: Path, chance: random.Random) -> None:
+    """Where one object begins is said to be where another does, as a few flipped bits can say it."""
+    data = bytearray(index.read_bytes())
+    count = int.from_bytes(data[8 + 1020 : 8 + 1024], "big")
+    places = 8 + 1024 + 24 * count
+    for _ in range(40):
+        wanted, other = (places + 4 * number for number in chance.sample(range(count), 2))
+        data[wanted : wanted + 4] = data[other : other + 4]
+    index.chmod(0o600)
+    index.write_bytes(data)
+
+
+def flip_somewhere(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    for _ in range(3):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+def test_a_whole_moment_of_a_damaged_store_is_written_truly_or_not_at_all(repo: Repo, tmp_path: Path) -> None:
+    """Read by the checksums of a pack: of packed bytes, of ids and of places any may have changed on the disk."""
+    chance = random.Random(38)
+    for number in range(700):
+        repo.write(f"d{number % 9}/f{number}", b"%d said so\n" % number * chance.randrange(1, 90))
+    moment = capture(repo)
+    wanted = listing(repo.path)
+    for directory in repo.path.glob("d*"):
+        shutil.rmtree(directory)
+    index = index_of_most(repo)
+    whole = {path: path.read_bytes() for path in (index, index.with_suffix(".pack"))}
+    statuses = set()
+    for turn in range(12):
+        if turn % 3 == 0:
+            lead_astray(index, chance)
+        else:
+            flip_somewhere(index if turn % 3 == 1 else index.with_suffix(".pack"), chance)
+        place = tmp_path / f"there-{turn}"
+        done = repo.run("envrestore", moment, "--to", str(place))
+        statuses.add(done.status)
+        if done.status == 0:
+            assert listing(place) == wanted
+        else:
+            assert (done.status, place.exists()) == (128, False), done.err
+        for path, data in whole.items():
+            path.write_bytes(data)
+    assert 128 in statuses
+    repo.run("envrestore", moment, "--to", str(tmp_path / "whole"), check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from git_envhist.errors import Damaged
 from git_envhist.store import windows
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.windows import Windows
-from tests.store.packing import noise, object_id, pack_of, put_into
+from tests.store.packing import damage, noise, object_id, pack_of, put_into
 from tests.support.repository import Repo
 
 Read = Callable[[Windows, bytes], tuple[bytes, bytes]]
@@ -125,3 +125,66 @@ def test_a_blob_is_held_to_the_checksum_that_the_index_has(
     with closing(reader(repo)) as found:
         assert [found.packed(object_id(b"blob", one)) for one in data] == [None] * 20
         assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["to an earlier one", "to a later one"])
+def test_an_index_that_leads_to_another_object_gives_nothing_by_its_checksums(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    """The other object is whole, and has the checksum of an entry: only that the index was changed tells of it."""
+    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    data = {object_id(b"blob", one): one for one in (noise(3000, number) for number in range(20))}
+    path = put_into(repo, pack_of(tmp_path / "one", data.values()))
+    ids = sorted(data)
+    wanted, other = (ids[3], ids[11]) if later else (ids[11], ids[3])
+    offsets = 8 + 1024 + 24 * len(ids)
+
+    def lead_astray(content: bytearray) -> None:
+        def at(oid: bytes) -> slice:
+            start = offsets + 4 * ids.index(oid)
+            return slice(start, start + 4)
+
+        content[at(wanted)] = content[at(other)]
+
+    damage(path.with_suffix(".idx"), lead_astray)
+    with closing(reader(repo)) as found:
+        assert [found.packed(oid) for oid in ids] == [None] * len(ids)
+        assert found.read(other) == (b"blob", data[other])
+        with pytest.raises(Damaged):
+            found.read(wanted)
+
+
+def test_the_index_of_another_pack_gives_nothing_by_its_checksums(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two packs of as many objects, as long and in the same places: what an old backup put back would lead to them."""
+    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    data = [noise(3000, number) for number in range(20)]
+    path = put_into(repo, pack_of(tmp_path / "one", data))
+    twin = pack_of(tmp_path / "two", [*data[:-1], noise(3000, 99)])
+    path.chmod(0o600)
+    path.write_bytes(Path(twin.pack_path).read_bytes())
+    with closing(reader(repo)) as found:
+        assert [found.packed(object_id(b"blob", one)) for one in data] == [None] * 20
+        assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
+
+
+def test_no_bit_of_a_pack_or_its_index_can_flip_unseen(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is given is what was stored; the rest is told to be damaged, or not to be there."""
+    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    data = {object_id(b"blob", one): one for one in (b"%d all work\n" % n * (n + 1) for n in range(12))}
+    path = put_into(repo, pack_of(tmp_path / "one", data.values()))
+    for file in (path, path.with_suffix(".idx")):
+        whole = file.read_bytes()
+        for bit in range(0, 8 * len(whole), 5):
+            damage(
+                file,
+                lambda content, bit=bit: content.__setitem__(bit >> 3, content[bit >> 3] ^ 1 << (bit & 7)),
+            )
+            with closing(reader(repo)) as found:
+                for oid, one in data.items():
+                    with suppress(Damaged, KeyError):
+                        assert by_checksum(found, oid) == (b"blob", one)
+        file.write_bytes(whole)
