@@ -146,14 +146,14 @@ class CapturedFiles:
 
     def __init__(
         self,
-        objects: Iterable[tuple[bytes, bytes]],
+        objects: Iterable[tuple[bytes, bytes, int]],
         packs: Iterable[StagedPack],
         object_format: str,
         read_known: Callable[[bytes], bytes],
         key: Key | None,
     ) -> None:
         width = 20 if object_format == "sha1" else 32
-        self._entries = dict(objects)
+        self._entries = {oid: entry for oid, entry, _ in objects}
         self._packs = [
             PackFile(pack.pack_path, PackIndex(pack.index_path, width), object_format) for pack in packs
         ]

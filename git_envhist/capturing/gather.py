@@ -47,7 +47,7 @@ class Gathered:
     missing: list[Missing] = field(default_factory=list)
     pieces: dict[bytes, list[bytes]] = field(default_factory=dict)
     packs: list[StagedPack] = field(default_factory=list)
-    objects: list[tuple[bytes, bytes]] = field(default_factory=list)
+    objects: list[tuple[bytes, bytes, int]] = field(default_factory=list)
     """Packed entries that no worker's pack holds, because they were few."""
     files: int = 0
     bytes: int = 0
@@ -111,7 +111,7 @@ class Gatherer:
             if kind == "pack":
                 self.result.packs.append(StagedPack(*words))  # type: ignore[arg-type]
             else:
-                self.result.objects.extend(cast(list[tuple[bytes, bytes]], words[0]))
+                self.result.objects.extend(cast(list[tuple[bytes, bytes, int]], words[0]))
         return self.result
 
     @property

@@ -146,8 +146,8 @@ def _join(writer: PackWriter, waiting: list[StagedPack], hash_length: int) -> No
     for pack in [pack for pack in waiting if pack.size <= JOINED]:
         before = writer.mark()
         try:
-            for oid, entry in entries(pack.pack_path, hash_length):
-                writer.put(oid, entry)
+            for oid, entry, checksum in entries(pack.pack_path, hash_length):
+                writer.put(oid, entry, checksum)
         except (Damaged, OSError):
             writer.rollback(before)
         else:

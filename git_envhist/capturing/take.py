@@ -185,8 +185,8 @@ class Taker:
         return taken
 
     def _put(self, gathered: Gathered) -> None:
-        for oid, entry in gathered.objects:
-            self.writer.put(oid, entry)
+        for oid, entry, checksum in gathered.objects:
+            self.writer.put(oid, entry, checksum)
 
     def _assemble(self, gathered: Gathered) -> Taken:
         cache = self._cache_head

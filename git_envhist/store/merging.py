@@ -168,8 +168,8 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
         for path in paths:
             before = writer.mark()
             try:
-                for oid, entry in entries(path, hash_length):
-                    writer.put(oid, entry)
+                for oid, entry, checksum in entries(path, hash_length):
+                    writer.put(oid, entry, checksum)
             except (Damaged, OSError):
                 writer.rollback(before)
             else:
@@ -183,18 +183,21 @@ def _write_merged(staging: Staging, object_format: str, paths: list[str]) -> lis
     return replaced
 
 
-def entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes]]:
-    """(id, packed entry) of every object of a pack, in the order in which they stand."""
+def entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes, int]]:
+    """(id, packed entry, its checksum) of every object of a pack, in the order in which they stand."""
     index = PackIndex(pack_path.removesuffix(".pack") + ".idx", hash_length)
+    if not index.is_whole():
+        # An id that changed in it would be carried on, and the object of that id be gone with this pack.
+        raise Damaged(f"the pack index '{index.path}' is damaged")
     descriptor = os.open(pack_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         rows = sorted((index.offset(number), number) for number in range(index.count))
         ends = [*(offset for offset, _ in rows), os.fstat(descriptor).st_size - hash_length]
         for (_, number), (start, end) in zip(rows, pairwise(ends), strict=True):
-            entry = read_exactly(descriptor, end - start, start)
-            if not entry or entry[0] >> 4 & 7 not in WITHOUT_DELTA or crc32(entry) != index.checksum(number):
+            entry, checksum = read_exactly(descriptor, end - start, start), index.checksum(number)
+            if not entry or entry[0] >> 4 & 7 not in WITHOUT_DELTA or crc32(entry) != checksum:
                 raise Damaged(f"'{pack_path}' cannot be merged")
-            yield index.name(number), entry
+            yield index.name(number), entry, checksum
     finally:
         os.close(descriptor)
         index.close()

@@ -147,21 +147,23 @@ class PackWriter:
         except OSError as error:
             raise self._fail(error) from error
 
-    def take_out(self) -> list[tuple[bytes, bytes]] | None:
-        """Every (id, packed entry), leaving the pack empty; None where it is large, or has reached the disk."""
+    def take_out(self) -> list[tuple[bytes, bytes, int]] | None:
+        """Every (id, packed entry, its checksum), leaving the pack empty; None where it is large, or has reached the
+        disk."""
         if self._flushed or self._failure is not None or len(self._buffer) >= BUFFER_SIZE:
             return None
         bounds = [*self._offsets, self._end]
         entries = [bytes(self._buffer[first:last]) for first, last in pairwise(bounds)]
-        taken = list(zip(self._numbers, entries, strict=True))
+        taken = list(zip(self._numbers, entries, self._checksums, strict=True))
         self.rollback(Mark(0, HEADER_SIZE, 0))
         return taken
 
-    def put(self, oid: bytes, entry: bytes) -> None:
-        """Take over an entry that `take_out` of another pack gave."""
+    def put(self, oid: bytes, entry: bytes, checksum: int) -> None:
+        """Take over an entry that `take_out` of another pack gave; what it became on the way here is held to the
+        checksum of what it was."""
         if oid not in self._numbers:
             self._flush(at_least=BUFFER_SIZE)
-            self._number(oid, crc32(entry), len(entry))
+            self._number(oid, checksum, len(entry))
             self._buffer += entry
 
     def finish(self) -> StagedPack | None:

@@ -21,7 +21,7 @@ from git_envhist.store.ownpacks import KEEP_MARK
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.staging import Staging, sweep
 from tests.store.dying import each_death
-from tests.store.packing import FORMATS, empty_repo
+from tests.store.packing import FORMATS, damage, empty_repo, flip
 
 both_formats = pytest.mark.parametrize("object_format", FORMATS)
 
@@ -86,6 +86,21 @@ def test_a_damaged_pack_is_left_as_it_is(tmp_path: Path) -> None:
 
     assert hurt in packs_of(repository)
     assert hurt.read_bytes() == bytes(data)
+    assert len(packs_of(repository)) == 2
+
+
+def test_a_pack_whose_index_names_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    """Its entries are whole, and would stand under the wrong id from then on."""
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    for number in range(20):
+        publish(repository, "sha1", [os.urandom(300), b"%d" % number])
+    hurt = packs_of(repository)[7].with_suffix(".idx")
+    damage(hurt, lambda content: flip(content, 8 + 1024 + 19))
+    data = hurt.read_bytes()
+
+    merge_packs(str(repository / "envhist"), str(repository / "objects/pack"), "sha1")
+
+    assert hurt.read_bytes() == data
     assert len(packs_of(repository)) == 2
 
 

@@ -386,8 +386,8 @@ def test_entries_of_a_small_pack_move_into_another(tmp_path: Path, object_format
 
     many = PackWriter(str(tmp_path), object_format)
     assert many.add(b"blob", b"in both") == shared
-    for oid, entry in taken:
-        many.put(oid, entry)
+    for oid, entry, checksum in taken:
+        many.put(oid, entry, checksum)
     pack = many.finish()
 
     assert pack is not None
@@ -403,6 +403,16 @@ def test_entries_of_a_small_pack_move_into_another(tmp_path: Path, object_format
     subprocess.run(
         ["git", "verify-pack", f"--object-format={object_format}", pack.index_path], check=True, cwd=tmp_path
     )
+
+
+def test_an_entry_that_changed_on_its_way_into_another_pack_is_noticed(tmp_path: Path) -> None:
+    with PackWriter(str(tmp_path), "sha1") as few, PackWriter(str(tmp_path), "sha1") as many:
+        few.add(b"blob", b"some bytes")
+        (taken,) = few.take_out() or ()
+        oid, entry, checksum = taken
+        many.put(oid, entry[:-6] + bytes((entry[-6] ^ 4,)) + entry[-5:], checksum)
+        with pytest.raises(Damaged, match=oid.hex()):
+            many.finish()
 
 
 def test_entries_that_reached_the_disk_stay_where_they_are(tmp_path: Path) -> None:
