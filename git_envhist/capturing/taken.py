@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from git_envhist.capture.descent import shown_path
 from git_envhist.capture.known import Records
 from git_envhist.capture.records import SIZE, WIDTH
 from git_envhist.capture.statcache import KeptFacts
@@ -53,7 +54,7 @@ class Taken:
             row = sums.setdefault(path.partition(b"/")[0], [0, 0])
             row[0] += len(record.names)
             row[1] += sum(record.cells[SIZE::WIDTH])
-        rows = [(EnvPath(name), files, size) for name, (files, size) in sums.items() if name]
+        rows = [(EnvPath(shown_path(name)), files, size) for name, (files, size) in sums.items() if name]
         return tuple(sorted(rows, key=lambda row: -row[2])[:LARGEST_SHOWN])
 
     def seals_now(self) -> bool:

@@ -17,6 +17,7 @@ from git_envhist.cli.words import count, seconds, size
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, EnvPath, Missing, Trigger
+from git_envhist.store.listings import ROOT_MARK
 from git_envhist.values import replace
 from git_envhist.verifying.watching import UNWATCHED, Watching
 
@@ -228,7 +229,8 @@ def _first_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
     largest = tuple(one for one in captured.directories if one[0] and one[1])[:LARGEST]
     yield told + ("; its largest directories:" if largest else "")
     yield from directory_lines(largest)
-    below = [path for path, _, _ in largest if path.isascii() and os.fsdecode(path).isprintable()]
+    inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
+    below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
     example = next((path for path in below if not _is_tracked(history, path)), None)
     if example is not None:
         import shlex  # loaded late: only a first capture needs it
@@ -247,11 +249,11 @@ def _is_tracked(history: EnvHistory, directory: EnvPath) -> bool:
 def directory_lines(directories: tuple[tuple[EnvPath, int, int], ...]) -> Iterator[str]:
     """One line a directory: bytes, files, path."""
     for path, files, number in directories:
-        yield f"  {size(number):>10}  {count(files, 'file'):>14}  {escape(_shown_directory(path))}/"
+        yield f"  {size(number):>10}  {count(files, 'file'):>14}  {escape(_shown_directory(path))}"
 
 
 def _shown_directory(path: EnvPath) -> str:
-    return os.fsdecode(path) or "."
+    return os.fsdecode(path if path.endswith(ROOT_MARK) else path + b"/") if path else "./"
 
 
 def dry_run_lines(captured: Captured) -> Iterator[str]:
