@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs
+from git_envhist.model import Entry, EntryKind, EnvPath, StoredAs, shown_path
 from git_envhist.restore.dress import Dresser
 from git_envhist.restore.hands import Hands
 from git_envhist.restore.looks import Seen, seen
@@ -71,47 +71,49 @@ class Maker:
         hands = self._hands
         descriptor = hands.create(directory, name)
         try:
-            self._write(descriptor, entry)
+            self._write(descriptor, entry, shown)
             self._dresser.new_file(descriptor, entry, lambda what: self._lose(shown, what))
             return seen(os.fstat(descriptor))
         finally:
             os.close(descriptor)
 
-    def _write(self, descriptor: int, entry: Entry) -> None:
+    def _write(self, descriptor: int, entry: Entry, shown: bytes) -> None:
         assert entry.oid is not None
         data = self._contents.blob(entry.oid)
         if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
             if data:
                 self._hands.write(descriptor, data, 0)
         else:
-            write_sparsely(self._hands, descriptor, blocks_of(self._contents, entry, data))
+            write_sparsely(self._hands, descriptor, blocks_of(self._contents, shown, entry, data))
 
     def _lose(self, shown: bytes, what: str) -> None:
         self.losses.append((shown, what))
 
 
-def blocks_of(contents: Contents, entry: Entry, blob: bytes) -> Iterable[bytes]:
-    """The bytes of a file, given what stands in the tree for it."""
+def blocks_of(contents: Contents, shown: bytes, entry: Entry, blob: bytes) -> Iterable[bytes]:
+    """The bytes of a file, given what stands in the tree for it; `shown`: its path as people see it, by which it was
+    sealed."""
     if entry.stored is StoredAs.SEALED:
-        return (contents.open_sealed(entry.path, blob),)
+        return (contents.open_sealed(EnvPath(shown), blob),)
     if entry.stored is StoredAs.PIECES:
         return contents.stream_pieces(blob)
     return (blob,)
 
 
-def same_bytes(contents: Contents, one: Entry, other: Entry) -> bool:
-    """Whether two names of one file hold the same, as a snapshot says it."""
+def same_bytes(contents: Contents, a: tuple[bytes, Entry], b: tuple[bytes, Entry]) -> bool:
+    """Whether two names of one file, each with its realm, hold the same, as a snapshot says it."""
+    (_, one), (_, other) = a, b
     if (one.stored, one.oid) == (other.stored, other.oid):
         return True
     if one.stored is other.stored is StoredAs.PLAIN or one.oid is None or other.oid is None:
         return False
     # Each name of a secret file is sealed by itself.
-    return _whole(contents, one) == _whole(contents, other)
+    return _whole(contents, *a) == _whole(contents, *b)
 
 
-def _whole(contents: Contents, entry: Entry) -> bytes:
+def _whole(contents: Contents, realm: bytes, entry: Entry) -> bytes:
     assert entry.oid is not None
-    return b"".join(blocks_of(contents, entry, contents.blob(entry.oid)))
+    return b"".join(blocks_of(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)))
 
 
 def write_sparsely(hands: Hands, descriptor: int, blocks: Iterable[bytes]) -> None:

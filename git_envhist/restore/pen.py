@@ -17,6 +17,9 @@ from git_envhist.restore.make import HOLE, NOT_MADE, Contents, Maker, blocks_of,
 from git_envhist.restore.proof import has_bytes
 from git_envhist.restore.verify import compare, compare_stat
 
+MAIN = b""
+"""What is written elsewhere is the working tree's: roots beside it are not."""
+
 
 class Pen:
     """Makes files, links and the rest in open directories."""
@@ -49,7 +52,7 @@ class Pen:
         self, source: int, first: bytes, leader: Entry, directory: int, name: bytes, entry: Entry
     ) -> None:
         """One more name of what is written already; where that cannot be had, a file of its own."""
-        if not same_bytes(self._contents, leader, entry) or not self._linked(
+        if not same_bytes(self._contents, (MAIN, leader), (MAIN, entry)) or not self._linked(
             source, first, directory, name, entry
         ):
             self.write(directory, name, entry)
@@ -100,7 +103,7 @@ class Pen:
                     raise _not_as_written(entry)
             return len(data)
         at = 0
-        for block in blocks_of(self._contents, entry, data):
+        for block in blocks_of(self._contents, entry.path, entry, data):
             self._write_block(descriptor, block, at)
             if os.pread(descriptor, len(block), at) != block:
                 raise _not_as_written(entry)
@@ -113,7 +116,7 @@ class Pen:
             entry, lambda source, share: self._hands.clone(source, descriptor, share=share)
         ):
             size = os.fstat(descriptor).st_size
-            if has_bytes(descriptor, size, entry, self._contents):
+            if has_bytes(descriptor, size, MAIN, entry, self._contents):
                 return size
         self._hands.truncate(descriptor, 0)
         return None
@@ -130,7 +133,7 @@ class Pen:
         if self._maker.make(directory, name, entry, entry.path) is None:
             self.left.append(LeftAlone(entry.path, NOT_MADE))
             return
-        whats = [*compare(directory, name, entry, self._contents)]
+        whats = [*compare(directory, name, MAIN, entry, self._contents)]
         if "content" in whats or "kind" in whats:
             raise _not_as_written(entry)
         self._tell(entry, whats)

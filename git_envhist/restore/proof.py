@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from git_envhist.model import Entry, EntryKind, StoredAs
+from git_envhist.model import Entry, EntryKind, StoredAs, shown_path
 from git_envhist.restore.make import Contents, blocks_of
 from git_envhist.system import NOFOLLOW
 
@@ -32,7 +32,7 @@ def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:
     return entry.oid is not None and _blob_id([target], len(target), len(entry.oid)) == entry.oid
 
 
-def has_bytes(descriptor: int, size: int, entry: Entry, contents: Contents) -> bool:
+def has_bytes(descriptor: int, size: int, realm: bytes, entry: Entry, contents: Contents) -> bool:
     """Whether an open file of this size holds what the snapshot says."""
     if entry.oid is None or entry.stored is StoredAs.FINGERPRINT:
         return False
@@ -44,14 +44,14 @@ def has_bytes(descriptor: int, size: int, entry: Entry, contents: Contents) -> b
                 return _blob_id((data,), size, len(entry.oid)) == entry.oid
         return _blob_id(_blocks(descriptor), size, len(entry.oid)) == entry.oid
     at = 0
-    for block in blocks_of(contents, entry, contents.blob(entry.oid)):
+    for block in blocks_of(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)):
         if os.pread(descriptor, len(block), at) != block:
             return False
         at += len(block)
     return at == size and not os.pread(descriptor, 1, at)
 
 
-def is_proven(directory: int, name: bytes, entry: Entry, contents: Contents) -> bool:
+def is_proven(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> bool:
     """Whether what bears a name has the bytes of an entry; False where it cannot be read."""
     if entry.kind is EntryKind.LINK:
         return is_link_to(directory, name, entry)
@@ -63,7 +63,7 @@ def is_proven(directory: int, name: bytes, entry: Entry, contents: Contents) -> 
         return False
     try:
         found = os.fstat(descriptor)
-        return stat.S_ISREG(found.st_mode) and has_bytes(descriptor, found.st_size, entry, contents)
+        return stat.S_ISREG(found.st_mode) and has_bytes(descriptor, found.st_size, realm, entry, contents)
     finally:
         os.close(descriptor)
 

@@ -213,7 +213,9 @@ class _Worker:
 
     def link(self, leader: Spot, spot: Spot) -> dict[int, Seen | None]:
         """Make one more name of a file that is made already."""
-        if not same_bytes(self._contents, leader.entry, spot.entry) or not self._linked(leader, spot):
+        if not same_bytes(
+            self._contents, (leader.realm, leader.entry), (spot.realm, spot.entry)
+        ) or not self._linked(leader, spot):
             return self.make(Batch((spot,)))
         found = look(self._enter(spot), spot.name)
         return {} if spot.number == NO_STEP else {spot.number: found}

@@ -131,7 +131,7 @@ class _Verifier:
         entry = wanted.entry
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         checked.rows.append(((wanted.realm, wanted.path), _COLUMNS(found)))
-        yield from compare(directory, name, entry, self._contents)
+        yield from compare(directory, name, wanted.realm, entry, self._contents)
         if entry.link_group is not None:
             checked.inodes.append((wanted, (found.st_dev, found.st_ino)))
 
@@ -146,14 +146,16 @@ class _Verifier:
         return self._descriptor
 
 
-def compare(directory: int, name: bytes, entry: Entry, contents: Contents) -> Iterator[str]:
+def compare(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> Iterator[str]:
     """What of an entry is not as what bears its name in an open directory."""
     if entry.kind is EntryKind.FILE:
         descriptor = open_to_read(directory, name)
         try:
             found = os.fstat(descriptor)
             yield from compare_stat(found, entry)
-            if stat.S_ISREG(found.st_mode) and not has_bytes(descriptor, found.st_size, entry, contents):
+            if stat.S_ISREG(found.st_mode) and not has_bytes(
+                descriptor, found.st_size, realm, entry, contents
+            ):
                 yield "content"
             if read_xattrs(descriptor) != dict(entry.xattrs):
                 yield "attributes"

@@ -81,7 +81,9 @@ class Victims:
             return True
         if SYSTEM.proc and read_xattrs(b"/proc/self/fd/%d/%b" % (directory, name)) != dict(before.xattrs):
             return False
-        if step.action is not PlanAction.ADJUST and not is_proven(directory, name, before, self._contents):
+        if step.action is not PlanAction.ADJUST and not is_proven(
+            directory, name, step.realm, before, self._contents
+        ):
             return False
         # What was read must be what was looked at.
         return look(directory, name) == now

@@ -18,7 +18,7 @@ from git_envhist.model import (
     WhyMissing,
 )
 from git_envhist.restoring.processes import holders
-from git_envhist.restoring.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED
+from git_envhist.restoring.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED, above
 from git_envhist.restoring.wish import Wish
 from git_envhist.system import NOFOLLOW
 
@@ -129,7 +129,7 @@ def _at_or_above(path: bytes, unsaved: Mapping[EnvPath, Missing]) -> Missing | N
     while path:
         if (item := unsaved.get(EnvPath(path))) is not None:
             return item
-        path = path.rpartition(b"/")[0]
+        path = above(path)
     return unsaved.get(EnvPath(b""))
 
 

@@ -67,7 +67,7 @@ class _Look:
         """What the configuration of each repository is reduced to, where that is less."""
         for realm, entry in _entries(self._pairs):
             if is_config(realm, entry, self._inside) and shown_path(realm, entry.path) not in dropped:
-                data = self._bytes(entry)
+                data = self._bytes(realm, entry)
                 reduced = reduced_config(self._list(data or b""))
                 if reduced != data and entry.oid is not None:
                     oid = object_id(b"blob", reduced, "sha1" if len(entry.oid) == 20 else "sha256")
@@ -91,11 +91,11 @@ class _Look:
     def _why_not(self, realm: bytes, entry: Entry) -> str | None:
         if entry.kind in DEVICES:
             return f"{DEVICES[entry.kind]} is not taken over"
-        if entry.stored is StoredAs.SEALED and entry.oid is not None and self._bytes(entry) is None:
+        if entry.stored is StoredAs.SEALED and entry.oid is not None and self._bytes(realm, entry) is None:
             return NO_KEY
         return None
 
-    def _bytes(self, entry: Entry) -> bytes | None:
+    def _bytes(self, realm: bytes, entry: Entry) -> bytes | None:
         """The bytes of a file that is to be looked into; None where they cannot be had, or are too many."""
         if entry.oid is None or entry.stored not in (StoredAs.PLAIN, StoredAs.SEALED):
             return None
@@ -105,7 +105,7 @@ class _Look:
         if entry.stored is StoredAs.PLAIN:
             return blob
         try:
-            return self._contents.open_sealed(entry.path, blob)
+            return self._contents.open_sealed(shown_path(realm, entry.path), blob)
         except SealingError:
             return None
 

@@ -51,11 +51,11 @@ class Extent(NamedTuple):
             return False
         realm, mark, below = path.partition(ROOT_MARK)
         top, names = (REALM_MARK + realm, below.split(b"/")) if mark else (b"", path.split(b"/"))
-        above = top
+        here = top
         for depth, name in enumerate(names):
-            if name and self.ignored(above, name, directory or depth + 1 < len(names)):
+            if name and self.ignored(here, name, directory or depth + 1 < len(names)):
                 return True
-            above = join(above, name)
+            here = join(here, name)
         return False
 
     def lacks(self, path: bytes) -> WhyMissing | None:
@@ -65,7 +65,7 @@ class Extent(NamedTuple):
         while path:
             if (why := self.missing.get(EnvPath(path))) is not None:
                 return why
-            path = path.rpartition(b"/")[0]
+            path = above(path)
         return self.missing.get(EnvPath(b""))
 
 
@@ -133,8 +133,8 @@ class Scope:
 def holding_mounts(missing: Iterable[Missing]) -> Callable[[EnvPath], str | None]:
     """Says of a directory that something is mounted in it: no directory goes from under a mount."""
     mounts = [item.path for item in missing if item.why is WhyMissing.MOUNT]
-    above = with_directories(mounts).difference(mounts)
-    return lambda path: HOLDS_MOUNT if path and path in above else None
+    holding = with_directories(mounts).difference(mounts)
+    return lambda path: HOLDS_MOUNT if path and path in holding else None
 
 
 def _is_immutable(place: bytes) -> bool:
@@ -151,6 +151,14 @@ def with_directories(paths: Iterable[bytes]) -> frozenset[bytes]:
     """Paths, and every directory that one of them lies in."""
     found = set(paths)
     for path in tuple(found):
-        while path and (path := path.rpartition(b"/")[0]) not in found:
+        while path and (path := above(path)) not in found:
             found.add(path)
     return frozenset(found)
+
+
+def above(path: bytes) -> bytes:
+    """The directory that a path lies in: the top of a further root is called `<name>://`, and lies in none."""
+    directory, _, name = path.rpartition(b"/")
+    if not directory.endswith(b":/"):
+        return directory
+    return directory + b"/" if name else b""
