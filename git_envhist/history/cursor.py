@@ -24,6 +24,8 @@ class Walk:
     cursor: int = -1
     cut_off: tuple[Snapshot, ...] = ()
     """States that redo would have reached, had nothing new come after the last undo."""
+    arrived: str = ""
+    """What the content here was called when the last step had led here, where another key seals secrets now."""
 
     @property
     def here(self) -> Snapshot | None:
@@ -39,7 +41,7 @@ class Walk:
 
     def is_new(self, content: str) -> bool:
         """Whether what is here now is a state that nothing on the timeline has yet."""
-        return self.here is None or self.here.content != content
+        return self.here is None or content not in (self.here.content, self.arrived)
 
     def _go(self, direction: int, steps: int, content: str) -> Snapshot | None:
         at = self.cursor
@@ -66,14 +68,13 @@ def read_walk(oldest_first: Iterable[Snapshot]) -> Walk:
 def _moved(walk: Walk, arrived: Snapshot) -> Walk:
     for place, stop in enumerate(walk.stops):
         if stop.id == arrived.restored_from:
-            return Walk(walk.stops, place, ())
+            return Walk(walk.stops, place, (), "" if arrived.key == stop.key else arrived.content)
     # Retention let the state go that this one is equal to.
     return _appended(walk, arrived)
 
 
 def _appended(walk: Walk, snapshot: Snapshot) -> Walk:
-    here = walk.here
-    if here is not None and here.content == snapshot.content:
+    if not walk.is_new(snapshot.content):
         return walk
     ahead = walk.stops[walk.cursor + 1 :]
     return Walk((*walk.stops[: walk.cursor + 1], snapshot), walk.cursor + 1, ahead or walk.cut_off)

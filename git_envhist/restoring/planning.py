@@ -15,6 +15,7 @@ from git_envhist.model import EntryKind, EnvPath, LeftAlone, Pair, Plan, shown_p
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.pointers import Pointers, Spared, sparing
+from git_envhist.restoring.resealed import as_sealed_then
 from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of, holding_mounts
 from git_envhist.restoring.sincetip import since_tip
 from git_envhist.restoring.wish import Wish
@@ -90,6 +91,7 @@ class Planner:
         """What leads from the tree of what is here now to that of a moment; `findings`: no key of ours signed it."""
         with closing(self._contents) as contents:
             pairs = self._guess.pairs(contents, bytes.fromhex(before), bytes.fromhex(after), self._taken)
+            pairs = as_sealed_then(pairs, contents)
             self.spared = Pointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
         with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)

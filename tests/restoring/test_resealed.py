@@ -1,0 +1,68 @@
+"""Two keys: a secret file that was not changed is left as it is, whichever of them sealed it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.captures import capture
+from tests.support.oracle import listing
+from tests.support.repository import Repo, make_repo
+
+
+@pytest.fixture
+def another_key(repo: Repo, tmp_path: Path) -> Path:
+    """A key that was made elsewhere."""
+    other = make_repo(tmp_path / "other")
+    other.env["HOME"] = str(tmp_path / "other-home")
+    other.env["XDG_CONFIG_HOME"] = str(tmp_path / "other-home/config")
+    other.write(".env", "OTHER=1")
+    capture(other)
+    other.run("envlog", "key", "export", "-o", str(tmp_path / "exported"), check=True)
+    return tmp_path / "exported"
+
+
+def test_what_another_key_sealed_is_written_only_where_it_differs(repo: Repo, another_key: Path) -> None:
+    repo.write(".env", "TOKEN=12345678")
+    repo.write("deep/.env", "TOKEN=1")
+    repo.write("plain", "1")
+    first = capture(repo)
+    before = listing(repo.path, top=True)
+    repo.run("envlog", "key", "import", "--use", str(another_key), check=True)
+    inode = os.stat(repo.path / ".env").st_ino
+    done = repo.run("envrestore", first, check=True)
+    assert "nothing to restore" in done.out
+
+    repo.write("deep/.env", "TOKEN=2")
+    repo.write("plain", "2")
+    done = repo.run("envrestore", first, check=True)
+    assert "replace 2" in done.out
+    assert listing(repo.path, top=True) == before
+    assert os.stat(repo.path / ".env").st_ino == inode
+    assert "nothing to restore" in repo.run("envrestore", first, check=True).out
+
+
+def test_the_time_of_a_resealed_file_is_set_and_its_bytes_are_left(repo: Repo, another_key: Path) -> None:
+    repo.write(".env", "TOKEN=12345678")
+    first = capture(repo)
+    before = listing(repo.path, top=True)
+    repo.run("envlog", "key", "import", "--use", str(another_key), check=True)
+    os.utime(repo.path / ".env", (5, 5))
+    inode = os.stat(repo.path / ".env").st_ino
+    repo.run("envrestore", first, check=True)
+    assert listing(repo.path, top=True) == before
+    assert os.stat(repo.path / ".env").st_ino == inode
+
+
+def test_undo_does_not_stop_at_a_state_that_only_the_key_tells_apart(repo: Repo, another_key: Path) -> None:
+    repo.write(".env", "TOKEN=0")
+    capture(repo)
+    repo.write(".env", "TOKEN=12345678")
+    capture(repo)
+    repo.run("envlog", "key", "import", "--use", str(another_key), check=True)
+    repo.run("envrestore", "--undo", check=True)
+    assert repo.read(".env") == b"TOKEN=0"
+    repo.run("envrestore", "--redo", check=True)
+    assert repo.read(".env") == b"TOKEN=12345678"
