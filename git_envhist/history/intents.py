@@ -26,6 +26,8 @@ WENT = {
     RestorePart.UNDO: "undo to",
     RestorePart.REDO: "redo to",
 }
+IN_PART = ", in part"
+"""What the words of a restore end with that did not bring all of a moment."""
 DIGITS = pattern(rf"[0-9a-f]{{{PRINTED_ID}}}")
 DEEPEST = 8
 """A restore of a restore of a restore: nobody reads further."""
@@ -115,13 +117,21 @@ def _went(snapshot: Snapshot, others: Others, deepest: int) -> str:
     other = _other(snapshot, others)
     if other is None or snapshot.restore is None:
         return subject(snapshot.intent)
-    return f"{WENT[snapshot.restore]} {_called(other, others, deepest - 1)}"
+    part = IN_PART if _is_part(snapshot) else ""
+    return f"{WENT[snapshot.restore]} {_called(other, others, deepest - 1)}{part}"
+
+
+def _is_part(snapshot: Snapshot) -> bool:
+    """Whether a restore arrived at something that is not the other moment."""
+    return snapshot.restore is not RestorePart.BEFORE and subject(snapshot.intent).endswith(IN_PART)
 
 
 def _called(snapshot: Snapshot, others: Others, deepest: int) -> str:
     """A moment by the words that somebody would know again: what a restore arrived at is what it went back to."""
     if snapshot.restore is None:
         return f'"{title(snapshot)}"'
+    if _is_part(snapshot):
+        return f'"{subject(snapshot.intent)}"'
     same = (
         _equal_before(snapshot, others)
         if snapshot.restore is RestorePart.BEFORE

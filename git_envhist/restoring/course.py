@@ -48,6 +48,8 @@ from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.values import dataclass, field, replace
 
 PART = "part"
+LESS = "less"
+"""Of the moment not all was asked for."""
 
 
 class Beside(NamedTuple):
@@ -139,7 +141,8 @@ class Course:
         way = Way(TARGET, planned.target.id, saved.safety.id, links, *rest)
         notes = (self.beside.way if self.beside is not None else way).notes
         stopped = ((STOPPED, " ".join(wish.stopped)),) if wish.stopped else ()
-        return (*notes, *stopped, (PART, self.part.value))
+        less = ((LESS, "yes"),) if wish.is_part else ()
+        return (*notes, *stopped, *less, (PART, self.part.value))
 
     def _plan_from(self, held: Held) -> Restored:
         target = self.here.judge(self.choose(held.content))
@@ -208,7 +211,12 @@ class Course:
         since = landed(saved.since, planned.plan, carried)
         try:
             moment, differing = publish_now(
-                self.capturing, planned.target.id, self.part, since, planned.target
+                self.capturing,
+                planned.target.id,
+                self.part,
+                since,
+                planned.target,
+                in_part=self.wish.is_part,
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {error}"

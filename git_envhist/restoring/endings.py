@@ -9,7 +9,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.model import TOP, LeftAlone, RestorePart, SnapshotId
 from git_envhist.restore.journal import Journal
 from git_envhist.restoring.carrying import Carried
-from git_envhist.restoring.course import PART, Beside
+from git_envhist.restoring.course import LESS, PART, Beside
 from git_envhist.restoring.ending import SAFETY, TARGET, end, forget_way, settle
 from git_envhist.restoring.here import Here
 from git_envhist.restoring.recording import NOT_RECORDED, publish_now
@@ -59,6 +59,6 @@ def _record_end(here: Here, carried: Carried, goal: str, part: RestorePart) -> I
         part = RestorePart(told.get(PART, part.value))
     source = SnapshotId(told[goal]) if told.get(goal) else None
     try:
-        publish_now(here.unbounded(), source, part)
+        publish_now(here.unbounded(), source, part, in_part=goal == TARGET and LESS in told)
     except (EnvhistError, OSError) as error:
         yield f"{NOT_RECORDED}: {error}"

@@ -47,6 +47,11 @@ class Wish:
     progress: Callable[[Progress], None] | None = None
     waiting: Callable[[], None] | None = None
 
+    @property
+    def is_part(self) -> bool:
+        """Whether less was asked for than a whole moment."""
+        return bool(self.pathspecs) or self.classes is not None or self.keep_new or self.keep_code
+
 
 NO_WISH = Wish()
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from git_envhist.api import EnvHistory
 from git_envhist.cli.restoreview import problems
 from git_envhist.model import EnvPath, LeftAlone, Plan, Restored
+from tests.crash.faults import needs_strace
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
+KILLED_AT_SWAP = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=renameat2:signal=KILL:when=1")
 NOTHING_YET = "hint: nothing was captured here yet: git envlog capture\n"
 
 
@@ -40,6 +44,41 @@ def test_a_name_that_moves_says_from_where(repo: Repo) -> None:
     assert repo.run("envlog", "name", "release", check=True).out == f"{second[:7]} is named 'release': two\n"
     told = json.loads(repo.run("envlog", "name", "--json", "release", first, check=True).out)
     assert told["moved_from"] == second
+
+
+def first_word(repo: Repo) -> str:
+    return repo.run("envlog", "-1", "--format=%s", check=True).out.strip()
+
+
+@pytest.mark.parametrize("words", [["--", "a"], ["--only=files"], ["--keep-new"], ["--keep-code"]])
+def test_a_restore_of_a_part_does_not_bear_the_words_of_a_whole_one(repo: Repo, words: list[str]) -> None:
+    for name in ("a", "b"):
+        repo.write(name, "1")
+    clean = capture(repo, "clean")
+    for name in ("a", "b"):
+        repo.write(name, "2")
+    repo.run("envrestore", clean, *words, check=True)
+    assert first_word(repo) == f"restored {clean[:7]}, in part"
+    assert 'restored "clean", in part' in repo.run("envlog", check=True).out
+    # What was gone to from there is that moment, and not all of what it came from.
+    part = repo.run("envlog", "show", "--json", "@", check=True).out
+    repo.write("c", "3")
+    repo.run("envrestore", json.loads(part)["id"], check=True)
+    assert first_word(repo) == f"restored {json.loads(part)['id'][:7]}"
+    assert f'restored "restored {clean[:7]}, in part"' in repo.run("envlog", check=True).out
+
+
+@needs_strace
+def test_a_part_that_was_broken_off_is_a_part_when_it_is_finished(repo: Repo) -> None:
+    for name in ("a", "b"):
+        repo.write(name, "1")
+    clean = capture(repo, "clean")
+    for name in ("a", "b"):
+        repo.write(name, "2")
+    repo.run("envrestore", clean, "--", "a", prefix=KILLED_AT_SWAP)
+    repo.run("envrestore", "--continue", check=True)
+    assert (repo.read("a"), repo.read("b")) == (b"1", b"2")
+    assert first_word(repo) == f"restored {clean[:7]}, in part"
 
 
 def test_two_moments_of_one_intent_hide_neither(repo: Repo) -> None:
