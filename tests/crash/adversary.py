@@ -21,7 +21,12 @@ from pathlib import Path
 from git_envhist.restore.hands import Hands
 
 BUSY, IDLE = 0.0003, 0.03
-"""Pauses: while there is a journal, and before; else all is changed before anything is about to be swapped."""
+"""Pauses: while there is a journal, and before."""
+EARLY = 4
+"""So many deeds at most before there is one: else all is changed before anything is about to be swapped, or what is
+here never stands still enough to be saved, and nothing is restored at all."""
+A_TURN = 10_000
+"""Seeds so far apart are turns in one tree: each writes what no other did."""
 SIZE = 40
 
 
@@ -41,7 +46,7 @@ class Adversary:
         self.chance = random.Random(seed)
         self.names = [path for path in sorted(tree.rglob("*")) if ".git" not in path.parts]
         self.written, self.overwritten = (outside / name for name in ("written", "overwritten"))
-        self.number = 0
+        self.number = seed // A_TURN * A_TURN
         self.descriptors: list[int] = []
         self.deeds: tuple[Callable[[Path], None], ...] = (
             self.edit, self.keep_writing, self.save_over, self.take_away,
@@ -130,9 +135,13 @@ def main() -> None:
     adversary = Adversary(Path(tree), Path(outside), int(seed))
     journal = Path(tree) / ".git/envhist/restore/journal"
     print("ready", flush=True)
+    early = 0
     while not select.select([sys.stdin], [], [], 0)[0]:
-        adversary.act()
-        time.sleep(BUSY if journal.exists() else IDLE)
+        under_way = journal.exists()
+        if under_way or early < EARLY:
+            adversary.act()
+            early += not under_way
+        time.sleep(BUSY if under_way else IDLE)
     adversary.end()
 
 
