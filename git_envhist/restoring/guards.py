@@ -40,7 +40,8 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
     if found:
         first = min(found.values(), key=lambda item: item.path)
         raise Refused(
-            f"{_count(len(found))} cannot be saved before it is replaced: {_name(first.path)}, "
+            f"{_count(len(found))} cannot be saved before {'it is' if len(found) == 1 else 'they are'} replaced: "
+            f"{_name(first.path)}, "
             f"{first.detail or first.why.value}",
             hint="put that right first, or leave it out: git envrestore <rev> -- . ':!<path>'",
         )
