@@ -43,7 +43,7 @@ from git_envhist.restoring.room import refuse_without_room
 from git_envhist.restoring.saved import Saved, prove_saved
 from git_envhist.restoring.seen import landed
 from git_envhist.restoring.trust import told, write_blobs
-from git_envhist.restoring.unfetched import not_here
+from git_envhist.restoring.unfetched import Unfetched, bring, not_here
 from git_envhist.restoring.wish import STOPPED, Wish
 from git_envhist.values import dataclass, field, replace
 
@@ -79,6 +79,8 @@ class Course:
     choose: Choose
     beside: Beside | None = None
     guess: Guess = field(default_factory=Guess)
+    unfetched: tuple[Unfetched, ...] = ()
+    """What submodules committed in the working tree that the moment comes from."""
 
     def foresee(self, tip: str | None) -> None:
         """Find out what differs between the newest snapshot and the moment that is probably meant."""
@@ -104,6 +106,7 @@ class Course:
             return Decided(planned)
         guard = partial(self._guard, held, planned)
         if wish.dry_run:
+            planned = replace(planned, warnings=(*planned.warnings, *map(str, self.unfetched)))
             return Decided(foreseen(planned, wish, held, guard))
         rest = guard()
         safety = self._save(held, planned.target)
@@ -131,6 +134,8 @@ class Course:
                 saved.place, planned.plan, notes, known=saved.known, last=last, meanwhile=meanwhile
             )
         changed(saved.safety)
+        brought = tuple(bring(self.capturing.repository.git, self.unfetched))
+        planned = replace(planned, warnings=(*planned.warnings, *brought))
         planned = replace(planned, safety=saved.safety, head=rest.words, relocated=tuple(relocated))
         return replace(self._record(planned, carried, saved), running=tuple(running))
 
@@ -167,7 +172,7 @@ class Course:
         if target.trusted is not False:
             plan = planner.plan(finished.tree, target.tree, wish)
             warnings += doubtful(git, target.tree, plan)
-            warnings += not_here(self.capturing.repository.git, plan, planner.spared)
+            self.unfetched = not_here(self.capturing.repository.git, plan, planner.spared)
             losses = (*closed_paths(plan), *hidden_by_mounts(plan, held.taken.gathered.missing))
             return Restored(target, plan, held.taken.files, losses=losses, warnings=warnings)
         pairs, findings = self._inspect(target)

@@ -127,22 +127,40 @@ def test_the_original_keeps_its_own_git_directories_when_a_fork_is_adopted(paren
     assert (parent.path / "lib/app.py").read_text() == "better\n"
 
 
-def test_the_commits_of_a_fork_s_submodule_are_told_with_what_brings_them(parent: Repo) -> None:
+def test_the_commits_of_a_fork_s_submodule_come_along(parent: Repo) -> None:
     made = fork(parent, "made")
     (made.path / "lib/app.py").write_text("better\n")
     inside(made).git("commit", "-qam", "better")
     line, commit = captured(made, "better"), inside(made).git("rev-parse", "HEAD")
+    before = inside(parent).git("rev-parse", "HEAD")
     assert inside(parent).run_git("cat-file", "-e", commit, check=False).status != 0
     planned = parent.run("envrestore", "--dry-run", line, check=True)
     done = parent.run("envrestore", line, check=True)
     told = [one for one in done.err.splitlines() if commit[:10] in one]
     assert len(told) == 1
-    assert told[0] in planned.err
-    parent.execute(*shlex.split(told[0].partition("is not here: ")[2]))
-    assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
+    assert f"is at {commit[:10]} there, a commit that is not here: git -C " in planned.err
+    # Nothing that the submodule had has moved, and what is gone over there is kept here.
+    assert inside(parent).git("rev-parse", "HEAD") == before
+    parent.git("worktree", "remove", "--force", str(made.path))
+    inside(parent).git("gc", "--prune=now", "--quiet")
     assert inside(parent).git("diff", "--stat", commit) == ""
-    parent.run("envrestore", "--undo", check=True)
-    assert commit[:10] not in parent.run("envrestore", line, check=True).err
+    parent.execute(*shlex.split(told[0].partition("too: ")[2]))
+    assert inside(parent).git("status", "--porcelain") == ""
+    assert inside(parent).git("rev-parse", "HEAD") == commit
+
+
+def test_commits_of_a_submodule_that_cannot_be_brought_are_told(parent: Repo) -> None:
+    made = fork(parent, "made")
+    (made.path / "lib/app.py").write_text("better\n")
+    inside(made).git("commit", "-qam", "better")
+    line, commit = captured(made, "better"), inside(made).git("rev-parse", "HEAD")
+    module = Path(inside(parent).git("rev-parse", "--absolute-git-dir"))
+    (module / "refs/adopted").write_text("in the way")
+    done = parent.run("envrestore", line, check=True)
+    (told,) = [one for one in done.err.splitlines() if commit[:10] in one]
+    (module / "refs/adopted").unlink()
+    parent.execute(*shlex.split(told.partition("is not here: ")[2]))
+    assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
 
 
 def test_a_fork_that_goes_back_to_its_beginning_keeps_its_git_directories(parent: Repo) -> None:
