@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import groupby
 
 from git_envhist.model import TOP, Entry, EntryKind, EnvPath, LeftAlone, PlannedDirectory
 from git_envhist.restore.disk import Door
-from git_envhist.restore.durable import sync_changed
-from git_envhist.restore.hands import open_directory
-from git_envhist.restore.journal import Journal, Phase, remove_journal, set_phase
+from git_envhist.restore.durable import sync_changed, sync_kept
+from git_envhist.restore.hands import Hands, open_directory
+from git_envhist.restore.journal import Journal, Phase, remove_journal, set_phase, written_at
 from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
 from git_envhist.restore.slots import ASIDE, Slots
 from git_envhist.restore.swap import Staged
@@ -34,13 +35,18 @@ def finish(
     """
     sync_changed(door, journal)
     set_phase(directory, Phase.UNDONE if undone else Phase.DONE)
-    kept = []
+    kept, begun = [], written_at(directory)
     asides = {realm: slots.asides() for realm, slots in door.realms.items()}
     for staged in journal.staged:
         is_aside = staged.slot in asides[staged.step.realm]
-        place = _keep(door.slots(staged.step.realm), staged, undone, is_aside=is_aside)
-        if place is not None:
-            kept.append(LeftAlone(staged.step.shown, place))
+        slots = door.slots(staged.step.realm)
+        if is_aside:
+            _keep_aside(slots, staged)
+        if not _is_gone(slots, staged, undone, begun):
+            kept.append(LeftAlone(staged.step.shown, _keep(slots, staged)))
+    if kept or any(asides.values()):
+        # Once the journal is gone, what still lies in a slot is nobody's.
+        sync_kept(door)
     door.clear()
     _dress_tops(journal, door, lambda own: own.before if undone else own.after)
     last()
@@ -53,42 +59,51 @@ def discard(door: Door) -> None:
     door.clear()
 
 
-def _keep(slots: Slots, staged: Staged, undone: bool, *, is_aside: bool) -> str | None:
-    called = staged.step.path.rpartition(b"/")[2]
-    if is_aside:
-        directory, name = slots.at(staged.slot)
-        slots.keep_named(directory, name + ASIDE, called)
+def _keep_aside(slots: Slots, staged: Staged) -> None:
+    directory, name = slots.at(staged.slot)
+    slots.keep_named(directory, name + ASIDE, _called(staged))
+
+
+def _keep(slots: Slots, staged: Staged) -> str:
+    return os.fsdecode(slots.keep(staged.slot, _called(staged)))
+
+
+def _called(staged: Staged) -> bytes:
+    return staged.step.path.rpartition(b"/")[2]
+
+
+def _is_gone(slots: Slots, staged: Staged, undone: bool, begun: int) -> bool:
+    """Whether what lies in a slot may be thrown away: a snapshot holds it, or it was made of one and never changed.
+
+    Directories are gone then: whoever stands in one can still put something there, until it is.
+    """
     inside = slots.look(staged.slot)
-    if inside is None or _may_go(slots, staged, inside, undone):
-        return None
-    return os.fsdecode(slots.keep(staged.slot, called))
-
-
-def _may_go(slots: Slots, staged: Staged, inside: Seen, undone: bool) -> bool:
-    """Whether what lies in a slot is held by a snapshot, or was made of one and never changed."""
+    if inside is None:
+        return True
     if is_same_thing(inside, staged.victim):
         # After an abort it should stand at its path; that it does not means that somebody is in its place.
         assert staged.victim is not None
-        return not undone and is_untouched(staged.victim, inside) and _is_bare(slots, staged.slot, inside)
+        if undone or not is_untouched(staged.victim, inside):
+            return False
+        return not inside.is_directory or _is_removed(slots.hands, *slots.at(staged.slot))
     if not is_same_thing(inside, staged.new):
         return False
     assert staged.new is not None
     if inside.is_directory:
-        return _is_as_staged(slots, staged)
+        return _is_as_staged(slots, staged, begun) and _is_taken_apart(slots, staged)
     return is_untouched(staged.new, inside)
 
 
-def _is_bare(slots: Slots, number: int, inside: Seen) -> bool:
-    if not inside.is_directory:
-        return True
-    descriptor = _open(slots, number, inside)
+def _is_removed(hands: Hands, directory: int, name: bytes) -> bool:
+    """Remove a directory; False where something is in it."""
     try:
-        return not os.listdir(descriptor)
-    finally:
-        os.close(descriptor)
+        hands.rmdir(directory, name)
+    except OSError:
+        return False
+    return True
 
 
-def _is_as_staged(slots: Slots, staged: Staged) -> bool:
+def _is_as_staged(slots: Slots, staged: Staged, begun: int) -> bool:
     """Whether a directory that was in the environment for a while holds what it came with, and nothing else."""
     top = staged.step.path
     known = {entry.path: entry for entry in staged.step.below}
@@ -99,7 +114,7 @@ def _is_as_staged(slots: Slots, staged: Staged) -> bool:
         try:
             for name in map(os.fsencode, os.listdir(descriptor)):
                 below = EnvPath(path + b"/" + name)
-                if not _is_as_told(look(descriptor, name), known.get(below)):
+                if not _is_as_told(look(descriptor, name), known.get(below), begun):
                     return False
                 if known[below].kind is EntryKind.DIRECTORY:
                     todo.append(below)
@@ -108,19 +123,46 @@ def _is_as_staged(slots: Slots, staged: Staged) -> bool:
     return True
 
 
-def _is_as_told(found: Seen | None, entry: Entry | None) -> bool:
+def _is_as_told(found: Seen | None, entry: Entry | None, begun: int) -> bool:
     if found is None:
         return True
     if entry is None or found.kind is not entry.kind:
         return False
-    return entry.kind is EntryKind.DIRECTORY or found.mtime_ns == entry.mtime_ns
+    if entry.kind is EntryKind.DIRECTORY:
+        return True
+    # One name less of a file moves the time of the others.
+    untouched = found.ctime_ns <= begun or entry.link_group is not None
+    return untouched and found.mtime_ns == entry.mtime_ns
 
 
-def _open(slots: Slots, number: int, inside: Seen) -> int:
-    directory, name = slots.at(number)
-    if inside.mode & 0o700 != 0o700:
-        slots.hands.chmod(directory, name, 0o700)
-    return open_directory(directory, name)
+def _is_taken_apart(slots: Slots, staged: Staged) -> bool:
+    """Remove a directory, name by name what it came with; False where something else is in it, which is left then."""
+    cut = len(staged.step.path) + 1
+    # Whatever stands in a directory comes behind it.
+    for path, entries in groupby(
+        reversed(staged.step.below), lambda entry: entry.path[cut:].rpartition(b"/")[0]
+    ):
+        try:
+            directory = _open_below(slots, staged.slot, path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # somebody was quicker
+        try:
+            for entry in entries:
+                _take_away(slots.hands, directory, entry)
+        finally:
+            os.close(directory)
+    return _is_removed(slots.hands, *slots.at(staged.slot))
+
+
+def _take_away(hands: Hands, directory: int, entry: Entry) -> None:
+    name = entry.path.rpartition(b"/")[2]
+    found = look(directory, name)
+    if found is None or found.kind is not entry.kind:
+        return
+    if found.is_directory:
+        _is_removed(hands, directory, name)
+    elif found.mtime_ns == entry.mtime_ns:
+        hands.unlink(directory, name)
 
 
 def _open_below(slots: Slots, number: int, path: bytes) -> int:
@@ -128,11 +170,13 @@ def _open_below(slots: Slots, number: int, path: bytes) -> int:
     directory, name = slots.at(number)
     here = os.dup(directory)
     for part in [name, *path.split(b"/")] if path else [name]:
-        found = look(here, part)
-        if found is not None and found.mode & 0o700 != 0o700:
-            slots.hands.chmod(here, part, 0o700)
-        below = open_directory(here, part)
-        os.close(here)
+        try:
+            found = look(here, part)
+            if found is not None and found.mode & 0o700 != 0o700:
+                slots.hands.chmod(here, part, 0o700)
+            below = open_directory(here, part)
+        finally:
+            os.close(here)
         here = below
     return here
 

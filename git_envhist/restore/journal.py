@@ -33,6 +33,7 @@ from git_envhist.values import dataclass
 JOURNAL = "journal"
 PHASE = "phase"
 HEAD = b"envhist-restore 1 "
+SECOND = 10**9
 OUT = frozenset((b"", b".", b".."))
 
 
@@ -88,6 +89,13 @@ def read_journal(directory: str) -> Journal | None:
         return _journal_from_json(json.loads(payload))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise _damaged(directory) from error
+
+
+def written_at(directory: str) -> int:
+    """When the journal that stands there was written, at the latest, in nanoseconds: all that comes was made before."""
+    told = os.lstat(os.path.join(directory, JOURNAL)).st_mtime_ns
+    # A file system that counts in seconds, or in twos, rounds them down.
+    return told if told % SECOND else told + 2 * SECOND
 
 
 def set_phase(directory: str, phase: Phase) -> None:

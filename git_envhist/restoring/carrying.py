@@ -12,6 +12,7 @@ from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.model import TOP, EnvPath, LeftAlone, Plan
 from git_envhist.restore.apply import Applied, abort, apply
 from git_envhist.restore.disk import Door, open_door
+from git_envhist.restore.durable import sync_kept
 from git_envhist.restore.finish import discard, finish
 from git_envhist.restore.journal import (
     JOURNAL,
@@ -162,6 +163,7 @@ def set_aside(place: Place) -> Carried:
     """Forget a journal that tells nothing of what lies here; all that a restore had staged or put away is kept."""
     with place.door() as door:
         kept = [where for slots in door.all_slots if (where := slots.set_aside()) is not None]
+        sync_kept(door)
         remove_journal(place.private)
     told = tuple(LeftAlone(TOP, f"what the restore had put away is in '{os.fsdecode(one)}'") for one in kept)
     return Carried(0, told, ())

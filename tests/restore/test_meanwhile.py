@@ -16,6 +16,8 @@ import pytest
 from git_envhist.restore.apply import abort, apply
 from git_envhist.restore.finish import finish
 from git_envhist.restore.hands import Hands
+from git_envhist.restore.journal import Journal
+from git_envhist.restore.slots import slot_name
 from git_envhist.restore.swap import CAME, CHANGED, NOT_EMPTY
 from tests.restore.dying import PlainHands
 from tests.restore.engine import Engine
@@ -236,6 +238,95 @@ def test_what_is_edited_before_a_restore_is_taken_back_is_not_lost(desk: Desk, h
         assert held(places[b"a/file"]) == b"new"
         assert b"a/file" in {left.path for left in applied.left_alone}
     assert (Path(places[b"came"]) / "more").read_bytes() == b"by hand"
+
+
+class WritingHands(Hands):
+    """Right before a call on a name, somebody who stands in a directory makes a file in it."""
+
+    def __init__(self, call: str, name: bytes, directory: Path) -> None:
+        self._call, self._name = call, name
+        self._inside = os.open(directory, os.O_RDONLY)
+
+    def rmdir(self, directory: int, name: bytes) -> None:
+        self._let_in("rmdir", name)
+        super().rmdir(directory, name)
+
+    def unlink(self, directory: int, name: bytes) -> None:
+        self._let_in("unlink", name)
+        super().unlink(directory, name)
+
+    def _let_in(self, call: str, name: bytes) -> None:
+        if (call, name) == (self._call, self._name):
+            self._call = ""
+            os.close(os.open("just now", os.O_CREAT | os.O_WRONLY, dir_fd=self._inside))
+
+
+def slot_of(desk: Desk, journal: Journal, path: bytes) -> bytes:
+    (staged,) = (one for one in journal.staged if one.step.path == path)
+    return slot_name(staged.slot)
+
+
+def test_what_comes_into_a_directory_that_is_just_thrown_away_is_kept(desk: Desk) -> None:
+    journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
+    with desk.engine.door(WritingHands("rmdir", slot_of(desk, journal, b"made"), desk.path("made"))) as door:
+        apply(journal, door, fresh=True)
+        kept = finish(journal, door, desk.engine.private)
+    assert [item.path for item in kept] == [b"made"]
+    assert os.listdir(kept[0].why) == ["just now"]
+    assert desk.engine.look() == desk.then
+
+
+def test_what_comes_into_a_directory_that_is_taken_back_just_then_is_kept(desk: Desk) -> None:
+    journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
+    with desk.engine.door() as door:
+        apply(journal, door, fresh=True)
+    with desk.engine.door(WritingHands("unlink", b"back", desk.path("came"))) as door:
+        abort(journal, door)
+        kept = finish(journal, door, desk.engine.private, undone=True)
+    assert [item.path for item in kept] == [b"came"]
+    assert os.listdir(kept[0].why) == ["just now"]
+    assert desk.engine.look() == desk.now
+
+
+def test_an_edit_that_forges_its_time_in_what_is_taken_back_is_kept(desk: Desk) -> None:
+    journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
+    with desk.engine.door() as door:
+        apply(journal, door, fresh=True)
+        before = os.stat(desk.path("came/back"))
+        wait_for_a_tick(desk.top)
+        desk.edit("came/back", b"BACK")()
+        os.utime(desk.path("came/back"), ns=(before.st_atime_ns, before.st_mtime_ns))
+        abort(journal, door)
+        kept = finish(journal, door, desk.engine.private, undone=True)
+    assert [item.path for item in kept] == [b"came"]
+    assert (Path(kept[0].why) / "back").read_bytes() == b"BACK"
+
+
+def wait_for_a_tick(top: Path) -> None:
+    """Until the file system's clock has gone on."""
+    probe = top.parent / "probe"
+    probe.write_bytes(b"")
+    began = probe.stat().st_mtime_ns
+    while probe.stat().st_mtime_ns == began:
+        probe.write_bytes(b"")
+
+
+def test_what_is_kept_is_on_the_medium_before_the_journal_goes(desk: Desk) -> None:
+    events: list[str] = []
+
+    class Noting(Hands):
+        def sync(self, descriptor: int) -> None:
+            journal = os.path.exists(os.path.join(desk.engine.private, "journal"))
+            kept = list(Path(desk.engine.private).rglob("kept/*"))
+            events.append(f"synced with {len(kept)} kept, journal {journal}")
+            super().sync(descriptor)
+
+    journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
+    with desk.engine.door(Noting()) as door, open(desk.path("log"), "ab", buffering=0) as log:
+        apply(journal, door, fresh=True)
+        log.write(b"line 3\n")
+        assert len(finish(journal, door, desk.engine.private)) == 1
+    assert events[-1] == "synced with 1 kept, journal True"
 
 
 OUTSIDE: Tree = {
