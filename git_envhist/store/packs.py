@@ -148,8 +148,7 @@ class PackWriter:
             raise self._fail(error) from error
 
     def take_out(self) -> list[tuple[bytes, bytes, int]] | None:
-        """Every (id, packed entry, its checksum), leaving the pack empty; None where it is large, or has reached the
-        disk."""
+        """Every (id, packed entry, its checksum), leaving the pack empty; None where it is large, or on the disk."""
         if self._flushed or self._failure is not None or len(self._buffer) >= BUFFER_SIZE:
             return None
         bounds = [*self._offsets, self._end]
