@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 
@@ -16,7 +16,15 @@ from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.pointers import Pointers, Spared, sparing
 from git_envhist.restoring.resealed import as_sealed_then
-from git_envhist.restoring.scope import IMMUTABLE, Extent, Scope, extent_of, holding_mounts
+from git_envhist.restoring.scope import (
+    HOLDS_LEFT_OUT,
+    IMMUTABLE,
+    Extent,
+    Scope,
+    extent_of,
+    holding_left_out,
+    holding_mounts,
+)
 from git_envhist.restoring.sincetip import since_tip
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
@@ -85,6 +93,8 @@ class Planner:
         self._taken = taken
         self.spared: dict[EnvPath, Spared] = {}
         """The `.git` files of submodules that the plan does not bring."""
+        self.unreached: tuple[LeftAlone, ...] = ()
+        """What cannot come to where it was, for what stands there and is no part of the environment."""
 
     @step("the plan is made")
     def plan(self, before: str, after: str, wish: Wish, findings: Findings | None = None) -> Plan:
@@ -103,13 +113,37 @@ class Planner:
             chosen=chosen,
             code=tracked(self._git) if wish.keep_code else (),
         )
-        rules = Rules(scope.keep_standing, wish.keep_new, holding_mounts(self._taken.gathered.missing))
+        rules = Rules(scope.keep_standing, wish.keep_new, self._what_holds(pairs))
         rules = sparing(rules, self.spared)
         if findings is None:
             plan = make_plan(pairs, rules)
         else:
             plan = make_plan(map(findings.sanitised, pairs), findings.rules(rules))
+        self.unreached = tuple(_unreached(plan, pairs))
         return plan if chosen is None or plan.steps else _without_ways(plan, frozenset(chosen))
+
+    def _what_holds(self, pairs: Sequence[Pair]) -> Callable[[EnvPath], str | None]:
+        """Why a directory cannot go, for something in it that no moment holds."""
+        mounts = holding_mounts(self._taken.gathered.missing)
+        if self._now.ignored is None:
+            return mounts
+        captured = {
+            shown_path(pair.realm, pair.path): pair.before.entries
+            for pair in pairs
+            if pair.before is not None
+        }
+        left_out = holding_left_out(self._now, self._survey.bases, captured)
+        return lambda path: mounts(path) or left_out(path)
+
+
+def _unreached(plan: Plan, pairs: Iterable[Pair]) -> Iterator[LeftAlone]:
+    """What the moment holds at the place of a directory that stays for what is in it: that is not as it was."""
+    held = {left.path: left for left in plan.left_alone if left.why == HOLDS_LEFT_OUT}
+    for pair in pairs if held else ():
+        for entry in pair.after.entries.values() if pair.after is not None else ():
+            left = held.get(shown_path(pair.realm, entry.path))
+            if left is not None and entry.kind is not EntryKind.DIRECTORY:
+                yield left
 
 
 def _without_ways(plan: Plan, chosen: frozenset[bytes]) -> Plan:

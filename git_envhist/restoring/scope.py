@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ LEFT_OUT_THEN = "it was left out of the snapshot"
 LEFT_OUT_NOW = "it is no part of the environment now"
 MOUNTED = "it is mounted from elsewhere"
 HOLDS_MOUNT = "something is mounted in it from elsewhere"
+HOLDS_LEFT_OUT = "it holds what is no part of the environment"
 NO_ROOT = "its root is not configured here"
 CODE = "HEAD tracks it"
 IMMUTABLE = "it cannot be changed: it is immutable, or its file system read-only"
@@ -135,6 +136,35 @@ def holding_mounts(missing: Iterable[Missing]) -> Callable[[EnvPath], str | None
     mounts = [item.path for item in missing if item.why is WhyMissing.MOUNT]
     holding = with_directories(mounts).difference(mounts)
     return lambda path: HOLDS_MOUNT if path and path in holding else None
+
+
+def holding_left_out(
+    now: Extent, roots: Mapping[bytes, bytes], captured: Mapping[EnvPath, Container[bytes]]
+) -> Callable[[EnvPath], str | None]:
+    """Says of a directory that something stands in it which no capture looks at: it cannot go from under that.
+
+    `captured`: the names in each directory that the moment of what is here holds, and need not be asked about.
+    """
+
+    def holds(path: EnvPath) -> str | None:
+        root, mark, below = path.partition(ROOT_MARK)
+        place = os.path.join(roots[root if mark else b""], below if mark else path)
+        others = _names_beside(place, captured.get(path, ()))
+        left_out = any(now.leaves_out(join(path, name), directory=directory) for name, directory in others)
+        return HOLDS_LEFT_OUT if left_out else None
+
+    return holds
+
+
+def _names_beside(place: bytes, known: Container[bytes]) -> list[tuple[bytes, bool]]:
+    try:
+        with os.scandir(place) as found:
+            return [
+                (item.name, item.is_dir(follow_symlinks=False)) for item in found if item.name not in known
+            ]
+    except OSError:
+        # What cannot be looked into is seen again before it would go.
+        return []
 
 
 def _is_immutable(place: bytes) -> bool:

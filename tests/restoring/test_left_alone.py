@@ -49,6 +49,40 @@ def test_all_that_was_never_captured_is_counted_and_named_with_its_reason(repo: 
     assert repo.read("app.py") == b"then"
 
 
+def test_a_directory_that_holds_what_is_left_out_stays_by_plan(repo: Repo) -> None:
+    """Caches that `.envhistignore` names lie in whatever came after a moment: nothing came into it meanwhile."""
+    repo.write(".envhistignore", b"__pycache__/\n*.log\n")
+    first = capture(repo, "one")
+    for name in ("lib/new/a.py", "lib/new/__pycache__/a.pyc", "lib/quiet/b.py", "logs/today.log", "plain/c"):
+        repo.write(name, b"new")
+    plan = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)["plan"]
+    assert {item["path"] for item in plan["left_alone"]} == {"lib/new", "logs"}
+    assert {step["path"] for step in plan["steps"]} == {
+        "lib/new/a.py", "lib/quiet", "lib/quiet/b.py", "plain", "plain/c",
+    }  # fmt: skip
+    done = repo.run("envrestore", first)
+    assert (done.status, done.err) == (0, "")
+    assert "left alone 2 (it holds what is no part of the environment)" in done.out
+    assert repo.read("lib/new/__pycache__/a.pyc") == repo.read("logs/today.log") == b"new"
+    assert {path.name for path in repo.path.iterdir()} == {".git", ".envhistignore", "app.py", "lib", "logs"}
+    assert not (repo.path / "lib/quiet").exists()
+    repo.run("envrestore", "--undo", check=True)
+    assert repo.read("lib/new/a.py") == repo.read("plain/c") == b"new"
+
+
+def test_a_file_does_not_come_in_the_place_of_what_is_left_out_and_that_is_told(repo: Repo) -> None:
+    repo.write(".envhistignore", b"*.log\n")
+    repo.write("place", b"a file then")
+    first = capture(repo, "one")
+    (repo.path / "place").unlink()
+    repo.write("place/today.log", b"kept")
+    repo.write("place/other", b"goes")
+    done = repo.run("envrestore", first)
+    assert done.status == 5
+    assert "warning: not as it was: 'place': it holds what is no part of the environment\n" in done.err
+    assert [path.name for path in (repo.path / "place").iterdir()] == ["today.log"]
+
+
 def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
     repo.write(".env", b"A=1\n")
     repo.write("gone.env", b"B=1\n")
