@@ -68,6 +68,8 @@ class Walk:
         self.repo, self.moments, self.chance = repo, moments, chance
         # It stands at the second.
         self.there, self.here = moments
+        self.patience = 2.5
+        """After so many seconds, at most, whole groups are killed."""
 
     @property
     def before(self) -> Listing:
@@ -140,11 +142,16 @@ class Walk:
             [*SLOW, f"git-{words[0]}", *words[1:]], cwd=self.repo.path, env=self.repo.env, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        began = time.monotonic()
         try:
-            running.wait(self.chance.uniform(0.3, 2.5))
+            running.wait(self.chance.uniform(0.3, self.patience))
+            self.patience = max(0.6, 1.2 * (time.monotonic() - began))
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
+            if not self.is_left():
+                # On a busy machine it takes longer until anything is begun.
+                self.patience = min(60.0, 1.3 * self.patience)
 
 
 def main() -> int:
