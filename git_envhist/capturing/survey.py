@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
-from git_envhist.capture.descent import REALM_MARK, join
+from git_envhist.capture.descent import REALM_MARK, join, shown_path
 from git_envhist.capture.ignore import FILE_NAME, path_matcher, split_lines, usable
 from git_envhist.capturing.mounts import read_mounts
 from git_envhist.errors import Refused
@@ -39,6 +39,8 @@ class Survey:
     naming: str
     keeping: str
     warnings: tuple[str, ...] = ()
+    crossed: tuple[bytes, ...] = ()
+    """What is mounted in the environment and captured all the same, by the paths that people see."""
 
     @property
     def mount_points(self) -> tuple[bytes, ...]:
@@ -57,7 +59,8 @@ def survey(
     apart = (keys, *histories)
     bases, warnings = bases_of(repository, settings)
     mounts = read_mounts()
-    pruned = _prune(repository, bases, () if settings.cross_mounts else mounts or (), apart)
+    pruned = _prune(repository, bases, mounts or (), apart)
+    crossed = _crossed(pruned) if settings.cross_mounts else ()
     # One that is none could mean anything: rather no capture than a secret in the clear.
     path_matcher(list(settings.secret))
     lines, unread = _read_ignore_file(repository.root)
@@ -80,6 +83,7 @@ def survey(
         _digest(naming),
         _digest((repository.object_format, keeping)),
         tuple(warnings),
+        crossed,
     )
 
 
@@ -124,6 +128,14 @@ def _prune(
         for ours in _our_directories(repository, apart):
             _add(pruned, top, real, os.path.realpath(ours), None)
     return pruned
+
+
+def _crossed(pruned: dict[bytes, str | None]) -> tuple[bytes, ...]:
+    """Take out what is mounted: it is entered like anything else."""
+    found = [path for path, why in pruned.items() if why == WhyMissing.MOUNT.value]
+    for path in found:
+        del pruned[path]
+    return tuple(map(shown_path, found))
 
 
 def _know(repository: Repository, apart: Collection[str]) -> dict[tuple[int, int], str | None]:

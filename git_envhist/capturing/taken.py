@@ -10,7 +10,7 @@ from git_envhist.capturing.assembly import Assembled, count_entries
 from git_envhist.capturing.gather import Gathered
 from git_envhist.capturing.merge import Merged
 from git_envhist.capturing.survey import Survey
-from git_envhist.model import ChangeCount, EnvPath
+from git_envhist.model import ChangeCount, EnvPath, Missing, WhyMissing
 from git_envhist.values import dataclass, field
 
 LARGEST_SHOWN = 5
@@ -40,6 +40,12 @@ class Taken:
     @property
     def files(self) -> int:
         return self.records.files
+
+    @property
+    def out_of_reach(self) -> list[Missing]:
+        """What nothing can be renamed into: what is not here, and what is mounted, captured or not."""
+        crossed = [Missing(EnvPath(path), WhyMissing.MOUNT) for path in self.survey.crossed]
+        return [*self.gathered.missing, *crossed]
 
     def first_count(self) -> ChangeCount:
         """What a first snapshot adds: everything."""

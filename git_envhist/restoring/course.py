@@ -102,7 +102,7 @@ class Course:
             refuse_left_out(planned.plan, wish)
             if not wish.dry_run and not wish.force:
                 # What cannot be reached is not as it was, even if all the rest is.
-                refuse_mounted(planned.plan, held.taken.gathered.missing)
+                refuse_mounted(planned.plan, held.taken.out_of_reach)
             return Decided(planned)
         guard = partial(self._guard, held, planned)
         if wish.dry_run:
@@ -173,7 +173,7 @@ class Course:
             plan = planner.plan(finished.tree, target.tree, wish)
             warnings += doubtful(git, target.tree, plan)
             self.unfetched = not_here(self.capturing.repository.git, plan, planner.spared)
-            hidden = hidden_by_mounts(plan, held.taken.gathered.missing)
+            hidden = hidden_by_mounts(plan, held.taken.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
             return Restored(target, plan, held.taken.files, losses=losses, warnings=warnings)
         pairs, findings = self._inspect(target)
@@ -199,7 +199,7 @@ class Course:
         with closing(self.here.contents(git)) as contents:
             refuse_without_room(planned.plan, bases, git, contents)
         if not self.wish.force:
-            refuse_mounted(planned.plan, held.taken.gathered.missing)
+            refuse_mounted(planned.plan, held.taken.out_of_reach)
             refuse_open_databases(planned.plan, bases)
         return plan_rest(self.here.capturing, planned.target, held.view, self.wish)
 

@@ -72,7 +72,8 @@ def refuse_mounted(plan: Plan, missing: Iterable[Missing]) -> None:
         raise Refused(
             f"{_name(first)} is mounted from elsewhere, and {why}"
             + (f"; {more} more are, too" if more else ""),
-            hint="unmount it first; with --force it stays as it is, with the directories that it stands in",
+            hint="unmount it first, or have it written elsewhere: --to; with --force it stays as it is, with the "
+            "directories that it stands in",
         )
 
 

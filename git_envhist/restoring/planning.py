@@ -88,7 +88,7 @@ class Planner:
         self._git = git
         self._contents = contents
         self._survey = survey = taken.survey
-        self._now = Extent.of(survey.ignore, survey.exclude, taken.gathered.missing)
+        self._now = Extent.of(survey.ignore, survey.exclude, taken.out_of_reach)
         self._guess = guess
         self._taken = taken
         self.spared: dict[EnvPath, Spared] = {}
@@ -124,7 +124,7 @@ class Planner:
 
     def _what_holds(self, pairs: Sequence[Pair]) -> Callable[[EnvPath], str | None]:
         """Why a directory cannot go, for something in it that no moment holds."""
-        mounts = holding_mounts(self._taken.gathered.missing)
+        mounts = holding_mounts(self._taken.out_of_reach)
         if self._now.ignored is None:
             return mounts
         captured = {

@@ -114,6 +114,38 @@ def test_what_was_mounted_then_as_now_is_in_nobodys_way(repo: Repo, room: Room, 
     assert (repo.read("a"), file.read_bytes()) == (b"3", b"mounted")
 
 
+@pytest.mark.parametrize("how", ["bind", "tmpfs"])
+def test_a_mount_that_is_captured_is_not_restored_through_either(
+    repo: Repo, room: Room, tmp_path: Path, how: str
+) -> None:
+    repo.git("config", "envhist.crossMounts", "true")
+    build({b"deps/data/covered": File(b"1"), b"a": File(b"3")}, repo.path)
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    source = ("--bind", volume) if how == "bind" else ("-t", "tmpfs", "tmpfs")
+    room.mount(*source, repo.path / "deps/data")
+    file = room.seen(repo.path / "deps/data") / "file"
+    file.write_bytes(b"mounted")
+    before = room.capture(repo).out.strip()
+    repo.write("a", b"changed")
+    assert restore(room, repo, before).status == 0, "the mount holds what it held"
+    assert repo.read("a") == b"3"
+
+    file.write_bytes(b"other bytes")
+    repo.write("a", b"changed")
+    done = restore(room, repo, before)
+    refused(done, "deps/data")
+    assert "--to" in done.err
+    assert (repo.read("a"), file.read_bytes()) == (b"changed", b"other bytes")
+    assert "would be refused" in restore(room, repo, "-n", before).err
+    forced = restore(room, repo, "--force", before)
+    assert (forced.status, "deps/data" in forced.err) == (5, True)
+    assert (repo.read("a"), file.read_bytes()) == (b"3", b"other bytes")
+    elsewhere = tmp_path / "elsewhere"
+    assert restore(room, repo, "--to", str(elsewhere), before).status == 0
+    assert (elsewhere / "deps/data/file").read_bytes() == b"mounted"
+
+
 def test_how_many_more_are_mounted_is_told() -> None:
     missing = [Missing(EnvPath(path), WhyMissing.MOUNT) for path in (b"b", b"a/c", b"z")]
     left = [LeftAlone(EnvPath(path), MOUNTED) for path in (b"b", b"b/inner", b"a/c/d", b"then")]
