@@ -50,6 +50,17 @@ def drop_caches(pack_dir: str, bases: Iterable[str]) -> None:
     drop_caches_naming(os.path.dirname(pack_dir), [os.fsencode(base + ".idx") for base in bases])
 
 
+def somebody_found_in(base: str) -> bool:
+    """Whether git touched a pack since it was written: somebody added what stands there, which git stores nowhere else.
+
+    The index is written after its pack, and nobody touches that.
+    """
+    try:
+        return os.stat(base + ".pack").st_mtime_ns > os.stat(base + ".idx").st_mtime_ns
+    except FileNotFoundError:
+        return False
+
+
 def undecided(path: str, pack_dir: str) -> None:
     """Bring back what a staging holds that somebody put aside who died before it was decided."""
     aside = os.path.join(path, ASIDE)

@@ -50,7 +50,7 @@ from git_envhist.store.places import (
     take_turn,
     write_keep,
 )
-from git_envhist.store.retiring import GONE, undecided
+from git_envhist.store.retiring import GONE, somebody_found_in, undecided
 from git_envhist.store.spares import bring_back, forget_second_names, give_second_name, spare_beside
 
 
@@ -261,6 +261,11 @@ def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: 
     if not ours:
         return
     forget_second_names(common_state, pack_dir, ours)
+    relied_on = {name for name in ours if somebody_found_in(os.path.join(pack_dir, name))}
+    for name in relied_on:
+        # git cleans it away when nothing leads there any more; we never look into it again.
+        forget(os.path.join(pack_dir, name + ".keep"))
+    ours = [name for name in ours if name not in relied_on]
     needles = [f"{name}.idx".encode() for name in ours] + [bytes.fromhex(commit) for commit in commits]
     objects_dir = os.path.dirname(pack_dir)
     drop_caches_naming(objects_dir, needles)

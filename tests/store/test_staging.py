@@ -208,6 +208,28 @@ def publish_and_die(place: Place, blob: bytes | None = None) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def test_what_the_user_added_meanwhile_is_theirs_when_the_pack_it_was_found_in_is_taken_back(
+    place: Place,
+) -> None:
+    mine = b"written once, by a capture that died\n"
+    assert dies(lambda: publish_and_die(place, mine), 10_000)
+    # git finds it there, and stores nothing.
+    place.repo.write("mine", mine)
+    place.repo.git("add", "mine")
+    place.repo.write("mine", b"and changed since\n")
+
+    place.sweep()
+
+    assert place.repo.run_git("cat-file", "-p", ":mine").stdout == mine
+    assert place.ours() == []
+    assert place.unpublished() == frozenset()
+    place.assert_sound()
+    place.repo.git("commit", "-q", "-m", "mine")
+    place.repo.git("gc", "-q", "--prune=now")
+    assert place.repo.run_git("cat-file", "-p", "HEAD:mine").stdout == mine
+    assert place.repo.git("count-objects", "-v").splitlines()[3] == "packs: 2"
+
+
 def test_what_a_dead_capture_published_is_kept_when_its_ref_moved(place: Place) -> None:
     def capture() -> None:
         staging = place.create()
