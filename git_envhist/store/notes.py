@@ -71,15 +71,16 @@ def move_notes(
     moves: Mapping[str, Sequence[str]],
     *,
     more: Mapping[str, bytes],
+    files: Mapping[bytes, bytes] = NO_FILES,
     without: Iterable[bytes] = (),
     identity: bytes,
     object_format: str,
 ) -> str | None:
     """Give the notes of commits to others: each to all of those that are named, and no longer where it stood.
 
-    `more`: lines for the notes of commits; `without`: directories of what is no note, which go.
-    What the notes were before stands behind the new ones no more. None where
-    nothing was ever said.
+    `more`: lines for the notes of commits; `files`: what is put beside them, by its path; `without`: directories of
+    what is no note, which go. What the notes were before stands behind the new ones no more. None where nothing was
+    ever said.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
     top = tree.open(notes_tip)
@@ -92,6 +93,8 @@ def move_notes(
         texts.setdefault(commit, []).append(lines)
     for commit, parts in sorted(texts.items()):
         tree.put(top, commit.encode("ascii"), parts)
+    for path, content in sorted(files.items()):
+        tree.put_file(top, path, content)
     for path in without:
         tree.take_directory(top, path)
     if not top.entries:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from datetime import datetime
 
 from git_envhist.errors import Damaged, EnvhistError, GitEnded, GitFailed
 from git_envhist.model import Snapshot
 from git_envhist.store.chain import read_snapshot
-from git_envhist.store.commits import Commit, encode_commit, moment_of, parse_commit
+from git_envhist.store.commits import moment_of, parse_commit
 from git_envhist.store.leftbehind import read_left_behind
-from git_envhist.store.notes import MESSAGE
 from git_envhist.store.objects import CatFile
-from git_envhist.store.packs import PackWriter
 from git_envhist.store.refhealth import kept_aside
 from git_envhist.store.relinking import read_links
 from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.retelling import Link, read_link
 from git_envhist.store.rewritten import newest, read_rewritten
-from git_envhist.store.staging import Staging, open_published
+from git_envhist.store.staging import open_published
 from git_envhist.store.trash import read_trash
-from git_envhist.store.trees import DIRECTORY, TreeEntry, decode_tree, encode_tree
+from git_envhist.upkeep.gathering import gather
 
 
 def newest_whole(repository: Repository, ref: str) -> str | None:
@@ -31,7 +27,7 @@ def newest_whole(repository: Repository, ref: str) -> str | None:
         found = _without_older(repository, outside_trash(repository, ref.removeprefix(HEADS)))
         return _newest(found).commit if found else None
     if ref.startswith(NOTES):
-        return _newest_notes(repository, ref.removeprefix(NOTES))
+        return gathered_notes(repository, ref)
     return None
 
 
@@ -129,77 +125,12 @@ def older_than(repository: Repository, timeline: str, links: Sequence[Link]) -> 
         return tuple(link for link in read_links(reader, newest.commit) if link.id not in known)
 
 
-def readable_notes(repository: Repository, tip: str) -> str:
-    """A commit of notes with all that can be read of some others; written into a pack of ours."""
-    with (
-        CatFile(repository.git) as reader,
-        Staging.create(repository.common_state, repository.pack_dir) as staging,
-        PackWriter(staging.pack_dir, repository.object_format) as writer,
-    ):
-        commit = _first_readable(reader, tip)
-        entries = _readable(reader, writer, commit.tree, repository.hash_length) if commit else []
-        tree = writer.add(b"tree", encode_tree(entries)).hex()
-        line = commit.committer if commit else _anonymous()
-        made = writer.add(b"commit", encode_commit(tree, None, line, line, MESSAGE)).hex()
-        staging.journal_commit(made)
-        pack = writer.finish()
-        staging.publish([pack] if pack else [])
-        staging.settle()
-    return made
-
-
-def _anonymous() -> bytes:
-    return b"git-envhist <> 0 +0000"
-
-
-def _first_readable(reader: CatFile, tip: str) -> Commit | None:
-    """The newest of some notes whose tree can be read."""
-    following: str | None = tip
-    while following is not None:
-        try:
-            answer = reader.read(following)
-            commit = parse_commit(answer.data) if answer is not None else None
-            if commit is None or reader.read(commit.tree) is not None:
-                return commit
-        except GitEnded:
-            raise
-        except (Damaged, GitFailed):
-            return None
-        following = commit.parents[0] if commit.parents else None
-    return None
-
-
-def _readable(reader: CatFile, writer: PackWriter, tree: str, length: int) -> list[TreeEntry]:
-    """The entries of a tree of notes that can be read, themselves stored anew."""
-    answer = reader.read(tree)
-    found: list[TreeEntry] = []
-    for name, mode, oid in decode_tree(answer.data, length) if answer is not None else []:
-        if mode == DIRECTORY:
-            below = _readable(reader, writer, oid.hex(), length)
-            if below:
-                found.append((name, mode, writer.add(b"tree", encode_tree(below))))
-        elif (blob := reader.read(oid.hex())) is not None:
-            found.append((name, mode, writer.add(b"blob", blob.data)))
-    return found
-
-
-def _newest_notes(repository: Repository, timeline: str) -> str | None:
-    """The newest commit of notes that says something of a timeline's snapshots."""
-    commits = {one.commit for one in snapshots_of(repository, timeline)}
-    found = {oid: parse_commit(data) for oid, data in _commits(repository)}
-    notes = {oid: commit for oid, commit in found.items() if commit.message == MESSAGE}
-    # Many may be of one second: one that another follows is not the newest.
-    followed = {parent for commit in notes.values() for parent in commit.parents}
-    best: tuple[datetime, int, str] | None = None
-    for oid, commit in notes.items():
-        if oid in followed:
-            continue
-        listed = repository.git.ask("ls-tree", "-r", "--name-only", commit.tree)
-        noted = commits & {os.fsdecode(line).replace("/", "") for line in listed.out.splitlines()}
-        this = (moment_of(commit.committer), len(noted), oid)
-        if listed.status == 0 and noted and (best is None or this > best):
-            best = this
-    return best[2] if best else None
+def gathered_notes(repository: Repository, ref: str) -> str | None:
+    """A new commit of notes with all that can be read of any version of them; None where nothing can."""
+    timeline = ref.removeprefix(NOTES)
+    snapshots = {one.commit for one in snapshots_of(repository, timeline)}
+    commits = {oid: parse_commit(data) for oid, data in _commits(repository)}
+    return gather(repository, timeline, repository.resolve_ref(ref), snapshots, commits)
 
 
 def _commits(repository: Repository) -> Iterator[tuple[str, bytes]]:

@@ -27,7 +27,7 @@ from git_envhist.store.retelling import Link
 from git_envhist.store.spares import bring_back
 from git_envhist.store.staging import Staging
 from git_envhist.upkeep.checking import Found, check
-from git_envhist.upkeep.finding import left_behind, newest_whole, older_than, readable_notes
+from git_envhist.upkeep.finding import gathered_notes, left_behind, newest_whole, older_than
 from git_envhist.upkeep.recovering import recover
 
 if TYPE_CHECKING:
@@ -191,10 +191,10 @@ class Repair:
 
     def _renew_notes(self, ref: str, tip: str) -> None:
         """Have notes hold what can be read of them, with no history of their own."""
-        new = readable_notes(self._repository, tip)
+        new = gathered_notes(self._repository, ref)
         self._repository.move_refs([RefMove(ref, new, tip)])
         self._repository.sync_refs([ref])
-        self._done.append(f"'{ref}' holds what can be read of it")
+        self._done.append(f"'{ref}' holds what can be read of it and of what it was before")
 
     def _forget_caches(self, found: Found) -> None:
         if any(fault.kind == "cache" for fault in found.more):

@@ -245,6 +245,34 @@ def test_damaged_notes_keep_what_can_be_read(repo: Repo, history: EnvHistory, tm
     assert_git_goes_on(repo, tmp_path)
 
 
+@pytest.mark.parametrize("lost", ["", "^{tree}"])
+@pytest.mark.parametrize("before", ["versions stand before it", "a rewrite was the last", "packed"])
+def test_no_name_is_lost_with_one_object_of_the_notes(
+    repo: Repo, history: EnvHistory, tmp_path: Path, lost: str, before: str
+) -> None:
+    moments = three_moments(repo, history)
+    for number, one in enumerate(moments):
+        history.name(f"name {number}", one)
+    history.attach(moments[0], tool_outputs=[{"said": "once"}])
+    if before != "versions stand before it":
+        history.drop(moments[1].id)
+    if before == "packed":
+        history.gc("now")
+    notes = f"refs/notes/envhist/{history.timeline}"
+    flip_in(repo, f"{notes}{lost}")
+    assert repo.run("git-envlog", "fsck").status == 1
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    mended = opened(repo)
+    kept = [moments[2], moments[0]] if before != "versions stand before it" else moments[::-1]
+    assert [(one.id, one.names) for one in mended.log()] == [
+        (one.id, (f"name {moments.index(one)}",)) for one in kept
+    ]
+    assert [dict(one) for one in mended.get(moments[0].id).tool_outputs] == [{"said": "once"}]
+    assert_git_goes_on(repo, tmp_path)
+
+
 def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: EnvHistory) -> None:
     three_moments(repo, history)
     shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
