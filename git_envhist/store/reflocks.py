@@ -74,7 +74,7 @@ def remove_stale_lock(path: str, at_work: AtWork) -> bool:
 
 
 def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
-    """Take away what killed gits left below some directories of refs of ours, an hour ago or longer; how many went."""
+    """Take away the locks that killed gits left below some directories, an hour ago or longer; how many went."""
     found = [
         (path, made)
         for place in places

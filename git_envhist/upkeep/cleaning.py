@@ -128,7 +128,10 @@ def sweep_killed(repository: Repository) -> None:
     state_directory(repository.common_state)
     git = repository.git
     sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
-    places = [os.path.join(repository.common_dir, place) for place in (HEADS, TRASH, NOTES)]
+    # Those beside git's list of packs and its commit-graph too: both are written by gits of ours, and a lock that one
+    # of them left would keep the user's from writing theirs.
+    caches = (os.path.join("objects", "pack"), os.path.join("objects", "info"))
+    places = [os.path.join(repository.common_dir, place) for place in (HEADS, TRASH, NOTES, *caches)]
     sweep_locks(places, repository.gits_at_work)
 
 

@@ -130,8 +130,9 @@ def judge(repo: Repo, before: Before, done: Result | None = None) -> list[str]:
 def age_locks(repo: Repo) -> None:
     """As if the locks that a killed git left had been there for a while."""
     at = time.time() - LONG_AGO - 5
-    for lock in (repo.path / ".git" / "refs").rglob("*.lock"):
-        os.utime(lock, (at, at))
+    for place in ("refs", "objects/pack", "objects/info"):
+        for lock in (repo.path / ".git" / place).rglob("*.lock"):
+            os.utime(lock, (at, at))
 
 
 def judge_the_next(repo: Repo) -> list[str]:

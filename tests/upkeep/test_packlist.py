@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.store.collecting import collect
 from git_envhist.store.gitcaches import packs_named
+from git_envhist.store.reflocks import LONG_AGO
 from tests.store.packing import damage, flip, grow_older, noise
 from tests.support.repository import Repo
 from tests.upkeep.test_collect import moment, packs_of
@@ -90,3 +92,24 @@ def test_one_that_is_damaged_is_named_and_goes(repo: Repo, history: EnvHistory) 
     assert "git's multi-pack-index did not say what the packs say, and was dropped" in done.out
     assert not midx(repo).exists()
     assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+
+
+def test_the_lock_of_a_git_that_died_beside_it_keeps_nobody_from_writing_one(
+    repo: Repo, history: EnvHistory
+) -> None:
+    days(repo, history, 1)
+    objects = repo.path / ".git/objects"
+    locks = [objects / "pack/multi-pack-index.lock", objects / "info/commit-graph.lock"]
+    for lock in locks:
+        lock.parent.mkdir(exist_ok=True)
+        lock.write_bytes(b"")
+    # Somebody may be writing.
+    repo.run("envlog", "gc", check=True)
+    assert all(lock.exists() for lock in locks)
+    long_ago = time.time() - LONG_AGO - 5
+    for lock in locks:
+        os.utime(lock, (long_ago, long_ago))
+    repo.run("envlog", "gc", check=True)
+    assert not any(lock.exists() for lock in locks)
+    repo.git("multi-pack-index", "write")
+    repo.git("commit-graph", "write", "--reachable")
