@@ -140,6 +140,11 @@ class Core:
             from git_envhist.sharing.bringing import bring  # loaded late: most snapshots are ours
 
             bring(self.repository, self._environ, snapshot, paths)
+        elif not (snapshot.trusted or self.judge(snapshot).trusted):
+            from git_envhist.store.unfolding import refuse_endless  # loaded late: likewise
+
+            # Plain git brought it: nobody has looked at it yet.
+            refuse_endless(self.repository.git, [snapshot.tree])
         return snapshot
 
     def forget_world(self) -> None:

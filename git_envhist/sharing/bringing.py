@@ -70,6 +70,7 @@ def bring_objects(
             arrivals = Arrivals(fetched)
             ask_for(transport_for(repository, fetched, remote, environ), missing)
             arrivals.look(remote)
+            arrivals.vouch()
         except RemoteFailed as failed:
             raise RemoteFailed(
                 failed.message,

@@ -1,24 +1,27 @@
 """A fetch: what others share comes in beside ours, never over it, and its contents only when they are wanted.
 
-The names of the other side's refs are read first, and only those that are spelled as ours are asked for, one by one,
-into places that say where they came from. A fetch that was broken off leaves whole timelines; the next goes on.
+The names of the other side's refs are read first, and only those that are spelled as ours are asked for, one by one.
+They arrive where nobody reads them, are looked at, and move together to places that say where they came from. A fetch
+that was broken off leaves all timelines as they were; the next goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from git_envhist.errors import GitFailed, Refused
+from git_envhist.errors import Refused
 from git_envhist.model.sharing import Arrival, Fetch
 from git_envhist.sharing.bringing import ask_for, lists_of, transport_for
 from git_envhist.store.arrivals import Arrivals
-from git_envhist.store.fetched import NOTES, REMOTES, Fetched, without_fetched
+from git_envhist.store.fetched import ARRIVING, NOTES, REMOTES, Fetched, without_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.othernotes import list_crossed
 from git_envhist.store.remotefailures import RemoteFailed, why_nothing_came
 from git_envhist.store.remoterefs import HEADS, There, read_there
 from git_envhist.store.remotes import OUR_REFS, Transport, find_remote
 from git_envhist.store.repository import Repository
+from git_envhist.store.unfolding import trees_of_moments, trees_of_notes
 
 LAZY = ("--filter=blob:none",)
 WHOLE = ("--no-filter",)
@@ -49,6 +52,14 @@ def fetch(
         return _Fetch(fetched, transport, without_fetched(repository).git, full).run()
 
 
+class _Way(NamedTuple):
+    """The way of refs of one kind: where they stand there, where they arrive, and where they stand here."""
+
+    source: str
+    arrives: str
+    goal: str
+
+
 class _Fetch:
     def __init__(self, fetched: Fetched, transport: Transport, own: Git, full: bool) -> None:
         self._fetched = fetched
@@ -56,34 +67,34 @@ class _Fetch:
         self._transport = transport
         self._remote = transport.remote
         self._full = full
-        self._heads = f"{REMOTES}{self._remote.name}/"
-        self._notes = f"{NOTES}{self._remote.name}/"
+        name = self._remote.name
+        self._heads = _Way(HEADS, f"{ARRIVING}heads/{name}/", f"{REMOTES}{name}/")
+        self._notes = _Way(NOTES, f"{ARRIVING}notes/{name}/", f"{NOTES}{name}/")
 
     def run(self) -> Fetch:
         there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
         self._fetched.mend()
-        before = self._here(self._heads), self._here(self._notes)
-        standing = self._fetched.refs("refs/")
+        heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
         # What came with a fetch that was broken off was not looked at: then all is new.
-        again = self._fetched.begin(self._remote.name)
-        arrivals = Arrivals(self._fetched, again=again)
+        known = self._fetched.begin(self._remote.name)
+        again = known is not None
+        arrivals = Arrivals(self._fetched, known)
         # Notes come whole, and before what they are about.
-        self._take(there.notes, before[1], NOTES, self._notes, WHOLE)
-        self._take(there.heads, before[0], HEADS, self._heads, LAZY)
-        arrivals.look(self._remote, self._here(self._notes).values(), standing)
-        self._forget(there, *before)
-        after = self._here(self._heads)
-        fresh = [oid for name, oid in after.items() if again or before[0].get(name) != oid]
-        said = self._here(self._notes)
-        fresh_words = {name for name in {*said, *before[1]} if again or said.get(name) != before[1].get(name)}
+        self._take(there.notes, notes, self._notes, WHOLE)
+        self._take(there.heads, heads, self._heads, LAZY)
+        trees = self._accept(arrivals, there, again)
+        after, said = self._here(self._heads.goal), self._here(self._notes.goal)
+        fresh_words = {name for name in {*said, *notes} if again or said.get(name) != notes.get(name)}
         if fresh_words:
             list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
-        full = self._contents(fresh, [oid for oid in before[0].values() if oid not in fresh], after)
-        arrivals.look(self._remote, self._here(self._notes).values(), standing)
+        fresh = [oid for name, oid in after.items() if again or heads.get(name) != oid]
+        full = self._contents(arrivals, there, fresh, trees)
+        arrivals.look(self._remote, said.values())
+        arrivals.vouch()
         self._fetched.end(self._remote.name)
         told = tuple(
-            (f"{self._remote.name}/{name}", self._arrival(before[0].get(name), after.get(name)))
-            for name in sorted({*before[0], *after})
+            (f"{self._remote.name}/{name}", self._arrival(heads.get(name), after.get(name)))
+            for name in sorted({*heads, *after})
         )
         return Fetch(self._remote, told, there.refused, full)
 
@@ -91,57 +102,61 @@ class _Fetch:
         return {ref.removeprefix(place): oid for ref, oid in self._fetched.refs(place).items()}
 
     def _take(
-        self,
-        there: Mapping[str, str],
-        here: Mapping[str, str],
-        source: str,
-        goal: str,
-        options: Sequence[str],
+        self, there: Mapping[str, str], here: Mapping[str, str], way: _Way, options: Sequence[str]
     ) -> None:
-        wanted = [name for name, oid in sorted(there.items()) if here.get(name) != oid]
+        """Have refs arrive that do not stand here as they stand there."""
+        came = self._here(way.arrives)
+        wanted = [name for name, oid in sorted(there.items()) if oid not in (here.get(name), came.get(name))]
         for start in range(0, len(wanted), AT_ONCE):
             some = wanted[start : start + AT_ONCE]
             # A timeline has its history in common with what it was, and with no other. To tell of all that is here is
             # worth nothing, and from some hundreds of timelines on git gives up before it comes to those that matter.
             tips = [f"--negotiation-tip={here[name]}" for name in some if name in here]
-            refspecs = [f"+{source}{name}:{goal}{name}" for name in some]
+            refspecs = [f"+{way.source}{name}:{way.arrives}{name}" for name in some]
             done = self._transport.fetch(refspecs, *options, *tips, before=() if tips else TELL_NOTHING)
             if done.status != 0:
                 raise why_nothing_came(self._remote, done)
 
-    def _forget(self, there: There, heads: Mapping[str, str], notes: Mapping[str, str]) -> None:
-        gone = [self._heads + name for name in heads if name not in there.heads]
-        gone += [self._notes + name for name in notes if name not in there.notes]
-        if gone:
-            text = "".join(f"delete {ref}\n" for ref in gone)
-            self._fetched.git.run("update-ref", "--no-deref", "--stdin", stdin=text.encode("ascii"))
+    def _accept(self, arrivals: Arrivals, there: There, again: bool) -> list[str]:
+        """Look at what arrived, and let it stand where it is read; the trees that are new, `again`: all of them."""
+        came, heads = self._here(self._heads.arrives), self._here(self._heads.goal)
+        words = self._here(self._notes.arrives)
+        arrivals.look(self._remote, words.values())
+        git = self._fetched.git
+        if again:
+            trees = trees_of_moments(git, {**heads, **came}.values())
+        else:
+            trees = trees_of_moments(git, came.values(), heads.values())
+        arrivals.weigh(self._remote, [*trees_of_notes(git, words.values()), *trees])
+        moves = [*self._moves(self._heads, came, there.heads), *self._moves(self._notes, words, there.notes)]
+        self._fetched.move(moves)
+        return trees
 
-    def _contents(self, fresh: Sequence[str], known: Sequence[str], after: Mapping[str, str]) -> bool:
+    def _moves(self, way: _Way, came: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+        """What came stands, and what is there no more goes."""
+        gone = [name for name in self._here(way.goal) if name not in there]
+        return [
+            *(f"update {way.goal}{name} {oid}" for name, oid in came.items() if name in there),
+            *(f"delete {way.goal}{name}" for name in gone),
+            *(f"delete {way.arrives}{name}" for name in came),
+        ]
+
+    def _contents(self, arrivals: Arrivals, there: There, fresh: Sequence[str], trees: Sequence[str]) -> bool:
         """Fetch the lists of what is new, or with `--full` all there is; whether nothing is missing then."""
         try:
-            ask_for(self._transport, self._wanted(fresh, known, after))
+            ask_for(self._transport, self._wanted(trees))
         except RemoteFailed:
             # It leaves contents out, and does not give them on demand either (an old protocol, another setting).
-            self._take(dict.fromkeys(after, ""), {}, HEADS, self._heads, ("--refetch", *WHOLE))
+            self._take(there.heads, {}, self._heads, ("--refetch", *WHOLE))
+            self._accept(arrivals, there, again=False)
         return self._full or not self._fetched.missing(fresh[:1])
 
-    def _wanted(self, fresh: Sequence[str], known: Sequence[str], after: Mapping[str, str]) -> list[str]:
+    def _wanted(self, new: Sequence[str]) -> list[str]:
         if self._full:
-            return self._fetched.missing(list(after.values()))
-        lists = list(lists_of(self._fetched, self._trees(fresh, known), manifest=False))
+            return self._fetched.missing(self._here(self._heads.goal).values())
+        lists = list(lists_of(self._fetched, new, manifest=False))
         trees, blobs = {t for one in lists for t in one.trees}, {b for one in lists for b in one.blobs}
         return self._fetched.missing(trees, blobs)
-
-    def _trees(self, fresh: Sequence[str], known: Sequence[str]) -> list[str]:
-        if not fresh:
-            return []
-        asked = "".join([*(f"{oid}\n" for oid in fresh), *(f"^{oid}\n" for oid in known)])
-        told = self._fetched.git.try_run(
-            "log", "--format=%T", "--no-notes", "--stdin", stdin=asked.encode("ascii")
-        )
-        if told.status != 0:
-            raise GitFailed(told.complaint)
-        return list(dict.fromkeys(told.out.decode("ascii").split()))
 
     def _arrival(self, before: str | None, after: str | None) -> Arrival:
         if before is None or after is None:

@@ -48,7 +48,9 @@ def take_in(repository: Repository, path: str, name: str | None, tell: Tell) -> 
         with fetched.receiving():
             chosen = name or _free_name(repository, fetched, path, taken)
             moves = _moves(fetched, chosen, taken)
+            before = fetched.packs()
             publish(objects, fetched.objects_dir)
+            fetched.vouch(fetched.packs() - before)
             _put(fetched, chosen, taken)
     told = tuple((f"{chosen}/{timeline}", moves[timeline], counts[timeline]) for timeline in sorted(counts))
     return Imported(path, chosen, told)

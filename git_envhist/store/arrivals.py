@@ -2,70 +2,74 @@
 
 Commits, trees and notes are read whole by whoever lists a history, and some bytes of a pack stand for gigabytes of
 them. git holds a pack to its checksums and its objects to their form, not to a size; so the sizes of what is new are
-asked, which takes no more than their heads. What is too large goes again, with all that came along.
+asked, which takes no more than their heads. Trees that hold each other over and over are the same thing told in another
+way: those that moments and notes lead to are weighed. What is too much goes again, with all that came along.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable
 
+from git_envhist.errors import Damaged
 from git_envhist.model.sharing import Remote
-from git_envhist.store.bounds import LISTED, find_large
+from git_envhist.store.bounds import LISTED, Bomb, find_large
 from git_envhist.store.durable import forget
-from git_envhist.store.fetched import Fetched
+from git_envhist.store.fetched import INDEX, Fetched
 from git_envhist.store.idx import PackIndex
+from git_envhist.store.objects import CatFile
 from git_envhist.store.remotefailures import too_much
+from git_envhist.store.unfolding import Unfolding
 
-INDEX = ".idx"
 ENDINGS = (INDEX, ".rev", ".promisor", ".pack")
 """In this order a pack goes: git sees it as long as there is an index."""
 
 
 class Arrivals:
-    """The packs that came since this was made; `again`: all there are, for what came before was not looked at."""
+    """The packs that came since this was made, and those that a fetch left which was broken off before it looked."""
 
-    def __init__(self, fetched: Fetched, *, again: bool = False) -> None:
+    def __init__(self, fetched: Fetched, known: Iterable[str] | None = None) -> None:
+        """`known`: the packs that were looked at; all that are there, where nothing is said."""
         self._fetched = fetched
-        self._known: set[str] = set() if again else self._packs()
+        self._known = fetched.packs() if known is None else frozenset(known)
+        self._sized = self._known
 
-    def look(
-        self, remote: Remote, notes: Iterable[str] = (), before: Mapping[str, str] | None = None
-    ) -> None:
-        """`Bomb` where something is too large: then the refs are again as they were `before`, and it is gone."""
-        new = self._packs() - self._known
+    def look(self, remote: Remote, notes: Iterable[str] = ()) -> None:
+        """`Bomb` where something is too large: then it is gone, with all that came."""
+        new = self._fetched.packs() - self._sized
         found = find_large(self._fetched.git, notes, self._sizes(new)) if new else None
         if found is not None:
-            if before is not None:
-                self._put_back(before)
-            for name in new:
-                for ending in ENDINGS:
-                    forget(name + ending)
-            raise too_much(remote, f"holds {found}")
-        self._known |= new
+            raise self._refused(remote, found)
+        self._sized |= new
 
-    def _packs(self) -> set[str]:
-        place = os.path.join(self._fetched.objects_dir, "pack")
-        names: list[str] = []
-        with suppress(FileNotFoundError):
-            names = os.listdir(place)
-        return {os.path.join(place, name.removesuffix(INDEX)) for name in names if name.endswith(INDEX)}
+    def weigh(self, remote: Remote, trees: Iterable[str]) -> None:
+        """`Bomb` where one of some trees stands for any number of paths: likewise."""
+        try:
+            with CatFile(self._fetched.git) as reader:
+                endless = Unfolding(reader, self._fetched.hash_length).find_endless(trees)
+        except Damaged as damaged:
+            raise self._refused(remote, f"what is not whole: {damaged.message}") from damaged
+        if endless is not None:
+            raise self._refused(remote, "trees that stand for more paths than an environment has")
+
+    def vouch(self) -> None:
+        """Say that all was looked at: what a fetch left that was broken off is known from it."""
+        self._fetched.vouch(self._sized - self._known)
+
+    def _refused(self, remote: Remote, what: str) -> Bomb:
+        self._fetched.forget_arriving()
+        place = self._fetched.pack_dir
+        for name in self._fetched.packs() - self._known:
+            for ending in ENDINGS:
+                forget(os.path.join(place, name + ending))
+        return too_much(remote, f"holds {what}")
 
     def _sizes(self, packs: Iterable[str]) -> bytes:
         asked = bytearray()
         for pack in packs:
-            index = PackIndex(pack + INDEX, self._fetched.hash_length)
+            index = PackIndex(os.path.join(self._fetched.pack_dir, pack + INDEX), self._fetched.hash_length)
             try:
                 asked += b"".join(b"%b\n" % name.hex().encode("ascii") for name in index.names())
             finally:
                 index.close()
         return self._fetched.git.run("cat-file", "--buffer", LISTED, stdin=bytes(asked))
-
-    def _put_back(self, before: Mapping[str, str]) -> None:
-        here = self._fetched.refs("refs/")
-        lines = [f"delete {ref}\n" for ref in here if ref not in before]
-        lines += [f"update {ref} {oid}\n" for ref, oid in before.items() if here.get(ref) != oid]
-        if lines:
-            text = "".join(lines).encode("ascii")
-            self._fetched.git.run("update-ref", "--no-deref", "--stdin", stdin=text)

@@ -19,6 +19,7 @@ from git_envhist.store.archive import Bundle
 from git_envhist.store.bounds import (
     LISTED,
     STREAMED,
+    Bomb,
     Bounds,
     bounds_for,
     refuse_large,
@@ -30,7 +31,9 @@ from git_envhist.store.chosen import Chosen
 from git_envhist.store.durable import cannot_write, sync_directory
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
+from git_envhist.store.objects import CatFile
 from git_envhist.store.remoterefs import HEADS, NOTES, is_timeline
+from git_envhist.store.unfolding import Unfolding, trees_of_moments, trees_of_notes
 from git_envhist.values import dataclass
 
 REF = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[!-~]+)")
@@ -100,6 +103,10 @@ def take_bundle(bundle: Bundle, git_dir: str, objects: str, object_format: str) 
     done = _held(git, bounds, iter([tips.encode("ascii")]), "rev-list", "--objects", "--quiet", "--stdin")
     if done.status != 0:
         raise why(done, bounds, objects, "is not whole")
+    with CatFile(git) as reader:
+        trees = [*trees_of_notes(git, notes.values()), *trees_of_moments(git, heads.values())]
+        if Unfolding(reader, 20 if object_format == "sha1" else 32).find_endless(trees) is not None:
+            raise Bomb("what was exported holds trees that stand for more paths than an environment has")
     return Taken(heads, notes, git)
 
 

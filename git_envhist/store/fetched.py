@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import Snapshot
@@ -24,7 +24,11 @@ from git_envhist.values import replace
 
 REMOTES = "refs/envhist/remotes/"
 NOTES = "refs/notes/envhist/"
+ARRIVING = "refs/envhist/arriving/"
+"""What has come and was not looked at yet; nobody reads it."""
 LOCK = "fetch.lock"
+UNDER_WAY = "fetching-"
+INDEX = ".idx"
 IMPORTED = "envhistfetched.imported"
 """In the repository of what was fetched: the names that imports stand under."""
 
@@ -46,6 +50,7 @@ class Fetched:
     def __init__(self, common_state: str, object_format: str) -> None:
         self.path = os.path.join(common_state, "fetched.git")
         self.objects_dir = os.path.join(self.path, "objects")
+        self.pack_dir = os.path.join(self.objects_dir, "pack")
         self._state = common_state
         self._format = object_format
         self.hash_length = 20 if object_format == "sha1" else 32
@@ -127,16 +132,46 @@ class Fetched:
                 with suppress(OSError):
                     os.unlink(path)
 
-    def begin(self, remote: str) -> bool:
-        """Say that a fetch from there is under way; whether an earlier one never came to its end."""
+    def begin(self, remote: str) -> frozenset[str] | None:
+        """Say that a fetch from there is under way; the packs known before it, if an earlier one was broken off."""
         path = self._under_way(remote)
-        was_broken_off = os.path.exists(path)
         try:
-            with open(path, "ab"):
-                pass
+            with open(path, encoding="ascii", errors="replace") as file:
+                return frozenset(file.read().split())
+        except FileNotFoundError:
+            self._tell_packs(path, "x", self.packs())
+            return None
         except OSError as error:
             raise cannot_write(error, self.path) from error
-        return was_broken_off
+
+    def vouch(self, packs: Iterable[str]) -> None:
+        """Say that some packs were looked at, to whoever goes on with what was broken off."""
+        for path in glob.glob(os.path.join(glob.escape(self.path), UNDER_WAY + "*")):
+            self._tell_packs(path, "a", packs)
+
+    def _tell_packs(self, path: str, mode: str, packs: Iterable[str]) -> None:
+        try:
+            with open(path, mode, encoding="ascii") as file:
+                file.write("".join(f"{name}\n" for name in packs))
+        except OSError as error:
+            raise cannot_write(error, self.path) from error
+
+    def packs(self) -> frozenset[str]:
+        """The names of the packs that git sees here."""
+        names: list[str] = []
+        with suppress(FileNotFoundError):
+            names = os.listdir(self.pack_dir)
+        return frozenset(name.removesuffix(INDEX) for name in names if name.endswith(INDEX))
+
+    def forget_arriving(self) -> None:
+        """Let go of what came and was not taken."""
+        self.move([f"delete {ref}" for ref in self.refs(ARRIVING)])
+
+    def move(self, lines: Sequence[str]) -> None:
+        """Move refs, all of them or none: lines of `git update-ref --stdin`."""
+        if lines:
+            text = "".join(f"{line}\n" for line in lines).encode("ascii")
+            self.git.run("update-ref", "--no-deref", "--stdin", stdin=text)
 
     def end(self, remote: str) -> None:
         """Say that it came to its end."""
@@ -144,7 +179,7 @@ class Fetched:
 
     def _under_way(self, remote: str) -> str:
         # No remote has a plus in its name.
-        return os.path.join(self.path, "fetching-" + remote.replace("/", "+"))
+        return os.path.join(self.path, UNDER_WAY + remote.replace("/", "+"))
 
     def mend(self) -> None:
         """Take away refs that lead nowhere. git syncs none, and after a power cut would stumble over each of them."""
@@ -158,9 +193,7 @@ class Fetched:
         asked = "".join(f"{oid}\n" for oid in refs.values()).encode("ascii")
         words = ("rev-list", "--no-walk=unsorted", "--missing=allow-any", "--ignore-missing", "--stdin")
         here = set(self.git.run(*words, stdin=asked).decode("ascii").split()) if refs else set()
-        text = "".join(f"delete {ref}\n" for ref, oid in refs.items() if oid not in here)
-        if text:
-            self.git.run("update-ref", "--no-deref", "--stdin", stdin=text.encode("ascii"))
+        self.move([f"delete {ref}" for ref, oid in refs.items() if oid not in here])
 
     def settle(self, refs: Iterable[str]) -> None:
         """Make what came survive a power cut, the repository itself too; the packs were synced as they came."""

@@ -10,10 +10,10 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from git_envhist import trace
-from git_envhist.errors import EnvhistError, GitFailed
+from git_envhist.errors import GitFailed
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all, refuse_without_git
 from git_envhist.store.pathspecs import at_top
-from git_envhist.store.rows import NOT_PIECES, RAW
+from git_envhist.store.rows import EMPTY_TREES, NOT_PIECES, RAW
 from git_envhist.system import keep_below
 
 ROWS = (*RAW, "-t", "--no-renames")
@@ -22,20 +22,9 @@ NOT_SHARDS = b":(top,exclude).envhist/manifest"
 SHARDS = b":(top).envhist/manifest"
 MOST_MEMORY, MOST_SECONDS = 2 << 30, 30
 """git keeps all that differs in mind before it says any of it: a few hundred bytes a path, and of a million a second.
-Who makes up trees can have it go on for ever."""
+Who makes up trees can have it go on for ever: what takes more than this is weighed, and, where it is only large, asked
+for again."""
 NO_MEMORY = b"ut of memory"
-
-
-class EndlessTrees(EnvhistError):
-    """A few trees that hold each other many times over stand for more paths than anybody has."""
-
-    code = "too-much"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "more paths differ than an environment has: these trees are not as a capture writes them",
-            hint="compare with another snapshot, and ask 'git envlog fsck' about this one",
-        )
 
 
 class Comparison:
@@ -44,15 +33,28 @@ class Comparison:
     def __init__(self, git: Git, before: str, after: str, *, shards: bool) -> None:
         """All but the shards of the manifest, or these alone."""
         limits = (SHARDS,) if shards else (TOP, NOT_SHARDS, NOT_PIECES)
-        words: list[str | bytes] = [*at_top(git), *ROWS, before, after, "--", *limits]
-        self._running = _Running(words, {**git.environment, **git.no_index})
+        self._words: list[str | bytes] = [*at_top(git), *ROWS, before, after, "--", *limits]
+        self._environment = {**git.environment, **git.no_index}
+        self._git, self._trees = git, (before, after)
+        self._running = _Running(self._words, self._environment)
 
     def finish(self) -> bytes:
         """The rows; `EndlessTrees` where there are more than an environment has."""
-        done = self._running.finish().by_itself()
-        if done.status != 0:
+        done = self._running.finish()
+        if _took_too_much(done):
+            self._refuse_endless()
+            self._running = _Running(self._words, self._environment, held=False)
+            done = self._running.finish()
+        if done.by_itself().status != 0:
             raise GitFailed(done.complaint)
         return done.out
+
+    def _refuse_endless(self) -> None:
+        from git_envhist.store.unfolding import refuse_endless  # loaded late: hardly anything takes so much
+
+        names = "".join(f"{tree}^{{tree}}\n" for tree in self._trees).encode("ascii")
+        told = self._git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").split()
+        refuse_endless(self._git, [tree for tree in told if tree not in EMPTY_TREES.values()])
 
     def close(self) -> None:
         if not self._running.is_finished:
@@ -62,7 +64,9 @@ class Comparison:
 class _Running:
     """A git command at work."""
 
-    def __init__(self, words: Sequence[str | bytes], environment: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self, words: Sequence[str | bytes], environment: Mapping[bytes, bytes], *, held: bool = True
+    ) -> None:
         self.is_finished = False
         self._answer = memory_file(b"")
         self._complaints = memory_file(b"")
@@ -78,7 +82,8 @@ class _Running:
             self._close()
             refuse_without_git(failure)
             raise
-        keep_below(self._child, memory=MOST_MEMORY, seconds=MOST_SECONDS)
+        if held:
+            keep_below(self._child, memory=MOST_MEMORY, seconds=MOST_SECONDS)
 
     def finish(self) -> Completed:
         """Wait for its end, and say what came of it."""
@@ -86,8 +91,6 @@ class _Running:
         try:
             status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
             trace.tell_git(self._told, self._began, status)
-            if status == -signal.SIGXCPU or (status and NO_MEMORY in _content(self._complaints)):
-                raise EndlessTrees
             return Completed(status, _content(self._answer), _content(self._complaints))
         finally:
             self._close()
@@ -95,6 +98,10 @@ class _Running:
     def _close(self) -> None:
         os.close(self._answer)
         os.close(self._complaints)
+
+
+def _took_too_much(done: Completed) -> bool:
+    return done.status == -signal.SIGXCPU or (done.status != 0 and NO_MEMORY in done.err)
 
 
 def _content(descriptor: int) -> bytes:

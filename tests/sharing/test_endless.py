@@ -1,0 +1,233 @@
+"""Trees that double at each step: a few hundred bytes that stand for more paths than anybody has.
+
+Whoever lists them goes on for ever, so they come in by no fetch and no import. Where plain git put them among the
+user's own, every command says so, or leaves them alone. An environment that is only large is none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from git_envhist.store import treediff, unfolding
+from git_envhist.store.compare import compare
+from git_envhist.store.objects import CatFile
+from git_envhist.store.repository import Repository
+from git_envhist.store.unfolding import Unfolding
+from tests.sharing.conftest import refs, timeline
+from tests.sharing.test_export import packed, write_tar
+from tests.sharing.test_fetch import refs_of_fetched
+from tests.support.repository import Repo
+
+GOOD, EVIL = "refs/envhist/heads/lab/good-000001", "refs/envhist/heads/lab/evil-000002"
+STEPS = 60
+
+
+def tree(repo: Repo, *rows: str) -> str:
+    return repo.git("mktree", input="".join(f"{row}\n" for row in rows))
+
+
+def doubling(repo: Repo) -> str:
+    found = tree(repo, f"100644 blob {repo.git('hash-object', '-w', '--stdin', input='x')}\tf")
+    for _ in range(STEPS):
+        found = tree(repo, f"040000 tree {found}\td", f"040000 tree {found}\te")
+    return found
+
+
+def under(repo: Repo, place: str, inner: str) -> str:
+    for name in reversed(place.split("/") if place else []):
+        inner = tree(repo, f"040000 tree {inner}\t{name}")
+    return inner
+
+
+def moment(repo: Repo, top: str, *words: str) -> str:
+    return repo.git("commit-tree", *words, "-F", "-", top, input="x\n\nEnv-Format: 1\nEnv-Timeline: a/b\n")
+
+
+def deep(repo: Repo) -> str:
+    """Few paths, and each of them longer than the whole pack."""
+    found = tree(repo)
+    for _ in range(unfolding.DEEPEST + 10):
+        found = tree(repo, f"040000 tree {found}\td")
+    return found
+
+
+PLACES = [
+    "",
+    "some/where",
+    ".envhist/roots/etc",
+    ".envhist/dotgit/x",
+    ".envhist/manifest/ab",
+    ".envhist/pieces/ab",
+]
+
+
+@pytest.fixture
+def held(repo: Repo, bare: Repo) -> dict[str, str]:
+    """What was fetched of a remote that was honest."""
+    bare.git("update-ref", GOOD, moment(bare, tree(bare)))
+    repo.run("envlog", "fetch", check=True)
+    kept = refs_of_fetched(repo)
+    assert len(kept) == 1
+    return kept
+
+
+def refused(repo: Repo, bare: Repo, held: dict[str, str], told: str) -> None:
+    """A fetch says so, keeps nothing of it, and is all right once that is gone."""
+    before, packs = refs(repo), held_packs(repo)
+    done = repo.run("envlog", "fetch")
+    assert (done.status, done.out) == (128, "")
+    assert done.err.startswith("error: what 'origin' (")
+    assert told in done.err
+    assert (refs(repo), refs_of_fetched(repo), held_packs(repo)) == (before, held, packs)
+    for ref in refs(bare, "refs"):
+        if ref != GOOD:
+            bare.git("update-ref", "-d", ref)
+    assert "up to date" in repo.run("envlog", "fetch", check=True).out
+
+
+def held_packs(repo: Repo) -> list[str]:
+    return sorted(path.name for path in (repo.path / ".git/envhist/fetched.git/objects/pack").iterdir())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_endless_trees_come_in_by_no_fetch(repo: Repo, bare: Repo, held: dict[str, str], place: str) -> None:
+    bare.git("update-ref", EVIL, moment(bare, under(bare, place, doubling(bare))))
+    refused(repo, bare, held, "stand for more paths than an environment has")
+
+
+def test_nor_those_that_go_down_too_deep(repo: Repo, bare: Repo, held: dict[str, str]) -> None:
+    bare.git("update-ref", EVIL, moment(bare, deep(bare)))
+    refused(repo, bare, held, "stand for more paths than an environment has")
+
+
+def test_nor_with_a_moment_that_another_follows(repo: Repo, bare: Repo, held: dict[str, str]) -> None:
+    evil = moment(bare, doubling(bare))
+    bare.git("update-ref", EVIL, moment(bare, tree(bare), "-p", evil))
+    refused(repo, bare, held, "stand for more paths than an environment has")
+
+
+def test_nor_with_notes(repo: Repo, bare: Repo, held: dict[str, str]) -> None:
+    notes = GOOD.replace("refs/envhist/heads", "refs/notes/envhist")
+    bare.git("update-ref", notes, bare.git("commit-tree", "-m", "notes", doubling(bare)))
+    refused(repo, bare, held, "stand for more paths than an environment has")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nor_by_an_import(repo: Repo, bare: Repo, tmp_path: Path, place: str) -> None:
+    bundle = packed(bare, EVIL, moment(bare, under(bare, place, doubling(bare))))
+    file = str(tmp_path / "evil.envhist.tar.zst")
+    write_tar(file, ("envhist-export", b"envhist-export 1\n"), ("history.bundle", bundle))
+    done = repo.run("envlog", "import", file)
+    assert (done.status, done.out) == (128, "")
+    assert "holds trees that stand for more paths than an environment has" in done.err
+    assert refs_of_fetched(repo) == {}
+
+
+def test_what_others_brought_outlives_a_fetch_that_was_broken_off_and_then_refused(
+    repo: Repo, bare: Repo, tmp_path: Path
+) -> None:
+    """What a fetch left that broke off was not looked at; what came by other ways, before it and since, was."""
+    bare.git("update-ref", GOOD, moment(bare, tree(bare)))
+
+    def imported(name: str) -> None:
+        file = str(tmp_path / f"{name}.envhist.tar.zst")
+        repo.write(name)
+        repo.run("envlog", "capture", name, check=True)
+        repo.run("envlog", "export", file, check=True)
+        repo.run("envlog", "import", file, check=True)
+
+    imported("before")
+    calls = tmp_path / "calls"
+    calls.write_text("")
+    breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 2 ] && git-upload-pack "$@"\n')
+    repo.git("config", "remote.origin.uploadpack", f"sh {breaks}")
+    assert repo.run("envlog", "fetch").status == 128
+    repo.git("config", "--unset", "remote.origin.uploadpack")
+    imported("since")
+    bare.git("update-ref", EVIL, moment(bare, doubling(bare)))
+    assert "stand for more paths" in repo.run("envlog", "fetch").err
+    for name in ("before", "since"):
+        assert name in repo.run("envlog", f"{name}/{timeline(repo)}", check=True).out
+    assert (
+        repo.git("--git-dir", str(repo.path / ".git/envhist/fetched.git"), "fsck", "--connectivity-only")
+        == ""
+    )
+    bare.git("update-ref", "-d", EVIL)
+    repo.run("envlog", "fetch", check=True)
+    assert not list((repo.path / ".git/envhist/fetched.git").glob("fetching-*"))
+
+
+COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
+    "show": lambda line, _: ("envlog", "show", line),
+    "show of a path": lambda line, _: ("envlog", "show", line, "--", "d/d/f"),
+    "log": lambda line, _: ("envlog", line),
+    "log --stat": lambda line, _: ("envlog", "--stat", line),
+    "log --name-status": lambda line, _: ("envlog", "--name-status", line),
+    "log -p": lambda line, _: ("envlog", "-p", line),
+    "log of a path": lambda line, _: ("envlog", line, "--", "nowhere"),
+    "log -S": lambda line, _: ("envlog", "-S", "flask", line),
+    "diff": lambda line, _: ("envdiff", f"{line}..now"),
+    "diff -p": lambda line, _: ("envdiff", "-p", f"{line}..now"),
+    "diff --stat": lambda line, _: ("envdiff", "--stat", f"{line}..now"),
+    "diff -M": lambda line, _: ("envdiff", "-M", f"{line}..now"),
+    "diff of a path": lambda line, _: ("envdiff", f"{line}..now", "--", "nowhere"),
+    "restore": lambda line, _: ("envrestore", line),
+    "restore --dry-run": lambda line, _: ("envrestore", "-n", line),
+    "restore of a path": lambda line, _: ("envrestore", line, "--", "nowhere"),
+    "restore --to": lambda line, place: ("envrestore", "--to", place, line),
+    "fork": lambda line, place: ("envlog", "fork", place, line),
+    "fork --relocate": lambda line, place: ("envlog", "fork", "--relocate", place, line),
+    "verify": lambda line, _: ("envlog", "verify", line, "--", "true"),
+    "export": lambda line, place: ("envlog", "export", place, line),
+    "the page": lambda line, place: ("envlog", "--html", place, line),
+    "fsck": lambda _line, _place: ("envlog", "fsck"),
+    "du": lambda _line, _place: ("envlog", "du"),
+    "gc": lambda _line, _place: ("envlog", "gc"),
+    "push": lambda line, _: ("envlog", "push", "--yes", "origin", line),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_where_plain_git_put_them_every_command_comes_to_its_end(
+    repo: Repo, bare: Repo, tmp_path: Path, command: str
+) -> None:
+    repo.run("envlog", "capture", "ours", check=True)
+    bare.git("update-ref", EVIL, moment(bare, doubling(bare)))
+    repo.git("fetch", "-q", "origin", f"{EVIL}:{EVIL}")
+    line = EVIL.removeprefix("refs/envhist/heads/")
+    done = repo.run(*COMMANDS[command](line, str(tmp_path / "there")))
+    assert done.status in (0, 1, 3, 4, 5, 125, 128)
+    assert "unexpected" not in done.err
+    assert (repo.path / "README").exists() == ("README" in repo.git("ls-files"))
+
+
+def test_what_is_only_large_is_compared(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes more than is usual is looked at, and let go on."""
+    for number in range(30):
+        repo.write(f"d/{number % 3}/{number}", str(number))
+    before = repo.run("envlog", "capture", "--porcelain", "one", check=True).out.strip()
+    monkeypatch.setattr(treediff, "MOST_MEMORY", 1 << 20)
+    git = Repository.open(str(repo.path)).git
+    assert len(compare(git, None, before)) >= 30
+
+
+def test_a_large_file_of_zeros_and_fifty_copies_of_a_directory_are_no_bomb(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfolding, "PLENTY", 1 << 10)
+    (repo.path / "zeros").write_bytes(b"")
+    with open(repo.path / "zeros", "r+b") as file:
+        file.truncate(64 << 20)
+    for copy in range(40):
+        for number in range(100):
+            repo.write(f"{copy}/{number}", str(number))
+    moment = repo.run("envlog", "capture", "--porcelain", "many alike", check=True).out.strip()
+    top = repo.git("rev-parse", f"{moment}^{{tree}}")
+    with CatFile(Repository.open(str(repo.path)).git) as reader:
+        assert Unfolding(reader, len(top) // 2).find_endless([top]) is None
+        inside = repo.git("rev-parse", f"{top}:.envhist/pieces")
+        rows = repo.git("ls-tree", "-r", inside).splitlines()
+        assert len(rows) > 100 > len({row.split()[2] for row in rows})
