@@ -23,6 +23,8 @@ from git_envhist.settings import config_home, read_settings
 from git_envhist.store.fetched import Fetched, is_fetched, seeing_fetched, without_fetched
 from git_envhist.values import once, replace
 
+FETCH = "another fetch or import"
+
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
     from git_envhist.model import Agent, Forked
@@ -47,6 +49,8 @@ class Core:
         self._environ = dict(environ)
         self._workers = environ.get("GIT_ENVHIST_WORKERS") or workers
         self.warnings = list(opened.remarks)
+        self.waiting: Callable[[str], None] | None = None
+        """Told for whom, where something shared has to wait: a program of ours says so."""
         self.forked: Forked | None = None  # what `fork` made, where this is what it gave
 
     @property
@@ -139,13 +143,21 @@ class Core:
         if is_fetched(snapshot.timeline):
             from git_envhist.sharing.bringing import bring  # loaded late: most snapshots are ours
 
-            bring(self.repository, self._environ, snapshot, paths)
+            bring(self.repository, self._environ, snapshot, paths, self._waits_for(FETCH))
         elif not (snapshot.trusted or self.judge(snapshot).trusted):
             from git_envhist.store.unfolding import refuse_endless  # loaded late: likewise
 
             # Plain git brought it: nobody has looked at it yet.
             refuse_endless(self.repository.git, [snapshot.tree])
         return snapshot
+
+    def _waits_for(self, whom: str) -> Callable[[], None]:
+        def wait() -> None:
+            if self.waiting is not None:
+                self.waiting(whom)
+            self.happened("waiting", whom)
+
+        return wait
 
     def forget_world(self) -> None:
         """To whoever keeps a history open, words mean what is there now."""

@@ -56,7 +56,9 @@ class Session:
         """The history of the directory the program stands in."""
         from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
 
-        return EnvHistory.open(".", workers="fork")
+        history = EnvHistory.open(".", workers="fork")
+        history.waiting = say_who_waits
+        return history
 
     @cached_property
     def palette(self) -> Palette:
@@ -191,6 +193,13 @@ def common_options(json_lines: bool) -> list[Option]:
         make_option("--help", "long_help", is_flag=True, tells=True, help="the man page"),
         make_option("--version", is_flag=True, tells=True, help="the version of this program"),
     ]  # fmt: skip
+
+
+def say_who_waits(whom: str) -> None:
+    """Say why nothing happens."""
+    from git_envhist.cli.failure import complain  # loaded late: hardly anybody waits
+
+    complain(f"waiting for {whom} of this repository to end")
 
 
 def enter_directory(directory: str) -> None:

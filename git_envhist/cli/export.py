@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import complain, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.push import look_json, look_lines
@@ -30,7 +30,8 @@ def export_command(
     session.no_paths()
     if file is None:
         raise UsageError("no file is named", hint=USAGE_EXPORT)
-    done = session.history.export(file, *revisions, force=force, allow=allow)
+    with stoppable("the file was not written, or whole", "type it again"):
+        done = session.history.export(file, *revisions, force=force, allow=allow)
     session.done("it is exported")
     for warning in session.history.warnings:
         warn(warning)
@@ -57,7 +58,8 @@ def import_command(session: Session, file: str | None, name: str | None) -> None
     session.no_paths()
     if file is None:
         raise UsageError("no file is named", hint=USAGE_IMPORT)
-    done = session.history.import_(file, name=name)
+    with stoppable("each timeline of the file is here whole, or as it was", "type it again"):
+        done = session.history.import_(file, name=name)
     session.done("it is imported")
     for warning in session.history.warnings:
         warn(warning)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import SPELLED_PLAINLY, escape, shows_symbols
-from git_envhist.errors import EnvhistError, Refused
+from git_envhist.errors import EnvhistError, Interrupted, Refused
 
 OUT_OF = {
     errno.EMFILE: "raise the limit: ulimit -n 1024",
@@ -28,6 +29,18 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
+
+
+AGAIN = "type it again: it goes on where it stood"
+
+
+@contextmanager
+def stoppable(what: str, hint: str) -> Iterator[None]:
+    """Whoever stops what follows is told what became of it."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        raise Interrupted(getattr(stopped, "number", signal.SIGINT), what, hint) from stopped
 
 
 class Defect(EnvhistError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import warn
+from git_envhist.cli.failure import AGAIN, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
@@ -17,7 +17,8 @@ from git_envhist.model.sharing import Arrival
 def fetch_command(session: Session, remote: str | None, full: bool) -> None:
     """Brings the timelines of a remote, with notes and names, beside ours: then 'origin/<timeline>' is a revision."""
     session.no_paths()
-    done = session.history.fetch(remote, full=full)
+    with stoppable("each timeline is here whole, or as it was", AGAIN):
+        done = session.history.fetch(remote, full=full)
     session.done("it is fetched")
     if done.refused:
         warn(f"{count(done.refused, 'ref')} of '{done.remote.name}' left out: not spelled as a timeline is")

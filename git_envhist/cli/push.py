@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import AGAIN, complain, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
@@ -49,7 +49,8 @@ def push_command(
     session.no_paths()
     history = session.history
     try:
-        done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
+        with stoppable("each timeline stands there whole, or as it was", AGAIN):
+            done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
     except FirstPush as first:
         if not session.json:
             for line in leaving_lines(first.planned):

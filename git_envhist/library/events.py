@@ -28,6 +28,8 @@ class Event(StrEnum):
     """The `Snapshot` of which something was said, and what: names, remarks, tasks, effects, attachments as records."""
     PROGRESS = "progress"
     """A `Progress`, many times during one capture or restore."""
+    WAITING = "waiting"
+    """For whom a push, a fetch, an export, an import or contents on demand have to wait, in words."""
 
 
 class Handlers:

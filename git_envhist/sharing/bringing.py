@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged
@@ -35,18 +35,24 @@ SHORT, LONG = 2.0, 10.0
 
 
 def bring(
-    repository: Repository, environ: Mapping[str, str], snapshot: Snapshot, paths: Sequence[EnvPath] = ()
+    repository: Repository,
+    environ: Mapping[str, str],
+    snapshot: Snapshot,
+    paths: Sequence[EnvPath] = (),
+    waiting: Callable[[], None] | None = None,
 ) -> None:
     """Have what is wanted of a fetched snapshot here: its lists, some paths of it, or (the top) all of it."""
     fetched = Fetched.of(repository)
     if TOP in paths:
-        bring_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]))
+        bring_objects(repository, environ, snapshot, fetched.missing([snapshot.tree]), waiting)
         return
     (lists,) = lists_of(fetched, [snapshot.tree])
     blobs = [place for path in paths for place in _places(fetched, snapshot.tree, path)]
-    bring_objects(repository, environ, snapshot, fetched.missing(lists.trees, [*lists.blobs, *blobs]))
+    bring_objects(
+        repository, environ, snapshot, fetched.missing(lists.trees, [*lists.blobs, *blobs]), waiting
+    )
     pieces = [tree for path in paths for tree in _pieces(fetched, snapshot.tree, path)]
-    bring_objects(repository, environ, snapshot, fetched.missing(pieces))
+    bring_objects(repository, environ, snapshot, fetched.missing(pieces), waiting)
 
 
 def bring_contents(
@@ -57,14 +63,18 @@ def bring_contents(
 
 
 def bring_objects(
-    repository: Repository, environ: Mapping[str, str], snapshot: Snapshot, missing: Sequence[str]
+    repository: Repository,
+    environ: Mapping[str, str],
+    snapshot: Snapshot,
+    missing: Sequence[str],
+    waiting: Callable[[], None] | None = None,
 ) -> None:
     """Ask for objects where a snapshot came from."""
     if not missing:
         return
     fetched = Fetched.of(repository)
     remote = find_fetched_remote(repository, fetched.git, split_name(snapshot.timeline)[0])
-    with fetched.receiving():
+    with fetched.receiving(waiting):
         fetched.know(remote.name, remote.url)
         try:
             arrivals = Arrivals(fetched)
@@ -83,8 +93,10 @@ def transport_for(
     repository: Repository, fetched: Fetched, remote: Remote, environ: Mapping[str, str]
 ) -> Transport:
     """The way to a remote that something is fetched from."""
-    memory = read_limits(repository.read_config()).fetch_memory
-    return Transport(fetched.git, remote, environ, own_config(repository), memory=memory)
+    limits = read_limits(repository.read_config())
+    config = own_config(repository)
+    memory, patience = limits.fetch_memory, limits.fetch_patience
+    return Transport(fetched.git, remote, environ, config, memory=memory, patience=patience)
 
 
 def ask_for(transport: Transport, missing: Sequence[str]) -> None:

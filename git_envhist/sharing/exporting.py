@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from git_envhist.errors import SnapshotNotFound, UsageError
@@ -64,6 +64,7 @@ def export(
     find_key: FindKey,
     identity: bytes,
     wish: ExportWish,
+    waiting: Callable[[], None] | None = None,
 ) -> Exported:
     """Write chosen moments, all of whose contents are here, with their notes and names into a file."""
     if not wish.force and os.path.lexists(path):
@@ -71,7 +72,7 @@ def export(
     lines = _lines(chosen, world)
     fetched = Fetched.of(repository)
     alternates = [repository.objects_dir, *([fetched.objects_dir] if fetched.is_there else [])]
-    with workplace(repository.common_state, PLACE) as work:
+    with workplace(repository.common_state, PLACE, waiting) as work:
         git = make_repository(os.path.join(work, "export.git"), repository.object_format, alternates)
         taken = _chains(git, repository, lines, find_key, identity)
         leaving = _leaving(git, taken)

@@ -7,7 +7,7 @@ that was broken off leaves all timelines as they were; the next goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from git_envhist.errors import Refused
@@ -17,7 +17,7 @@ from git_envhist.store.arrivals import Arrivals
 from git_envhist.store.fetched import ARRIVING, NOTES, REMOTES, Fetched, without_fetched
 from git_envhist.store.git import Git
 from git_envhist.store.othernotes import list_crossed
-from git_envhist.store.remotefailures import RemoteFailed, why_nothing_came
+from git_envhist.store.remotefailures import RemoteFailed, RemoteSilent, why_nothing_came
 from git_envhist.store.remoterefs import HEADS, There, read_there
 from git_envhist.store.remotes import OUR_REFS, Transport, find_remote
 from git_envhist.store.repository import Repository
@@ -36,12 +36,13 @@ def fetch(
     word: str | None,
     *,
     full: bool = False,
+    waiting: Callable[[], None] | None = None,
 ) -> Fetch:
     """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold."""
     remote = find_remote(repository, word, directory)
     fetched = Fetched.of(repository)
     fetched.ensure()
-    with fetched.receiving():
+    with fetched.receiving(waiting):
         if fetched.was_imported(remote.name):
             raise Refused(
                 f"'{remote.name}' names what was imported from a file",
@@ -145,6 +146,8 @@ class _Fetch:
         """Fetch the lists of what is new, or with `--full` all there is; whether nothing is missing then."""
         try:
             ask_for(self._transport, self._wanted(trees))
+        except RemoteSilent:
+            raise
         except RemoteFailed:
             # It leaves contents out, and does not give them on demand either (an old protocol, another setting).
             self._take(there.heads, {}, self._heads, ("--refetch", *WHOLE))

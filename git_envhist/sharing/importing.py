@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from git_envhist.errors import Damaged, Refused, UsageError
 from git_envhist.model.sharing import Arrival, Imported
@@ -35,17 +35,19 @@ class NameTaken(Refused):
         super().__init__(f"'{name}' {why}", hint="git envlog import --as <another name> <file>")
 
 
-def take_in(repository: Repository, path: str, name: str | None, tell: Tell) -> Imported:
+def take_in(
+    repository: Repository, path: str, name: str | None, tell: Tell, waiting: Callable[[], None] | None = None
+) -> Imported:
     """Bring the timelines of a file in beside ours, as `<name>/<timeline>`; the usual name is the file's."""
     fetched = Fetched.of(repository)
     if name is not None:
         _refuse_remote(repository, fetched, name)
-    with read_archive(path) as bundle, workplace(repository.common_state, PLACE) as work:
+    with read_archive(path) as bundle, workplace(repository.common_state, PLACE, waiting) as work:
         objects = os.path.join(work, "objects")
         fetched.ensure()
         taken = take_bundle(bundle, fetched.path, objects, repository.object_format)
         counts = {timeline: _count(taken, timeline, tell) for timeline in taken.heads}
-        with fetched.receiving():
+        with fetched.receiving(waiting):
             chosen = name or _free_name(repository, fetched, path, taken)
             moves = _moves(fetched, chosen, taken)
             before = fetched.packs()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
@@ -79,20 +79,29 @@ class PushWish:
 
 
 def push(
-    repository: Repository, environ: Mapping[str, str], directory: str, own: str | None, wish: PushWish
+    repository: Repository,
+    environ: Mapping[str, str],
+    directory: str,
+    own: str | None,
+    wish: PushWish,
+    waiting: Callable[[], None] | None = None,
 ) -> Pushed:
     """Send timelines with their notes, or take them away there; `own`: this working tree's."""
     _refuse_both(wish)
     remote = find_remote(repository, wish.remote, directory)
     place = state_directory(directory_of(repository.common_state))
-    with locked(os.path.join(place, "lock")):
-        return _Push(repository, Transport(repository.git, remote, environ), wish, own).run()
+    with locked(os.path.join(place, "lock"), waiting=waiting):
+        limits = read_limits(repository.read_config())
+        transport = Transport(repository.git, remote, environ, patience=limits.fetch_patience)
+        return _Push(repository, transport, limits, wish, own).run()
 
 
 class _Push:
-    def __init__(self, repository: Repository, transport: Transport, wish: PushWish, own: str | None) -> None:
+    def __init__(
+        self, repository: Repository, transport: Transport, limits: Limits, wish: PushWish, own: str | None
+    ) -> None:
         self._repository = repository
-        self._limits: Limits = read_limits(repository.read_config())
+        self._limits = limits
         self._transport = transport
         self._remote = transport.remote
         self._wish = wish

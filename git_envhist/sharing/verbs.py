@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from git_envhist.core import FETCH
 from git_envhist.lookup import each
 from git_envhist.model import TOP
 from git_envhist.store.fetched import seeing_fetched, without_fetched
+
+PUSH = "another push"
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,14 +59,17 @@ class Sharing:
         paths = tuple(map(os.fsencode, each(allow)))
         wish = PushWish(remote, timelines, each(delete), paths, yes, dry_run, most)
         self._remotes_are_of_now()
-        return push(self.repository, self._environ, self.directory, self.timeline, wish)
+        return push(
+            self.repository, self._environ, self.directory, self.timeline, wish, self._waits_for(PUSH)
+        )
 
     def fetch(self: EnvHistory, remote: str | None = None, *, full: bool = False) -> Fetch:  # type: ignore[misc]
         """Bring the timelines of a remote beside ours; `full`: with all their contents."""
         from git_envhist.sharing.fetch import fetch  # loaded late: likewise
 
         self._remotes_are_of_now()
-        done = fetch(self.repository, self._environ, self.directory, remote, full=full)
+        waiting = self._waits_for(FETCH)
+        done = fetch(self.repository, self._environ, self.directory, remote, full=full, waiting=waiting)
         self._came()
         return done
 
@@ -93,7 +99,10 @@ class Sharing:
             self.bring(snapshot, TOP)
         line = signature(who_am_i(self.settings, self._environ), self.now)
         wish = ExportWish(force, tuple(map(os.fsencode, each(allow))))
-        return export(self.repository, os.fspath(file), chosen, self.world, self.keys.get, line, wish)
+        waiting = self._waits_for("another export")
+        return export(
+            self.repository, os.fspath(file), chosen, self.world, self.keys.get, line, wish, waiting
+        )
 
     def import_(  # type: ignore[misc]
         self: EnvHistory, file: str | os.PathLike[str], *, name: str | None = None
@@ -102,7 +111,7 @@ class Sharing:
         from git_envhist.sharing.importing import take_in  # loaded late: likewise
 
         self._remotes_are_of_now()
-        done = take_in(self.repository, os.fspath(file), name, self._tell)
+        done = take_in(self.repository, os.fspath(file), name, self._tell, self._waits_for(FETCH))
         self._came()
         return done
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 
@@ -29,7 +29,7 @@ from git_envhist.store.bounds import (
 from git_envhist.store.child import Child
 from git_envhist.store.chosen import Chosen
 from git_envhist.store.durable import cannot_write, sync_directory
-from git_envhist.store.git import Completed, Git
+from git_envhist.store.git import Completed, Git, why_it_failed
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.objects import CatFile
 from git_envhist.store.remoterefs import HEADS, NOTES, is_timeline
@@ -46,10 +46,10 @@ SUFFIXES = (".pack", ".rev", ".idx")
 
 
 @contextmanager
-def workplace(state: str, name: str) -> Iterator[str]:
+def workplace(state: str, name: str, waiting: Callable[[], None] | None = None) -> Iterator[str]:
     """A directory to work in, alone; what somebody left there who was killed goes first."""
     place = state_directory(os.path.join(state_directory(state), name))
-    with locked(os.path.join(place, "lock")):
+    with locked(os.path.join(place, "lock"), waiting=waiting):
         work = os.path.join(place, "work")
         try:
             shutil.rmtree(work, ignore_errors=True)
@@ -73,7 +73,9 @@ def write_bundle(git: Git, path: str, chosen: Sequence[Chosen]) -> None:
     refs = refs_of(chosen)
     text = "".join(f"create {ref} {oid}\n" for ref, oid in refs.items())
     git.run("update-ref", "--stdin", stdin=text.encode("ascii"))
-    git.run("bundle", "create", "--quiet", path, "--all")
+    done = _held(git, Bounds(), (), "bundle", "create", "--quiet", path, "--all")
+    if done.status != 0:
+        raise why_it_failed(done)
 
 
 def refs_of(chosen: Sequence[Chosen]) -> dict[str, str]:
@@ -159,6 +161,10 @@ def _held(git: Git, bounds: Bounds, said: Iterable[bytes], *words: str) -> Compl
             for part in said:
                 child.write(part)
         return child.finish()
+    except BaseException:
+        # It may have much to do still, and nobody wants it any more.
+        child.stop()
+        raise
     finally:
         child.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 from git_envhist import trace
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all, refuse_without_git
@@ -70,6 +71,12 @@ class Child:
         said = read_all(self._output)
         done = self.close()
         return Completed(done.status, said, done.err)
+
+    def stop(self) -> None:
+        """Have it end now, whatever it is doing; `close` then waits for that."""
+        if self._process:
+            with suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGTERM)
 
     def close(self) -> Completed:
         """End it, whatever it is doing, and say what came of it."""

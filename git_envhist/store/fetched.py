@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import Snapshot
@@ -29,6 +30,7 @@ ARRIVING = "refs/envhist/arriving/"
 LOCK = "fetch.lock"
 UNDER_WAY = "fetching-"
 INDEX = ".idx"
+LONGEST_END = 2.0
 IMPORTED = "envhistfetched.imported"
 """In the repository of what was fetched: the names that imports stand under."""
 
@@ -111,9 +113,9 @@ class Fetched:
         return os.fsdecode(told.out).splitlines()
 
     @contextmanager
-    def receiving(self) -> Iterator[None]:
+    def receiving(self, waiting: Callable[[], None] | None = None) -> Iterator[None]:
         """Alone here, to take something in; what a git left that was ended half way goes, before and after."""
-        with locked(os.path.join(self.path, LOCK)):
+        with locked(os.path.join(self.path, LOCK), waiting=waiting):
             self._sweep()
             try:
                 yield
@@ -126,7 +128,10 @@ class Fetched:
         left += glob.glob(os.path.join(glob.escape(self.path), "*.lock"))
         left += glob.glob(os.path.join(glob.escape(self.path), "refs", "**", "*.lock"), recursive=True)
         left = [path for path in left if not path.endswith("/" + LOCK)]
-        # A git may outlive the program that started it, and write on.
+        # A git may outlive the program that started it, and write on: mostly for a moment only.
+        until = time.monotonic() + LONGEST_END
+        while left and gits_at_work(self.path, ()) != [] and time.monotonic() < until:
+            time.sleep(0.05)
         if left and gits_at_work(self.path, ()) == []:
             for path in left:
                 with suppress(OSError):

@@ -2,14 +2,20 @@
 kept as far as anybody would read it.
 
 A shell waits for a word before it becomes that git: so it is held, and with it whatever it starts, from its first
-moment on. What somebody there says without end is read and dropped; only a listing that has no end is an error.
+moment on. What somebody there says without end is read and dropped; only a listing that has no end is an error. Of what
+is written over itself, as progress is, the last remains. Whoever says nothing for too long is ended, and so is the git
+of a program that is stopped itself: else it would go on behind its back.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import selectors
+import signal
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from git_envhist import trace
@@ -22,6 +28,7 @@ MOST_TOLD = 64 << 20
 """A hundred thousand refs with long names."""
 MOST_SAID = 1 << 20
 AT_ONCE = 1 << 16
+LONGEST_END = 5.0
 
 
 class Holds(Protocol):
@@ -30,10 +37,19 @@ class Holds(Protocol):
     def hold(self, process: int) -> None: ...
 
 
+class Silent(Exception):
+    """Nothing was heard for as long as may be."""
+
+
 def run_held(
-    words: Sequence[str], environment: Mapping[bytes, bytes], holds: Holds, stdin: bytes = b""
+    words: Sequence[str],
+    environment: Mapping[bytes, bytes],
+    holds: Holds,
+    stdin: bytes = b"",
+    *,
+    patience: float | None = None,
 ) -> Completed:
-    """Run a command to its end."""
+    """Run a command to its end; `Silent` where it says nothing for so many seconds."""
     began = trace.now()
     pipes = pipe_ours(), pipe_ours(), pipe_ours()
     ours, theirs = [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -46,8 +62,12 @@ def run_held(
         finally:
             for one in theirs:
                 os.close(one)
-        holds.hold(child)
-        told, said = _talk(ours, b"now\n" + stdin)
+        try:
+            holds.hold(child)
+            told, said = _talk(ours, b"now\n" + stdin, patience)
+        except BaseException:
+            _end(child)
+            raise
     finally:
         for one in ours:
             if one >= 0:
@@ -59,7 +79,21 @@ def run_held(
     return Completed(status, told, said)
 
 
-def _talk(ours: list[int], stdin: bytes) -> tuple[bytes, bytes]:
+def _end(child: int) -> None:
+    """End a git, which has to clear up after itself; one that does not is killed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+        until = time.monotonic() + LONGEST_END
+        while number is signal.SIGKILL or time.monotonic() < until:
+            with suppress(ChildProcessError):
+                if os.waitpid(child, os.WNOHANG)[0] == 0:
+                    time.sleep(0.02)
+                    continue
+            return
+
+
+def _talk(ours: list[int], stdin: bytes, patience: float | None) -> tuple[bytes, bytes]:
     """Say one thing, hear two. What was closed is -1 in `ours` afterwards."""
     left = memoryview(stdin)
     heard = {1: bytearray(), 2: bytearray()}
@@ -69,11 +103,16 @@ def _talk(ours: list[int], stdin: bytes) -> tuple[bytes, bytes]:
         for number, one in enumerate(ours):
             selector.register(one, selectors.EVENT_READ if number else selectors.EVENT_WRITE, number)
         while selector.get_map():
-            for key, _ in selector.select():
+            heard_of = selector.select(patience)
+            if not heard_of:
+                raise Silent
+            for key, _ in heard_of:
                 if key.data:
                     part = os.read(key.fd, AT_ONCE)
                     room = most[key.data] - len(heard[key.data])
                     heard[key.data] += part[:room]
+                    if key.data == 2 and b"\r" in part:
+                        heard[2] = _written_over(heard[2])
                     is_done = not part or (key.data == 1 and room <= len(part))
                 else:
                     left = _said_of(key.fd, left)
@@ -83,6 +122,11 @@ def _talk(ours: list[int], stdin: bytes) -> tuple[bytes, bytes]:
                     os.close(key.fd)
                     ours[key.data] = -1
     return bytes(heard[1]), bytes(heard[2])
+
+
+def _written_over(said: bytearray) -> bytearray:
+    """What is left of lines that were written over; the last may still be."""
+    return bytearray(re.sub(rb"[^\n\r]*\r+(?!\n)(?=[^\r\n])", b"", said))
 
 
 def _said_of(pipe: int, left: memoryview) -> memoryview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 from git_envhist.errors import EnvhistError
@@ -13,6 +14,10 @@ NO_ROOM = ("No space left on device", "File too large", "Disk quota exceeded")
 """The second is said where all but what is kept free was taken."""
 LONGEST_LINE = 400
 NOT_TOGETHER = b"does not support --atomic push"
+
+
+PROGRESS = re.compile(r"(?:remote: )?(?:[A-Z][a-z]+(?: [a-z]+)*: +[0-9].*|Total [0-9]+ \(delta .*)")
+"""How far git is, there or here."""
 
 
 class Reached(Protocol):
@@ -42,6 +47,7 @@ def why_it_failed(remote: Reached, done: Completed) -> RemoteFailed:
     """What git said of it: the line that tells why, and below it what the other side said."""
     told = done.err.decode("utf-8", "replace").splitlines()
     lines = [shortened for line in told if (shortened := line.strip()[:LONGEST_LINE])]
+    lines = [line for line in lines if not PROGRESS.fullmatch(line)]
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: "))]
     said = [line for line in lines if line not in fatal and not line.startswith("hint: ")][:10]
     why = fatal[0].partition(": ")[2] if fatal else f"git ended with status {done.status}"
@@ -51,6 +57,18 @@ def why_it_failed(remote: Reached, done: Completed) -> RemoteFailed:
             message, hint="make room on this disk, and type it again: it goes on where it stood"
         )
     return RemoteFailed(message, hint="\n".join(map(without_password, said)) or None)
+
+
+class RemoteSilent(RemoteFailed):
+    """It was waited for long enough."""
+
+
+def says_nothing(remote: Reached, seconds: float) -> RemoteSilent:
+    """The other side says nothing any more."""
+    return RemoteSilent(
+        f"'{remote.name}' ({remote.shown}) has said nothing for {seconds:,.0f} s",
+        hint="type it again: it goes on where it stood; to wait longer: git -c envhist.fetchPatience=1h envlog fetch",
+    )
 
 
 def why_nothing_came(remote: Reached, done: Completed) -> EnvhistError:

@@ -18,8 +18,8 @@ from git_envhist.store.asconfigured import Config
 from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, Bounds, bounds_of_a_fetch
 from git_envhist.store.git import COMMAND as SEALED
 from git_envhist.store.git import Completed, Git
-from git_envhist.store.held import run_held
-from git_envhist.store.remotefailures import why_nothing_came
+from git_envhist.store.held import Silent, run_held
+from git_envhist.store.remotefailures import says_nothing, why_nothing_came
 from git_envhist.store.remoterefs import read_listing
 from git_envhist.store.repository import Repository
 
@@ -162,14 +162,23 @@ class Transport:
     """git, on its way to another repository; its objects come from, or go to, a repository of ours."""
 
     def __init__(
-        self, git: Git, remote: Remote, environ: Mapping[str, str], config: Config = (), *, memory: int = 0
+        self,
+        git: Git,
+        remote: Remote,
+        environ: Mapping[str, str],
+        config: Config = (),
+        *,
+        memory: int = 0,
+        patience: float = 0,
     ) -> None:
         """`config`: what a repository of the user's says of the way, where `git` is bound to another one.
 
-        `memory`: how much of it what is fetched may take; none said: as much as the usual.
+        `memory`: how much of it what is fetched may take; none said: as much as the usual. `patience`: so many seconds
+        the other side may say nothing while something is fetched; none said: as long as it likes.
         """
         self.remote = remote
         self._place, self._memory = git.git_dir, memory or FETCH_MEMORY
+        self._patience = patience or None
         self._environment = _environment(git, environ, config)
         self._options = [word for pair in self._overrides() for word in ("-c", pair)]
 
@@ -213,7 +222,9 @@ class Transport:
         if self.remote.receive_pack is not None:
             words.append(f"--receive-pack={self.remote.receive_pack}")
         environment = {**self._environment, **further}
-        return self._run([*words, "--end-of-options", self.remote.push_url, *refspecs], environment, Bounds())
+        # What is done there with what was pushed takes as long as it takes.
+        words = [*SEALED, *self._options, *words, "--end-of-options", self.remote.push_url, *refspecs]
+        return run_held(words, environment, Bounds())
 
     def fetch_objects(self, oids: list[str]) -> Completed:
         """Fetch objects by their hashes, and nothing that belongs to them."""
@@ -228,14 +239,16 @@ class Transport:
             *before,
             *STREAMED,
             *self._fetching("fetch"),
+            # It tells how far it is whenever something comes: so who says nothing is known.
             "--quiet",
+            "--progress",
             "--no-tags",
             "--no-write-fetch-head",
         ]
         words += ["--no-recurse-submodules", "--no-auto-maintenance", *options, "--stdin"]
         text = "".join(f"{one}\n" for one in wanted)
         words += ["--end-of-options", self.remote.name]
-        return self._run(words, self._environment, self._bounds(), os.fsencode(text))
+        return self._run(words, os.fsencode(text))
 
     def _bounds(self) -> Bounds:
         return bounds_of_a_fetch(self._memory, self._place)
@@ -245,15 +258,17 @@ class Transport:
         return [command] if program is None else [command, f"--upload-pack={program}"]
 
     def _must(self, words: list[str]) -> Completed:
-        done = self._run(words, self._environment, self._bounds())
+        done = self._run(words)
         if done.status != 0:
             raise why_nothing_came(self.remote, done)
         return done
 
-    def _run(
-        self, words: list[str], environment: Mapping[bytes, bytes], bounds: Bounds, stdin: bytes = b""
-    ) -> Completed:
-        return run_held([*SEALED, *self._options, *words], environment, bounds, stdin)
+    def _run(self, words: list[str], stdin: bytes = b"") -> Completed:
+        words = [*SEALED, *self._options, *words]
+        try:
+            return run_held(words, self._environment, self._bounds(), stdin, patience=self._patience)
+        except Silent as silent:
+            raise says_nothing(self.remote, self._patience or 0) from silent
 
 
 def _environment(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:

@@ -291,6 +291,11 @@ CONFIG = (
         ("sharing/test_hostile_servers.py::test_what_would_unfold_is_refused_and_takes_no_more_than_it_may",),
     ),
     Line(
+        "config envhist.fetchpatience",
+        "so long a remote may say nothing before a fetch gives up",
+        ("sharing/test_stopped.py::test_a_server_that_says_nothing_is_given_up",),
+    ),
+    Line(
         "config envhist.exclude",
         "patterns beside .envhistignore",
         ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),

@@ -1,0 +1,267 @@
+"""A push, a fetch, an export, an import that is stopped: by Ctrl-C in a terminal, by a signal, or by a silent server.
+
+It says so in a line, leaves nothing behind, nobody at work, and goes on when it is typed again. Who waits for another
+of its kind says for whom.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.end_to_end.captures import capture
+from tests.sharing.conftest import hook, refs
+from tests.sharing.test_fetch import refs_of_fetched
+from tests.support.repository import Repo
+
+CTRL_C = b"\x03"
+
+
+class Stopped(NamedTuple):
+    status: int
+    said: str
+
+
+class Terminal:
+    """A command with a terminal of its own."""
+
+    def __init__(self, repo: Repo, *words: str) -> None:
+        self._process, self._line = pty.fork()
+        if not self._process:
+            os.chdir(repo.path)
+            os.execvpe(words[0], words, {**repo.env, "TERM": "dumb", "COLUMNS": "200"})
+        self.session = self._process
+
+    def type(self, text: bytes) -> None:
+        os.write(self._line, text)
+
+    def kill(self, number: int) -> None:
+        os.kill(self._process, number)
+
+    def end(self) -> Stopped:
+        said = b""
+        while True:
+            try:
+                part = os.read(self._line, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            said += part
+        status = os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
+        os.close(self._line)
+        return Stopped(status, said.decode().replace("^C", "").replace("\r\n", "\n").strip())
+
+
+def of_session(session: int) -> list[str]:
+    """Who is still at work of those that a terminal started."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            try:
+                told = (place / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(told[3]) == session and told[0] != "Z":
+                found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def until(asked: Callable[[], bool]) -> None:
+    while not asked():
+        time.sleep(0.02)
+
+
+def left(repo: Repo) -> list[str]:
+    """Files of ours and of git's that are of no use when nobody is at work."""
+    found = [
+        path
+        for pattern in ("tmp_*", "*.lock", "work", "*.new*")
+        for path in (repo.path / ".git").rglob(pattern)
+    ]
+    # One is a lock of the kernel's: the file says nothing.
+    return sorted(str(path) for path in found if path.name != "fetch.lock")
+
+
+@pytest.fixture
+def reached(tmp_path: Path) -> Iterator[Path]:
+    """Somebody writes a word into it when the time has come, and then waits for another."""
+    place = tmp_path / "reached"
+    os.mkfifo(place)
+    yield place
+    # Whoever waits there still is let go.
+    os.close(os.open(place, os.O_RDWR | os.O_NONBLOCK))
+
+
+def wait_for(reached: Path) -> None:
+    with reached.open() as file:
+        assert file.read() == "reached\n"
+
+
+def hangs(reached: Path, go_on: str = "") -> str:
+    return f"#!/bin/sh\n{go_on}echo reached >{reached}\nexec cat {reached} >/dev/null\n"
+
+
+def hanging_git(repo: Repo, tmp_path: Path, reached: Path, word: str) -> dict[str, str]:
+    """Variables under which git hangs as soon as it is asked for something."""
+    place = tmp_path / "bin" / "git"
+    place.parent.mkdir()
+    real = subprocess.run(
+        ["sh", "-c", "command -v git"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    test = f'case " $* " in *" {word} "*) ;; *) exec {real} "$@" ;; esac\n'
+    place.write_text(hangs(reached, test))
+    place.chmod(0o755)
+    return {**repo.env, "PATH": f"{place.parent}{os.pathsep}{repo.env['PATH']}"}
+
+
+def prepare_push(
+    repo: Repo, bare: Repo, _tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    hook(bare, hangs(reached).partition("\n")[2])
+    return ["git-envlog", "push", "--yes"], lambda: hook(bare, "exit 0\n")
+
+
+def prepare_fetch(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    repo.run("envlog", "push", "--yes", check=True)
+    place = tmp_path / "upload-pack"
+    # The first call tells the refs, the second one hangs.
+    place.write_text(
+        hangs(reached, f'[ -e {tmp_path}/told ] || {{ touch {tmp_path}/told; exec git-upload-pack "$@"; }}\n')
+    )
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.uploadpack", str(place))
+    return ["git-envlog", "fetch"], lambda: repo.git("config", "--unset", "remote.origin.uploadpack") and None
+
+
+def prepare_export(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    env = hanging_git(repo, tmp_path, reached, "bundle")
+    words = ["env", f"PATH={env['PATH']}", "git-envlog", "export", str(tmp_path / "file")]
+    return words, (tmp_path / "bin/git").unlink
+
+
+def prepare_import(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> tuple[list[str], Callable[[], None]]:
+    repo.run("envlog", "export", str(tmp_path / "file.envhist.tar.zst"), check=True)
+    env = hanging_git(repo, tmp_path, reached, "index-pack")
+    words = ["env", f"PATH={env['PATH']}", "git-envlog", "import", str(tmp_path / "file.envhist.tar.zst")]
+    return words, (tmp_path / "bin/git").unlink
+
+
+KINDS = {"push": prepare_push, "fetch": prepare_fetch, "export": prepare_export, "import": prepare_import}
+SAYS = {
+    "push": "each timeline stands there whole, or as it was\nhint: type it again: it goes on where it stood",
+    "fetch": "each timeline is here whole, or as it was\nhint: type it again: it goes on where it stood",
+    "export": "the file was not written, or whole\nhint: type it again",
+    "import": "each timeline of the file is here whole, or as it was\nhint: type it again",
+}
+
+
+def came(repo: Repo) -> dict[str, str]:
+    return refs_of_fetched(repo) if (repo.path / ".git/envhist/fetched.git").exists() else {}
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str, how: str
+) -> None:
+    capture(repo, "one")
+    words, mend = KINDS[kind](repo, bare, tmp_path, reached)
+    before = refs(repo), came(repo), refs(bare)
+    running = Terminal(repo, *words)
+    wait_for(reached)
+    if how == "Ctrl-C":
+        running.type(CTRL_C)
+    else:
+        running.kill(signal.SIGTERM)
+    # What a server of ours does is not ours to end: whoever waits there is let go.
+    writer = os.open(reached, os.O_RDWR | os.O_NONBLOCK)
+    done = running.end()
+    os.close(writer)
+    assert done == (130 if how == "Ctrl-C" else 143, f"error: stopped: {SAYS[kind]}")
+    until(lambda: not of_session(running.session))
+    assert left(repo) == []
+    assert left(bare) == []
+    assert (refs(repo), came(repo), refs(bare)) == before
+    assert not (tmp_path / "file").exists()
+    mend()
+    repo.execute(*words, check=True)
+    assert left(repo) == []
+
+
+def test_a_server_that_says_nothing_is_given_up(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> None:
+    capture(repo, "one")
+    words, mend = prepare_fetch(repo, bare, tmp_path, reached)
+    repo.git("config", "envhist.fetchPatience", "1s")
+    running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
+    wait_for(reached)
+    assert running.communicate()[1].splitlines() == [
+        f"error: 'origin' ({bare.path}) has said nothing for 1 s",
+        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.fetchPatience=1h envlog fetch",
+    ]
+    assert running.returncode == 128
+    os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
+    until(lambda: left(repo) == [])
+    mend()
+    repo.git("config", "--unset", "envhist.fetchPatience")
+    repo.run("envlog", "fetch", check=True)
+    assert refs_of_fetched(repo)
+
+
+def test_a_server_that_is_slow_and_tells_so_is_waited_for(repo: Repo, bare: Repo, tmp_path: Path) -> None:
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    place = tmp_path / "upload-pack"
+    tells = 'for number in 1 2 3 4 5 6 7 8; do printf "slow: %d\\r" $number >&2; sleep 0.5; done\n'
+    slow = tells + 'exec git-upload-pack "$@"\n'
+    place.write_text(f"#!/bin/sh\n{slow}")
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.uploadpack", str(place))
+    repo.git("config", "envhist.fetchPatience", "3s")
+    assert repo.run("envlog", "fetch", check=True).err == ""
+
+
+def test_what_makes_no_sense_is_said_and_the_usual_holds(repo: Repo, bare: Repo) -> None:
+    capture(repo, "one")
+    repo.git("config", "envhist.fetchPatience", "for ever")
+    done = repo.run("envlog", "push", "--yes", check=True)
+    assert "envhist.fetchpatience is not a duration: 'for ever'" in done.err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_waits_for_another_says_so(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str
+) -> None:
+    capture(repo, "one")
+    words, mend = KINDS[kind](repo, bare, tmp_path, reached)
+    first = subprocess.Popen(
+        words, cwd=repo.path, env=repo.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    wait_for(reached)
+    mend()
+    second = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
+    assert second.stderr is not None
+    whom = {"push": "another push", "export": "another export"}.get(kind, "another fetch or import")
+    assert second.stderr.readline() == f"waiting for {whom} of this repository to end\n"
+    first.terminate()
+    first.wait()
+    writer = os.open(reached, os.O_RDWR | os.O_NONBLOCK)
+    second.communicate()
+    os.close(writer)
+    assert second.returncode == 0
