@@ -7,12 +7,17 @@ from enum import Enum
 from git_envhist.model.moments import Snapshot
 from git_envhist.values import dataclass, pattern
 
-PASSWORD = pattern(r"(?<=://)[^/@]*@")
+WHO = pattern(r"\b([A-Za-z][A-Za-z0-9+.-]*)://([^/\s]*)@")
+"""Of an address, as far as the last @ before the first slash: a password may hold one."""
 
 
 def without_password(url: str) -> str:
-    """An address as it may be shown."""
-    return PASSWORD.sub(lambda user: user[0].partition(":")[0].rstrip("@") + "@", url)
+    """An address, or a sentence with some, as it may be shown. Over http a name alone may be a token."""
+    return WHO.sub(lambda found: f"{found[1]}://{_shown_user(found[1], found[2])}", url)
+
+
+def _shown_user(scheme: str, who: str) -> str:
+    return "" if scheme.lower().startswith("http") else who.partition(":")[0] + "@"
 
 
 @dataclass(frozen=True, slots=True)

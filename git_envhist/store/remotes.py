@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, UsageError
-from git_envhist.model.sharing import Remote
+from git_envhist.model.sharing import Remote, without_password
 from git_envhist.store.asconfigured import Config
 from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, Bounds, bounds_of_a_fetch
 from git_envhist.store.git import COMMAND as SEALED
@@ -97,6 +97,7 @@ def own_config(repository: Repository) -> Config:
 
 def name_for(url: str) -> str:
     """What a remote without a name is called: the end of its address, told apart from others that end so."""
+    url = without_password(url)
     last_part = re.split(r"[/:]", url.rstrip("/").removesuffix("/.git").removesuffix(".git"))[-1]
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", last_part).strip("-.")[:40] or "remote"
     return f"{plain}-{hashlib.sha256(os.fsencode(url)).hexdigest()[:6]}"

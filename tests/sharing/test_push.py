@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.model.sharing import without_password
+from git_envhist.store.remotes import name_for
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import assert_holds, capture, everything_of_git
 from tests.sharing.conftest import hook, refs, timeline
@@ -447,6 +449,25 @@ def test_what_a_remote_says_cannot_command_a_terminal(repo: Repo, bare: Repo) ->
     assert b"\x1b" not in done.stderr
     assert b"\x07" not in done.stderr
     assert refs(bare) == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://me:s3cret@example.com/a.git", "https://example.com/a.git"),
+        ("https://ghp_s3cret@example.com/a.git", "https://example.com/a.git"),
+        ("https://me:s3@cret@example.com", "https://example.com"),
+        ("ssh://git:s3cret@example.com/a.git", "ssh://git@example.com/a.git"),
+        ("ssh://git@example.com/a.git", "ssh://git@example.com/a.git"),
+        ("git@example.com:a.git", "git@example.com:a.git"),
+        ("cannot read 'https://example.com': a@b", "cannot read 'https://example.com': a@b"),
+        ("'https://x:s3cret@example.com/': 403", "'https://example.com/': 403"),
+    ],
+)
+def test_an_address_is_shown_and_named_without_what_may_be_a_password(address: str, shown: str) -> None:
+    assert without_password(address) == shown
+    assert name_for(address) == name_for(shown)
+    assert "s3" not in name_for(address)
 
 
 def test_without_a_history_or_a_remote_it_is_said_what_to_do(repo: Repo) -> None:
