@@ -53,13 +53,15 @@ class _Weight(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """One tree, read: its entries, what their names take, and the trees in it with the length of each one's name."""
+    """One tree, read: how many entries it has, what a list of them takes, and the trees in it."""
 
     entries: int
-    names: int
+    listed: int
     below: tuple[tuple[bytes, int], ...]
+    """Each with the length of its name."""
+    trees: tuple[bytes, ...]
+    """The same, and the pieces, which are weighed apart."""
     apart: tuple[bytes, ...] = ()
-    """The pieces."""
 
 
 class Unfolding:
@@ -101,7 +103,7 @@ class Unfolding:
                     raise Damaged(f"a directory is missing: {name[: self._length].hex()}")
                 self._read += len(answer.data)
                 found[name] = _rows(name, answer.data, self._length)
-            below = (tree for name in wanted for tree in _all_below(found[name]))
+            below = (tree for name in wanted for tree in found[name].trees)
             wanted = [tree for tree in dict.fromkeys(below) if tree not in found and tree not in self._known]
         return found
 
@@ -113,19 +115,19 @@ class Unfolding:
             if name in self._known:
                 waiting.pop()
                 continue
-            unknown = [tree for tree in _all_below(rows[name]) if tree not in self._known]
+            unknown = [tree for tree in rows[name].trees if tree not in self._known]
             waiting += unknown
             if not unknown:
                 self._known[name] = self._sum(rows[name])
 
     def _sum(self, rows: _Rows) -> _Weight:
-        paths, listed, depth = rows.entries, rows.names + rows.entries, 0
+        paths, listed, depth = rows.entries, rows.listed, 0
         for tree, name in rows.below:
-            weight = self._known[tree]
-            paths += weight.paths
-            listed += weight.listed + weight.paths * (name + 1)
-            depth = max(depth, weight.depth)
-        too_many = any(self._known[tree].listed > self._most(PLENTY_OF_PIECES) for tree in rows.apart)
+            more, below, deep = self._known[tree]
+            paths += more
+            listed += below + more * (name + 1)
+            depth = max(depth, deep)
+        too_many = rows.apart and self._known[rows.apart[0]].listed > self._most(PLENTY_OF_PIECES)
         return _Weight(paths, listed, DEEPEST if too_many else depth + 1)
 
 
@@ -135,26 +137,20 @@ TOP, OURS = b"top", b"ours"
 
 def _rows(name: bytes, data: bytes, length: int) -> _Rows:
     where = name[length:]
-    rows = _entry(length).findall(data)
-    apart = tuple(
-        oid for mode, stored, oid in rows if where == OURS and stored == PIECES and mode == b"40000"
-    )
-    rows = [row for row in rows if row[2] not in apart] if apart else rows
-    below = tuple(
-        (oid + (OURS if where == TOP and stored == RESERVED else b""), len(stored))
-        for mode, stored, oid in rows
-        if mode == b"40000"
-    )
-    return _Rows(len(rows), sum(len(stored) for _, stored, _ in rows), below, apart)
-
-
-def _all_below(rows: _Rows) -> list[bytes]:
-    return [*(tree for tree, _ in rows.below), *rows.apart]
+    entries = _entry(length).findall(data)
+    trees = [(stored, oid) for mode, stored, oid in entries if mode]
+    apart = [oid for stored, oid in trees if where == OURS and stored == PIECES]
+    if where == TOP:
+        trees = [(stored, oid + OURS if stored == RESERVED else oid) for stored, oid in trees]
+    below = tuple((oid, len(stored)) for stored, oid in trees if oid not in apart)
+    # The mode of a file has six digits, that of a tree five.
+    listed = len(data) - len(entries) * (length + 7) + len(trees)
+    return _Rows(len(entries), listed, below, tuple(oid for _, oid in trees), tuple(apart))
 
 
 @lru_cache
 def _entry(length: int) -> re.Pattern[bytes]:
-    return re.compile(rb"0*([0-7]+) ([^\0]*)\0(.{%d})" % length, re.DOTALL)
+    return re.compile(rb"0*(?:(40000)|[0-7]+) ([^\0]*)\0(.{%d})" % length, re.DOTALL)
 
 
 def trees_of_moments(git: Git, tips: Iterable[str], known: Iterable[str] = ()) -> list[str]:
