@@ -55,6 +55,9 @@ NOTHING_STAYS = float("inf")
 UNTOLD = 3600.0
 """Where the system does not tell of its processes, nothing younger than this goes."""
 
+Written = tuple[StagedPack, str]
+"""A new pack, and of what kind it is."""
+
 
 def collect(
     repository: Repository,
@@ -168,40 +171,21 @@ class _Collector:
     def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:
         """Write anew what is needed of some packs, and have them go; how many objects went with them."""
         repository = self._repository
-        ids = {pack: _ids(repository, pack.path) for pack in chosen}
+        ids = {pack: frozenset(_ids(repository, pack.path)) for pack in chosen}
         held = {oid for names in ids.values() for oid in names}
         # A copy elsewhere may be damaged: what is needed of a pack is written, wherever else it stands.
         live = {oid: path for oid, path in needed.items() if oid in held}
-        apart: set[bytes] = set()
         with Staging.create(repository.common_state, repository.pack_dir) as staging:
             self._tell("writing packs")
-            new: list[StagedPack] = []
-            kinds: dict[str, str] = {}
             packed = {oid for pack, names in ids.items() if pack.kind for oid in names}
-            for objects, how in self._ways(live, packed):
-                new += self._write(staging, objects, how)
-            kinds |= {pack.name: f"{DELTIFIED} {int(self._now)}" for pack in new}
-            for group in to_be_set_apart(chosen, self._policy):
-                dead = {oid for pack in group for oid in pack.dead} - live.keys() - apart
-                apart |= dead
-                written = self._write(staging, dict.fromkeys(dead, b""), AS_IT_IS)
-                # They are as old as what they were used in: to be copied is no use.
-                kinds |= {pack.name: times_of(group) for pack in written}
-                new += written
-            with alone(repository, removes=bool(held - live.keys() - apart)):
+            new = [one for ways in self._ways(live, packed) for one in self._write(staging, *ways)]
+            apart, set_apart = self._set_apart(staging, chosen, live)
+            left = held - live.keys() - apart
+            with alone(repository, removes=bool(left)):
                 self._tell("putting them in place")
-                late = {
-                    oid: path
-                    for oid, path in self._reached(held, tips).items()
-                    if oid not in live and oid not in apart
-                }
-                more = self._write(staging, late, AS_IT_IS)
-                kinds |= {pack.name: f"{DELTIFIED} {int(self._now)}" for pack in more}
-                staging.publish([*new, *more])
-                # No commit speaks for these packs: found in a journal after a power cut, they would be taken back.
-                staging.settle()
-                self._remember(kinds)
-                gone = held - live.keys() - apart - late.keys()
+                late = {oid: path for oid, path in self._reached(held, tips).items() if oid in left}
+                self._publish(staging, [*new, *set_apart, *self._write(staging, late, AS_IT_IS)])
+                gone = left - late.keys()
                 old = names_of(pack.path for pack in chosen)
                 anew = let_go(repository, staging, old, gone, lambda now: self._reached(held, now))
         self._remember({})
@@ -209,6 +193,25 @@ class _Collector:
             # A cache of git's: to be without one costs time alone.
             repository.git.try_run(*anew)
         return len(gone)
+
+    def _set_apart(
+        self, staging: Staging, chosen: Sequence[Weighed], live: Mapping[bytes, bytes]
+    ) -> tuple[set[bytes], list[Written]]:
+        """Write what nothing reaches and that has to stay for a while: its ids, and its packs."""
+        apart: set[bytes] = set()
+        written: list[Written] = []
+        for group in to_be_set_apart(chosen, self._policy):
+            dead = {oid for pack in group for oid in pack.dead} - live.keys() - apart
+            apart |= dead
+            # They are as old as what they were used in: to be copied is no use.
+            written += self._write(staging, dict.fromkeys(dead, b""), AS_IT_IS, times_of(group))
+        return apart, written
+
+    def _publish(self, staging: Staging, new: Sequence[Written]) -> None:
+        staging.publish([pack for pack, _ in new])
+        # No commit speaks for these packs: found in a journal after a power cut, they would be taken back.
+        staging.settle()
+        self._remember({pack.name: kind for pack, kind in new})
 
     def _ways(
         self, live: Mapping[bytes, bytes], packed: set[bytes]
@@ -220,14 +223,14 @@ class _Collector:
         return [(fresh, ANEW), ({oid: path for oid, path in live.items() if oid in packed}, JOINED)]
 
     def _write(
-        self, staging: Staging, objects: Mapping[bytes, bytes], how: tuple[str, ...]
-    ) -> list[StagedPack]:
+        self, staging: Staging, objects: Mapping[bytes, bytes], how: tuple[str, ...], kind: str = ""
+    ) -> list[Written]:
         repository = self._repository
         where = (repository.objects_dir, staging.path, repository.object_format)
         packs = write_pack(repository.git, *where, objects, how, threads=self._threads)
         for pack in packs:
             os.utime(pack.pack_path, (LONG_AGO, LONG_AGO))
-        return packs
+        return [(pack, kind or f"{DELTIFIED} {int(self._now)}") for pack in packs]
 
     def _remember(self, new: Mapping[str, str]) -> None:
         """Keep of each pack that is there what kind it is."""
