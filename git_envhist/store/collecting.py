@@ -39,6 +39,7 @@ from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.weighing import (
     DELTIFIED,
     LONG_AGO,
+    SET_APART,
     Policy,
     Weighed,
     choose,
@@ -184,8 +185,11 @@ class _Collector:
             with alone(repository, removes=bool(left)):
                 self._tell("putting them in place")
                 late = {oid: path for oid, path in self._reached(held, tips).items() if oid in left}
-                self._publish(staging, [*new, *set_apart, *self._write(staging, late, AS_IT_IS)])
-                gone = left - late.keys()
+                again = self._used_again(chosen, left - late.keys())
+                new += self._write(staging, late, AS_IT_IS)
+                new += self._write(staging, again, AS_IT_IS, f"{SET_APART} {int(time.time())}")
+                self._publish(staging, [*new, *set_apart])
+                gone = left - late.keys() - again.keys()
                 old = names_of(pack.path for pack in chosen)
                 anew = let_go(repository, staging, old, gone, lambda now: self._reached(held, now))
         self._remember({})
@@ -206,6 +210,12 @@ class _Collector:
             # They are as old as what they were used in: to be copied is no use.
             written += self._write(staging, dict.fromkeys(dead, b""), AS_IT_IS, times_of(group))
         return apart, written
+
+    def _used_again(self, chosen: Sequence[Weighed], dead: set[bytes]) -> dict[bytes, bytes]:
+        """What nothing reaches of packs that git touched since they were weighed: it was added again, nowhere else."""
+        since = max(self._policy.keep_since, LONG_AGO)
+        used = [pack for pack in chosen if os.stat(pack.path).st_mtime > max(since, pack.used)]
+        return dict.fromkeys((oid for pack in used for oid in pack.dead if oid in dead), b"")
 
     def _publish(self, staging: Staging, new: Sequence[Written]) -> None:
         staging.publish([pack for pack, _ in new])

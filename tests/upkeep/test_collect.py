@@ -351,3 +351,27 @@ def test_what_the_user_adds_while_packs_go_stays(
     assert stands(repo, oid)
     repo.git("fsck", "--full", "--strict", "--no-dangling")
     assert list((repo.path / ".git/objects" / oid[:2]).glob("*")) == []
+
+
+def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: EnvHistory) -> None:
+    mine = b"captured once, and forgotten\n"
+    repo.write("mine", mine)
+    moment(history, "it holds it")
+    forget(repo, history)
+    grow_older(repo.path / ".git", 20 * 24 * 3600)
+    added = []
+
+    def add(step: str) -> None:
+        if step == "writing packs":
+            # git finds it in our pack, and stores nothing; no index and no ref says so yet.
+            told = repo.execute("git", "hash-object", "-w", "--stdin", input=mine)
+            added.append(told.out.strip())
+
+    done = collect(Repository.open(str(repo.path)), tell=add)
+
+    assert stands(repo, added[0])
+    assert done.removed == 0
+    # And goes when its time is over.
+    grow_older(repo.path / ".git", 20 * 24 * 3600)
+    collect(Repository.open(str(repo.path)))
+    assert not stands(repo, added[0])
