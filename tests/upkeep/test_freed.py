@@ -80,10 +80,9 @@ def test_moments_free_what_was_said(repo: Repo, history: EnvHistory, life: int) 
     assert abs(said - back) < SAID_ANEW
 
 
-@pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("path", ["src/m1", "cache", "many/file3"])
-def test_a_path_frees_what_was_said(repo: Repo, history: EnvHistory, life: int, path: str) -> None:
-    live_and_clean(repo, history, random.Random(f"paths {life}"))
+def test_a_path_frees_what_was_said(repo: Repo, history: EnvHistory, path: str) -> None:
+    live_and_clean(repo, history, random.Random(path))
     said = history.du(paths=[path.encode()]).together
 
     back = comes_back(repo, lambda: history.purge(path))
