@@ -19,7 +19,8 @@ from git_envhist.store.git import Git, memory_file
 from git_envhist.values import dataclass
 
 ROOTS = ("--all", "--reflog", "--indexed-objects")
-NOT_OURS = ("--exclude=refs/envhist/*", "--exclude=refs/notes/envhist/*", *ROOTS)
+OURS = ("refs/envhist/", "refs/notes/envhist/")
+NOT_OURS = (*(f"--exclude={place}*" for place in OURS), *ROOTS)
 """The same, without what a history of ours leads to."""
 PROMISED = "--missing=allow-promisor"
 """What a partial clone left out is not missing."""
@@ -101,14 +102,18 @@ def git_dirs_of(common_dir: str) -> tuple[str, ...]:
     return (common_dir, *(os.path.join(place, name) for name in linked))
 
 
-def elsewhere(git_dirs: Iterable[str]) -> list[str]:
-    """The ids that no ref of git's lists, and that whoever works in these git directories goes by."""
+def elsewhere(git_dirs: Iterable[str], *, ours: bool = True) -> list[str]:
+    """The ids that no ref of git's lists, and that whoever works in these git directories goes by.
+
+    `ours`: with what a history of ours leads to.
+    """
     found: list[str] = []
     for directory in git_dirs:
         found += _half_done(directory)
         # Refs of one working tree alone (a bisect, a rebase) are listed to a git that stands in it.
-        told = Git(directory, None).ask("for-each-ref", "--format=%(objectname)")
-        found += os.fsdecode(told.out).split()
+        told = Git(directory, None).ask("for-each-ref", "--format=%(objectname) %(refname)")
+        rows = (line.partition(" ") for line in os.fsdecode(told.out).splitlines())
+        found += [oid for oid, _, ref in rows if ours or not ref.startswith(OURS)]
     return found
 
 

@@ -23,7 +23,7 @@ from git_envhist.store.ownpacks import bears_mark
 from git_envhist.store.remotememory import directory_of
 from git_envhist.store.repository import RefMove, Repository
 from git_envhist.store.spares import spares
-from git_envhist.triggers.handingback import refuse_beside_writers, take_packs
+from git_envhist.triggers.handingback import Held, held_for_git, refuse_beside_writers, take_packs
 from git_envhist.values import dataclass
 
 OURS = ("refs/envhist/", "refs/notes/envhist/")
@@ -86,11 +86,12 @@ def forget_history(repository: Repository, found: Whole) -> list[str]:
             raise Refused(what, hint="run the command again in a moment")
         _refuse_left(found)
         refuse_beside_writers(repository)
+        held = held_for_git(repository)
         _keep_keys(found)
         repository.move_refs([RefMove(ref, None, oid) for ref, oid in found.refs.items()])
         for prefix in (*OURS, "refs/notes/"):
             _remove_empty(os.path.join(repository.common_dir, prefix))
-        _remove_packs(repository, found)
+        _remove_packs(repository, found, held)
         return _remove_states(found)
 
 
@@ -107,11 +108,11 @@ def _remove_empty(top: str) -> None:
             os.rmdir(directory)
 
 
-def _remove_packs(repository: Repository, found: Whole) -> None:
+def _remove_packs(repository: Repository, found: Whole, held: Held) -> None:
     ids = [bytes.fromhex(oid) for oid in found.refs.values()]
     # A cache that names what has gone would hide what has not.
     drop_caches_naming(repository.objects_dir, ids)
-    take_packs(repository, found.packs)
+    take_packs(repository, found.packs, held)
     for spare in spares(repository.common_state, repository.pack_dir):
         shutil.rmtree(spare, ignore_errors=True)
     for path in found.packs:

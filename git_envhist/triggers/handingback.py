@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from git_envhist.errors import Damaged, Refused
 from git_envhist.store.durable import sync_directory
@@ -23,6 +24,14 @@ from git_envhist.store.retiring import may_write, names_of
 from git_envhist.store.staging import Staging, open_published
 
 
+class Held(NamedTuple):
+    """What our packs hold."""
+
+    ids: frozenset[bytes]
+    theirs: Mapping[bytes, bytes]
+    """What git needs of it, each with a path."""
+
+
 def refuse_beside_writers(repository: Repository) -> None:
     """Nobody may be adding what they found in a pack that is about to go."""
     writers = may_write(repository.gits_at_work() or ())
@@ -33,26 +42,33 @@ def refuse_beside_writers(repository: Repository) -> None:
         )
 
 
-def take_packs(repository: Repository, packs: Sequence[str]) -> None:
-    """Have packs of ours go; to be called where no ref of ours is left, and nobody captures."""
+def held_for_git(repository: Repository) -> Held:
+    """What our packs hold, and what of it is git's; `GitFailed` where that cannot be told, before anything goes."""
     own = open_published(repository.common_state, repository.pack_dir, repository.object_format)
     try:
-        held = {oid for pack in own.packs for oid in pack.index.names()}
+        held = frozenset(oid for pack in own.packs for oid in pack.index.names())
     finally:
         own.close()
-    git_dirs = git_dirs_of(repository.common_dir)
+    return Held(held, _needed(repository, held))
 
-    def needed() -> dict[bytes, bytes]:
-        return reached(repository.git, held.__contains__, roots=NOT_OURS, more=elsewhere(git_dirs))
 
+def take_packs(repository: Repository, packs: Sequence[str], held: Held) -> None:
+    """Have packs of ours go; to be called where no ref of ours is left, and nobody captures."""
+    bases = names_of(path for path in packs if path.endswith(".pack"))
+    if not bases:
+        return
     with Staging.create(repository.common_state, repository.pack_dir) as staging:
-        theirs = needed()
-        bases = names_of(path for path in packs if path.endswith(".pack"))
-        _give(repository, staging, _nowhere_else(repository, bases, theirs))
-        anew = let_go(repository, staging, bases, held - theirs.keys(), lambda _tips: needed())
+        _give(repository, staging, _nowhere_else(repository, bases, held.theirs))
+        gone = set(held.ids - held.theirs.keys())
+        anew = let_go(repository, staging, bases, gone, lambda _tips: _needed(repository, held.ids))
     drop_broken_index(repository.pack_dir)
     if anew:
         repository.git.try_run(*anew)
+
+
+def _needed(repository: Repository, held: Collection[bytes]) -> dict[bytes, bytes]:
+    more = elsewhere(git_dirs_of(repository.common_dir), ours=False) if held else ()
+    return reached(repository.git, held.__contains__, roots=NOT_OURS, more=more) if held else {}
 
 
 def _nowhere_else(

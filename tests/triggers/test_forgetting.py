@@ -190,3 +190,15 @@ def test_a_history_without_git_goes_whole(repo: Repo, tmp_path: Path, hermetic: 
     plain.run("envlog", "init", check=True)
     plain.run("envlog", "capture", "anew", check=True)
     assert plain.run("envlog", "--format=%s", check=True).out == "anew\n"
+
+
+def test_where_it_cannot_be_told_what_is_the_user_s_nothing_goes(repo: Repo) -> None:
+    repo.run("envlog", "capture", "one", check=True)
+    head = repo.path / ".git/refs/heads/broken"
+    head.write_text("0123456789" * 4 + "\n")
+    done = repo.run("envlog", "uninstall", "--history", "--yes")
+    assert (done.status, "nothing was removed" in done.err) == (128, True)
+    head.unlink()
+    assert repo.run("envlog", "--format=%s", check=True).out == "one\n"
+    repo.run("envlog", "uninstall", "--history", "--yes", check=True)
+    assert ours_in(repo) == []
