@@ -1,0 +1,204 @@
+"""Whatever a user does one after the other: every moment stays as it was, and undo walks as it is written.
+
+Beside the program stands a model: copies that `cp` made, and a cursor. `ENVHIST_TEST_SEQUENCES=500` tries so many.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.hygiene.guests import belongings
+from tests.support.oracle import git_fsck, listing, rsync_differences
+from tests.support.repository import Repo, Result, make_repo
+from tests.support.strategies import edits, trees
+from tests.support.trees import Edit, File, Put, Tree, apply, build
+
+EXAMPLES = int(os.environ.get("ENVHIST_TEST_SEQUENCES", "2"))
+DONE, NOTHING_THERE = 0, 4
+GIT = (
+    ("add", "-A"), ("commit", "-qm", "a change"), ("stash", "-q", "-u"), ("stash", "pop", "-q"),
+    ("checkout", "-q", "-B", "other"), ("checkout", "-q", "main"), ("reset", "-q", "--hard"), ("clean", "-qfdx"),
+    ("gc", "-q", "--prune=now"),
+)  # fmt: skip
+"""What somebody does meanwhile; what git refuses is refused."""
+
+Words = tuple[str, ...]
+Step = tuple[str, object]
+Look = object
+"""All that makes one state another: times and hard links do not."""
+
+
+@dataclass
+class Day:
+    """An environment, its copies by the ids of moments, and the states that undo and redo step through."""
+
+    repo: Repo
+    place: Path
+    copies: dict[str, Path] = field(default_factory=dict)
+    states: list[tuple[Look, Path]] = field(default_factory=list)
+    cursor: int = -1
+
+    def step(self, what: str, how: object) -> None:
+        getattr(self, what)(how)
+
+    def edit(self, changes: tuple[Edit, ...]) -> None:
+        apply(changes, self.repo.path)
+
+    def git(self, words: Words) -> None:
+        self.repo.execute("git", *words, check=False)
+
+    def capture(self, intent: str) -> None:
+        here = self.copy()
+        self.ours("envlog", "capture", intent)
+        self.learn(here, here)
+        self.arrive(here)
+        assert rsync_differences(here, self.repo.path) == ()
+
+    def restore(self, number: int) -> None:
+        known = list(self.copies)
+        if known:
+            self.go(known[number % len(known)])
+
+    def go(self, moment: str) -> None:
+        before = self.copy()
+        self.ours("envrestore", moment)
+        assert rsync_differences(self.copies[moment], self.repo.path) == ()
+        if self.learn(before, after := self.copy()):
+            self.arrive(before)
+            self.arrive(after)
+
+    def undo(self, steps: int) -> None:
+        look = self.look()
+        is_new = self.cursor < 0 or self.states[self.cursor][0] != look
+        self.walk("--undo", steps, None if self.cursor < 0 else self.reach(-1, steps - is_new))
+
+    def redo(self, steps: int) -> None:
+        is_there = self.cursor >= 0 and self.states[self.cursor][0] == self.look()
+        self.walk("--redo", steps, self.reach(1, steps) if is_there else None)
+
+    def reach(self, direction: int, steps: int) -> int | None:
+        """So many states from here that differ, each from the one before."""
+        at = self.cursor
+        while steps > 0:
+            at += direction
+            if not 0 <= at < len(self.states):
+                return None
+            steps -= self.states[at][0] != self.states[at - direction][0]
+        return at
+
+    def walk(self, option: str, steps: int, wanted: int | None) -> None:
+        before = self.copy()
+        done = self.ours(
+            "envrestore", option, str(steps), status=DONE if wanted is not None else NOTHING_THERE
+        )
+        reached = before if wanted is None else self.states[wanted][1]
+        assert rsync_differences(reached, self.repo.path) == ()
+        if self.learn(before, after := self.copy()) and wanted is not None:
+            self.arrive(before)
+            self.cursor = wanted
+            assert self.states[wanted][0] == look_at(after), done.out
+
+    def arrive(self, copy: Path) -> None:
+        """A state that is new takes the place of what lay ahead."""
+        look = look_at(copy)
+        if self.cursor < 0 or self.states[self.cursor][0] != look:
+            self.states[self.cursor + 1 :] = [(look, copy)]
+            self.cursor += 1
+
+    def learn(self, before: Path, after: Path) -> bool:
+        """Take in the moments that came: what was saved first, and what is here since."""
+        listed = json.loads(self.ours("envlog", "--json", "--no-fold").out)
+        came = [one for one in listed if one["id"] not in self.copies]
+        for one in came:
+            saved = one["trigger"] == "restore" and one["restored_from"] is None
+            self.copies[one["id"]] = before if saved else after
+        return bool(came)
+
+    def look(self) -> Look:
+        return look_at(self.repo.path)
+
+    def copy(self) -> Path:
+        place = self.place / str(len(list(self.place.iterdir())))
+        subprocess.run(["cp", "-a", f"{self.repo.path}/.", place], check=True)
+        shutil.rmtree(place / ".git")
+        os.utime(place, ns=(0, self.repo.path.stat().st_mtime_ns))
+        return place
+
+    def ours(self, *words: str, status: int = DONE) -> Result:
+        """One of our programs, which leaves alone what is git's."""
+        theirs = self.of_git()
+        done = self.repo.run(*words)
+        assert done.status == status, (words, done.out, done.err)
+        assert self.of_git() == theirs
+        return done
+
+    def of_git(self) -> object:
+        """Refs, HEAD, index, stash, configuration; not what git says of the working tree, which a restore changes."""
+        theirs = belongings(self.repo)
+        return theirs.git, theirs.answers[1:]
+
+    def end(self) -> None:
+        """Everything that was ever kept comes out of the store as it went in."""
+        assert git_fsck(self.repo.path) == ""
+        for number, (moment, copy) in enumerate(self.copies.items()):
+            there = self.place.parent / f"to-{number}"
+            self.ours("envrestore", "--to", str(there), moment)
+            assert rsync_differences(copy, there) == ()
+
+
+def look_at(place: Path) -> Look:
+    return {path: replace(found, mtime_ns=0, linked=()) for path, found in listing(place).items()}
+
+
+@st.composite
+def days(draw: st.DrawFn) -> tuple[Tree, list[Step]]:
+    tree = draw(trees(max_entries=12))
+    changed = st.tuples(st.just("edit"), edits(tree, max_edits=4).filter(bool))
+    captured = st.tuples(st.just("capture"), st.sampled_from(("one", "a..b", "two~2")))
+    gone = st.tuples(st.sampled_from(("undo", "undo", "redo")), st.integers(1, 3))
+    back = st.tuples(st.just("restore"), st.integers(0, 30))
+    # Undo has somewhere to go from the start.
+    begun = [draw(captured), draw(changed), draw(captured)]
+    steps = st.one_of(
+        changed, changed, captured, back, gone, gone, st.tuples(st.just("git"), st.sampled_from(GIT))
+    )
+    return tree, [*begun, *draw(st.lists(steps, min_size=5, max_size=12))]
+
+
+def written(text: bytes) -> Step:
+    return "edit", (Put(b"file", File(text)),)
+
+
+FORKED: list[Step] = [
+    ("capture", "one"),
+    *(step for text in (b"1", b"22") for step in (written(text), ("capture", "two~2"))),
+    *(("undo", 1), written(b"333"), ("capture", "a..b"), ("undo", 1), ("undo", 1), ("redo", 2)),
+    *(("restore", 0), written(b"4444"), ("undo", 2), ("redo", 2)),
+]
+"""New work after an undo, and after a restore: what lay ahead is no longer on the way."""
+
+
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
+@given(days())
+@example(({}, FORKED))
+@settings(max_examples=EXAMPLES)
+def test_whatever_comes_after_what_every_moment_stays_and_undo_walks(
+    tmp_path_factory: pytest.TempPathFactory, told: tuple[Tree, list[Step]]
+) -> None:
+    tree, steps = told
+    top = tmp_path_factory.mktemp("day")
+    (top / "copies").mkdir()
+    day = Day(make_repo(top / "repo"), top / "copies")
+    build(tree, day.repo.path)
+    for what, how in steps:
+        day.step(what, how)
+    day.end()
