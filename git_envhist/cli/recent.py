@@ -24,6 +24,7 @@ from git_envhist.model.causing import Happened, Recent
 from git_envhist.opening import open_repository
 from git_envhist.recently.looking import look
 from git_envhist.settings import read_settings
+from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.pathspecs import anchored, directory_prefix, matching
 from git_envhist.store.repository import Repository
 from git_envhist.values import replace
@@ -65,7 +66,8 @@ def recent(session: Session, span: str | None) -> None:
 
 def _repository() -> Repository | None:
     try:
-        return open_repository(".", os.environ).repository
+        with told_by_the_system(os.curdir):
+            return open_repository(".", os.environ).repository
     except NotARepository:
         return None
 

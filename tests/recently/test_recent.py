@@ -235,3 +235,10 @@ def test_no_garbage_raises_anything(lines: list[str]) -> None:
     )
     for line in lines:
         npm_time(line)
+
+
+def test_in_a_directory_that_is_gone_it_says_so(repo: Repo) -> None:
+    words = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    done = repo.execute("sh", "-c", words, "sh", "git-envlog", "recent", check=False)
+    assert done.status == 128
+    assert done.err == "error: the directory that this was called in is gone\nhint: cd to one that is there\n"
