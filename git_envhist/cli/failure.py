@@ -121,10 +121,9 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     if isinstance(failure, NotADirectoryError) and failure.filename:
         message = f"the system refused '{os.fsdecode(failure.filename)}': not a directory"
         return EnvhistError(message, hint="something stands in the place of a directory: move it away")
-    if isinstance(failure, OSError) and failure.errno in OUT_OF:
-        return EnvhistError(
-            f"the system refused: {os.strerror(failure.errno).lower()}", hint=OUT_OF[failure.errno]
-        )
+    number = errno.ENOMEM if isinstance(failure, MemoryError) else getattr(failure, "errno", None)
+    if isinstance(failure, OSError | MemoryError) and number in OUT_OF:
+        return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=OUT_OF[number])
     try:
         place = write_report(failure, program)
     except OSError:

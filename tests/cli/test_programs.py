@@ -160,6 +160,18 @@ def test_a_defect_is_one_line_and_a_file(repo: Repo, hermetic: Path) -> None:
     assert "Traceback" in traced.err
 
 
+def test_memory_that_runs_out_is_no_defect(repo: Repo) -> None:
+    broken = repo.path / "broken"
+    broken.mkdir()
+    (broken / "click.py").write_text("raise MemoryError\n")
+    done = repo.run("envlog", "-h", env={"PYTHONPATH": str(broken)})
+    assert done.status == 128
+    assert done.err.splitlines() == [
+        "error: the system refused: cannot allocate memory",
+        "hint: close some programs, or raise the limit: ulimit -v",
+    ]
+
+
 def test_a_reader_that_goes_away_is_no_error(repo: Repo) -> None:
     reading, writing = os.pipe()
     os.close(reading)
