@@ -51,6 +51,8 @@ class Core:
         self.warnings = list(opened.remarks)
         self.waiting: Callable[[str], None] | None = None
         """Told for whom, where something shared has to wait: a program of ours says so."""
+        self.step: Callable[[str], None] | None = None
+        """Told how far a push or a fetch is, in a few words: a program of ours shows it."""
         self.forked: Forked | None = None  # what `fork` made, where this is what it gave
 
     @property

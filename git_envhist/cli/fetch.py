@@ -6,6 +6,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import AGAIN, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
+from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count
 from git_envhist.model.sharing import Arrival
@@ -17,7 +18,7 @@ from git_envhist.model.sharing import Arrival
 def fetch_command(session: Session, remote: str | None, full: bool) -> None:
     """Brings the timelines of a remote, with notes and names, beside ours: then 'origin/<timeline>' is a revision."""
     session.no_paths()
-    with stoppable("each timeline is here whole, or as it was", AGAIN):
+    with stoppable("each timeline is here whole, or as it was", AGAIN), shown_steps() as session.history.step:
         done = session.history.fetch(remote, full=full)
     session.done("it is fetched")
     if done.refused:

@@ -8,6 +8,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import AGAIN, complain, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
 from git_envhist.cli.options import argument, option
+from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.model import EnvPath
@@ -49,7 +50,10 @@ def push_command(
     session.no_paths()
     history = session.history
     try:
-        with stoppable("each timeline stands there whole, or as it was", AGAIN):
+        with (
+            stoppable("each timeline stands there whole, or as it was", AGAIN),
+            shown_steps() as history.step,
+        ):
             done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
     except FirstPush as first:
         if not session.json:

@@ -90,13 +90,17 @@ def bring_objects(
 
 
 def transport_for(
-    repository: Repository, fetched: Fetched, remote: Remote, environ: Mapping[str, str]
+    repository: Repository,
+    fetched: Fetched,
+    remote: Remote,
+    environ: Mapping[str, str],
+    step: Callable[[str], None] | None = None,
 ) -> Transport:
     """The way to a remote that something is fetched from."""
     limits = read_limits(repository.read_config())
     config = own_config(repository)
     memory, patience = limits.fetch_memory, limits.fetch_patience
-    return Transport(fetched.git, remote, environ, config, memory=memory, patience=patience)
+    return Transport(fetched.git, remote, environ, config, memory=memory, patience=patience, step=step)
 
 
 def ask_for(transport: Transport, missing: Sequence[str]) -> None:

@@ -37,6 +37,7 @@ def fetch(
     *,
     full: bool = False,
     waiting: Callable[[], None] | None = None,
+    step: Callable[[str], None] | None = None,
 ) -> Fetch:
     """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold."""
     remote = find_remote(repository, word, directory)
@@ -49,7 +50,7 @@ def fetch(
                 hint=f"call the remote something else: git remote rename {remote.name} <name>",
             )
         fetched.know(remote.name, remote.url)
-        transport = transport_for(repository, fetched, remote, environ)
+        transport = transport_for(repository, fetched, remote, environ, step)
         return _Fetch(fetched, transport, without_fetched(repository).git, full).run()
 
 

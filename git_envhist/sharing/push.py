@@ -85,6 +85,7 @@ def push(
     own: str | None,
     wish: PushWish,
     waiting: Callable[[], None] | None = None,
+    step: Callable[[str], None] | None = None,
 ) -> Pushed:
     """Send timelines with their notes, or take them away there; `own`: this working tree's."""
     _refuse_both(wish)
@@ -92,7 +93,7 @@ def push(
     place = state_directory(directory_of(repository.common_state))
     with locked(os.path.join(place, "lock"), waiting=waiting):
         limits = read_limits(repository.read_config())
-        transport = Transport(repository.git, remote, environ, patience=limits.fetch_patience)
+        transport = Transport(repository.git, remote, environ, patience=limits.fetch_patience, step=step)
         return _Push(repository, transport, limits, wish, own).run()
 
 
@@ -111,7 +112,7 @@ class _Push:
         self._memory = read_memory(self._state, self._key)
 
     def run(self) -> Pushed:
-        there = read_there(self._transport.list_pushed(*OUR_REFS, CODE_REFS))
+        there = read_there(self._transport.list_refs(*OUR_REFS, CODE_REFS, pushed=True))
         timelines = self._plan(there)
         moves = [move for one in timelines for move in one.moves]
         parts = self._parts()

@@ -60,7 +60,13 @@ class Sharing:
         wish = PushWish(remote, timelines, each(delete), paths, yes, dry_run, most)
         self._remotes_are_of_now()
         return push(
-            self.repository, self._environ, self.directory, self.timeline, wish, self._waits_for(PUSH)
+            self.repository,
+            self._environ,
+            self.directory,
+            self.timeline,
+            wish,
+            self._waits_for(PUSH),
+            self.step,
         )
 
     def fetch(self: EnvHistory, remote: str | None = None, *, full: bool = False) -> Fetch:  # type: ignore[misc]
@@ -69,7 +75,9 @@ class Sharing:
 
         self._remotes_are_of_now()
         waiting = self._waits_for(FETCH)
-        done = fetch(self.repository, self._environ, self.directory, remote, full=full, waiting=waiting)
+        done = fetch(
+            self.repository, self._environ, self.directory, remote, full=full, waiting=waiting, step=self.step
+        )
         self._came()
         return done
 

@@ -14,7 +14,7 @@ import re
 import selectors
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -27,6 +27,7 @@ WAITING = ("sh", "-c", 'read -r now && exec "$@"', "sh")
 MOST_TOLD = 64 << 20
 """A hundred thousand refs with long names."""
 MOST_SAID = 1 << 20
+STEP = re.compile(rb"([A-Z][a-z]{1,20}(?: [a-z]{1,20}){1,3}): +([0-9]{1,3})% ")
 AT_ONCE = 1 << 16
 LONGEST_END = 5.0
 
@@ -48,8 +49,9 @@ def run_held(
     stdin: bytes = b"",
     *,
     patience: float | None = None,
+    heard: Callable[[bytes], None] | None = None,
 ) -> Completed:
-    """Run a command to its end; `Silent` where it says nothing for so many seconds."""
+    """Run a command to its end; `Silent` where it says nothing for so many seconds. `heard`: given what it says."""
     began = trace.now()
     pipes = pipe_ours(), pipe_ours(), pipe_ours()
     ours, theirs = [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -64,7 +66,7 @@ def run_held(
                 os.close(one)
         try:
             holds.hold(child)
-            told, said = _talk(ours, b"now\n" + stdin, patience)
+            told, said = _talk(ours, b"now\n" + stdin, patience, heard)
         except BaseException:
             _end(child)
             raise
@@ -77,6 +79,12 @@ def run_held(
     if len(told) > MOST_TOLD:
         raise Damaged(f"more is listed there than {MOST_TOLD:,} bytes hold")
     return Completed(status, told, said)
+
+
+def how_far(said: bytes) -> str | None:
+    """How far a git says it is, here or there; of what comes from elsewhere no more than these few letters."""
+    found = STEP.findall(said)
+    return f"{found[-1][0].decode('ascii').lower()} {int(found[-1][1])} %" if found else None
 
 
 def _end(child: int) -> None:
@@ -93,7 +101,9 @@ def _end(child: int) -> None:
             return
 
 
-def _talk(ours: list[int], stdin: bytes, patience: float | None) -> tuple[bytes, bytes]:
+def _talk(
+    ours: list[int], stdin: bytes, patience: float | None, told: Callable[[bytes], None] | None
+) -> tuple[bytes, bytes]:
     """Say one thing, hear two. What was closed is -1 in `ours` afterwards."""
     left = memoryview(stdin)
     heard = {1: bytearray(), 2: bytearray()}
@@ -111,6 +121,8 @@ def _talk(ours: list[int], stdin: bytes, patience: float | None) -> tuple[bytes,
                     part = os.read(key.fd, AT_ONCE)
                     room = most[key.data] - len(heard[key.data])
                     heard[key.data] += part[:room]
+                    if key.data == 2 and told is not None:
+                        told(part)
                     if key.data == 2 and b"\r" in part:
                         heard[2] = _written_over(heard[2])
                     is_done = not part or (key.data == 1 and room <= len(part))

@@ -16,8 +16,10 @@ LONGEST_LINE = 400
 NOT_TOGETHER = b"does not support --atomic push"
 
 
-PROGRESS = re.compile(r"(?:remote: )?(?:[A-Z][a-z]+(?: [a-z]+)*: +[0-9].*|Total [0-9]+ \(delta .*)")
-"""How far git is, there or here."""
+PROGRESS = re.compile(
+    r"(?:remote: )?(?:[A-Z][a-z]+(?: [a-z]+)*: +[0-9].*|Total [0-9]+ \(delta .*)|From .*|[ *+=-] ?\[?.* -> .*"
+)
+"""How far git is, there or here, and what has come."""
 
 
 class Reached(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.model.sharing import Remote, without_password
@@ -18,7 +18,7 @@ from git_envhist.store.asconfigured import Config
 from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, Bounds, bounds_of_a_fetch
 from git_envhist.store.git import COMMAND as SEALED
 from git_envhist.store.git import Completed, Git
-from git_envhist.store.held import Silent, run_held
+from git_envhist.store.held import Silent, how_far, run_held
 from git_envhist.store.remotefailures import says_nothing, why_nothing_came
 from git_envhist.store.remoterefs import read_listing
 from git_envhist.store.repository import Repository
@@ -33,7 +33,6 @@ PUSH = (
     "push",
     "--no-verify",
     "--porcelain",
-    "--no-progress",
     "--no-follow-tags",
     "--recurse-submodules=no",
     "--no-signed",
@@ -171,15 +170,16 @@ class Transport:
         *,
         memory: int = 0,
         patience: float = 0,
+        step: Callable[[str], None] | None = None,
     ) -> None:
         """`config`: what a repository of the user's says of the way, where `git` is bound to another one.
 
-        `memory`: how much of it what is fetched may take; none said: as much as the usual. `patience`: so many seconds
-        the other side may say nothing while something is fetched; none said: as long as it likes.
+        Of a fetch `memory`: how much it may take, `patience`: so many seconds nothing may be heard; else the usual, and
+        as long as it likes. `step`: told how far it is.
         """
         self.remote = remote
         self._place, self._memory = git.git_dir, memory or FETCH_MEMORY
-        self._patience = patience or None
+        self._patience, self._step = patience or None, step
         self._environment = _environment(git, environ, config)
         self._options = [word for pair in self._overrides() for word in ("-c", pair)]
 
@@ -195,14 +195,10 @@ class Transport:
         ]
         return [*pairs, f"http.proxy={self.remote.proxy}"] if self.remote.proxy is not None else pairs
 
-    def list_refs(self, *patterns: str) -> list[tuple[str, str]]:
-        """(ref, hash) of what stands there, as it is told: nothing of it is believed yet."""
-        words = [*self._fetching("ls-remote"), "--refs", "--end-of-options", self.remote.url, *patterns]
-        return read_listing(self._must(words).out)
-
-    def list_pushed(self, *patterns: str) -> list[tuple[str, str]]:
-        """The same of where a push goes to."""
-        words = [*self._fetching("ls-remote"), "--refs", "--end-of-options", self.remote.push_url, *patterns]
+    def list_refs(self, *patterns: str, pushed: bool = False) -> list[tuple[str, str]]:
+        """(ref, hash) of what stands there, or where a push goes to, as it is told: nothing of it is believed yet."""
+        url = self.remote.push_url if pushed else self.remote.url
+        words = [*self._fetching("ls-remote"), "--refs", "--end-of-options", url, *patterns]
         return read_listing(self._must(words).out)
 
     def push(
@@ -218,14 +214,19 @@ class Transport:
 
         `together`: all of the refs move, or none; a server that offers no such thing is sent nothing.
         """
-        words = [*before, *PUSH, *(["--atomic"] if together else [])]
+        words = [
+            *before,
+            *PUSH,
+            "--progress" if self._step else "--no-progress",
+            *(["--atomic"] if together else []),
+        ]
         words += [f"--force-with-lease={ref}:{old}" for ref, old in leases.items()]
         if self.remote.receive_pack is not None:
             words.append(f"--receive-pack={self.remote.receive_pack}")
         environment = {**self._environment, **further}
         # What is done there with what was pushed takes as long as it takes.
         words = [*SEALED, *self._options, *words, "--end-of-options", self.remote.push_url, *refspecs]
-        return run_held(words, environment, Bounds())
+        return run_held(words, environment, Bounds(), heard=self._heard)
 
     def fetch_objects(self, oids: list[str]) -> Completed:
         """Fetch objects by their hashes, and nothing that belongs to them."""
@@ -240,8 +241,7 @@ class Transport:
             *before,
             *STREAMED,
             *self._fetching("fetch"),
-            # It tells how far it is whenever something comes: so who says nothing is known.
-            "--quiet",
+            # Not quiet: by how far it is, told whenever something comes, who says nothing is known.
             "--progress",
             "--no-tags",
             "--no-write-fetch-head",
@@ -250,6 +250,10 @@ class Transport:
         text = "".join(f"{one}\n" for one in wanted)
         words += ["--end-of-options", self.remote.name]
         return self._run(words, os.fsencode(text))
+
+    def _heard(self, said: bytes) -> None:
+        if self._step and (told := how_far(said)):
+            self._step(told)
 
     def _bounds(self) -> Bounds:
         return bounds_of_a_fetch(self._memory, self._place)
@@ -267,7 +271,9 @@ class Transport:
     def _run(self, words: list[str], stdin: bytes = b"") -> Completed:
         words = [*SEALED, *self._options, *words]
         try:
-            return run_held(words, self._environment, self._bounds(), stdin, patience=self._patience)
+            return run_held(
+                words, self._environment, self._bounds(), stdin, patience=self._patience, heard=self._heard
+            )
         except Silent as silent:
             raise says_nothing(self.remote, self._patience or 0) from silent
 

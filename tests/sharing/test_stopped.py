@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+from git_envhist.store.held import how_far
 from tests.end_to_end.captures import capture
 from tests.sharing.conftest import hook, refs
 from tests.sharing.test_fetch import refs_of_fetched
@@ -28,6 +31,8 @@ CTRL_C = b"\x03"
 class Stopped(NamedTuple):
     status: int
     said: str
+    steps: list[str]
+    """What was shown and went again."""
 
 
 class Terminal:
@@ -58,7 +63,10 @@ class Terminal:
             said += part
         status = os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
         os.close(self._line)
-        return Stopped(status, said.decode().replace("^C", "").replace("\r\n", "\n").strip())
+        text = said.decode().replace("^C", "").replace("\r\n", "\n")
+        steps = re.findall("\r\x1b\\[K([^\r\n]*)(?=\r)", text)
+        plain = re.sub("\r\x1b\\[K([^\r\n]*(?=\r))?", "", text)
+        return Stopped(status, plain.strip(), steps)
 
 
 def of_session(session: int) -> list[str]:
@@ -192,7 +200,7 @@ def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
     writer = os.open(reached, os.O_RDWR | os.O_NONBLOCK)
     done = running.end()
     os.close(writer)
-    assert done == (130 if how == "Ctrl-C" else 143, f"error: stopped: {SAYS[kind]}")
+    assert done[:2] == (130 if how == "Ctrl-C" else 143, f"error: stopped: {SAYS[kind]}")
     until(lambda: not of_session(running.session))
     assert left(repo) == []
     assert left(bare) == []
@@ -201,6 +209,31 @@ def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
     mend()
     repo.execute(*words, check=True)
     assert left(repo) == []
+
+
+def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
+    for number in range(200):
+        repo.write(f"d/{number}", os.urandom(2000))
+    capture(repo, "one")
+    pushed = Terminal(repo, "git-envlog", "push", "--yes").end()
+    assert "writing objects 100 %…" in pushed.steps
+    assert pushed.said.startswith("to 'origin'")
+    fetched = Terminal(repo, "git-envlog", "fetch", "--full").end()
+    assert "receiving objects 100 %…" in fetched.steps
+    assert fetched.said.startswith("from 'origin'")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"Receiving objects:  45% (9/20), 1.00 MiB | 3.00 MiB/s\r", "receiving objects 45 %"),
+        (b"remote: Counting objects: 100% (7/7), done.\n", "counting objects 100 %"),
+        (b"Evil \x1b[2J objects: 10% (1/2)\r", None),
+        (b"remote: x\x1b]0;y\x07\n", None),
+    ],
+)
+def test_of_what_a_server_says_no_more_is_shown(said: bytes, shown: str | None) -> None:
+    assert how_far(said) == shown
 
 
 def test_a_server_that_says_nothing_is_given_up(
@@ -235,6 +268,30 @@ def test_a_server_that_is_slow_and_tells_so_is_waited_for(repo: Repo, bare: Repo
     repo.git("config", "remote.origin.uploadpack", str(place))
     repo.git("config", "envhist.fetchPatience", "3s")
     assert repo.run("envlog", "fetch", check=True).err == ""
+
+
+SLOWLY = """
+import subprocess, sys, time
+with subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE) as serving:
+    while part := serving.stdout.read1(8192):
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+        time.sleep(0.3)
+"""
+
+
+def test_a_line_that_is_slow_is_no_silence(repo: Repo, bare: Repo, tmp_path: Path) -> None:
+    repo.write("much", os.urandom(200_000))
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    place = tmp_path / "upload-pack"
+    place.write_text(f"#!{sys.executable}\n{SLOWLY}")
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.uploadpack", str(place))
+    repo.git("config", "envhist.fetchPatience", "3s")
+    started = time.monotonic()
+    repo.run("envlog", "fetch", "--full", check=True)
+    assert time.monotonic() - started > 2 * 3
 
 
 def test_what_makes_no_sense_is_said_and_the_usual_holds(repo: Repo, bare: Repo) -> None:
