@@ -23,8 +23,9 @@ from git_envhist.capture.reading import (
     open_seen,
     read_file,
     read_streamed,
+    unreadable,
 )
-from git_envhist.capture.records import COLUMNS, SIZE
+from git_envhist.capture.records import COLUMNS, MODE, SIZE
 from git_envhist.capture.visits import Leaf, Visit
 from git_envhist.errors import StorageFull
 from git_envhist.model import StoredAs, WhyMissing
@@ -57,7 +58,7 @@ class Taker:
         for _ in range(KIND_TRIES):
             try:
                 self._take(visit, leaf)
-                leaf.stat = None
+                leaf.waits = False
                 return True
             except Vanished:
                 return False
@@ -83,8 +84,7 @@ class Taker:
         return partial(self._store.forget, self._store.mark())
 
     def _take(self, visit: Visit, leaf: Leaf) -> None:
-        assert leaf.stat is not None
-        kind = stat.S_IFMT(leaf.stat.st_mode)
+        kind = stat.S_IFMT(leaf.row[MODE])
         if kind == stat.S_IFREG:
             self._take_file(visit, leaf)
         elif kind == stat.S_IFLNK:
@@ -92,7 +92,20 @@ class Taker:
         elif kind == stat.S_IFDIR:
             raise Unreadable(WhyMissing.UNSTABLE, "it became a directory while it was read")
         else:
-            leaf.extras = self._describe(visit, leaf, leaf.stat, read_xattrs(leaf.name))
+            self._take_node(visit, leaf)
+
+    def _take_node(self, visit: Visit, leaf: Leaf) -> None:
+        try:
+            seen = os.lstat(leaf.name)
+        except FileNotFoundError as gone:
+            raise Vanished from gone
+        except OSError as error:
+            raise unreadable(error) from error
+        # A pipe that is written to has another time at every look.
+        if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(leaf.row[MODE]):
+            raise OtherKind
+        leaf.row = COLUMNS(seen)
+        leaf.extras = self._describe(visit, leaf, seen, read_xattrs(leaf.name))
 
     def _take_link(self, visit: Visit, leaf: Leaf) -> None:
         try:
@@ -276,8 +289,7 @@ class Taker:
 
 def _look_again(leaf: Leaf) -> bool:
     try:
-        leaf.stat = os.lstat(leaf.name)
+        leaf.row = COLUMNS(os.lstat(leaf.name))
     except OSError:
         return False
-    leaf.row = COLUMNS(leaf.stat)
     return True

@@ -118,21 +118,21 @@ class Unit:
 
     def _take_database(self) -> None:
         leaf = self._database
-        if leaf.stat is None:
+        if not leaf.waits:
             seen = os.fstat(self._descriptor)
             if COLUMNS(seen) == leaf.row:
                 return  # as it was at the last capture
-            leaf.stat, leaf.row = seen, COLUMNS(seen)
+            leaf.waits, leaf.row = True, COLUMNS(seen)
         self._keeper.take_open(self._visit, leaf, self._descriptor)
 
     def _take_sidecar(self, leaf: Leaf, hold: Hold | None) -> bool:
         if hold is not None and not hold.is_hot and leaf.name.endswith(JOURNAL):
             return False
         try:
-            leaf.stat = os.lstat(leaf.name)
+            leaf.row = COLUMNS(os.lstat(leaf.name))
         except OSError:
             return False
-        leaf.row = COLUMNS(leaf.stat)
+        leaf.waits = True
         return self._keeper.take(self._visit, leaf)
 
     def _tell(self, what: str) -> None:

@@ -126,7 +126,7 @@ class Scanner:
         if any(stat.S_ISDIR(seen.st_mode) or self._is_mount(visit, seen) for seen in fresh.values()):
             return False
         visit.subdirectories, visit.like = old.subdirectories, old
-        visit.fresh = {number: Leaf(old.names[number], COLUMNS(seen), seen) for number, seen in fresh.items()}
+        visit.fresh = {number: Leaf(old.names[number], COLUMNS(seen), True) for number, seen in fresh.items()}
         visit.unread = list(visit.fresh.values())
         return True
 
@@ -197,7 +197,7 @@ class _Known:
             known = leaf_of(self._old, number)
             if known.row == row:
                 return known
-        leaf = Leaf(name, row, seen)
+        leaf = Leaf(name, row, True)
         visit.unread.append(leaf)
         return leaf
 

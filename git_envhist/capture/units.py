@@ -42,7 +42,7 @@ def find_units(visit: Visit) -> None:
 def _set_apart(visit: Visit, database: Leaf, sidecars: list[Leaf]) -> None:
     members = [database, *sidecars]
     # Whatever is still to be read brings the others along: they are true for one moment only together.
-    if not any(leaf.stat is not None for leaf in members):
+    if not any(leaf.waits for leaf in members):
         return
     visit.unread = [leaf for leaf in visit.unread if leaf not in members]
     visit.units.append((database, sidecars))

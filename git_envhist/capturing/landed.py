@@ -140,7 +140,7 @@ def _fresh(
         if (seen.st_uid, seen.st_gid, seen.st_dev) != (own.st_uid, own.st_gid, own.st_dev):
             return None
         # A change time of zero never matches: the next capture looks for itself.
-        fresh[name] = Leaf(name, (0, *landed.row[1:]), None, landed.oid)
+        fresh[name] = Leaf(name, (0, *landed.row[1:]), False, landed.oid)
     return fresh
 
 

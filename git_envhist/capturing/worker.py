@@ -117,7 +117,7 @@ class CaptureWorker(Looker):
         try:
             descriptor = open_file(database.name)
         except (Vanished, Unreadable, OtherKind):
-            members = [leaf for leaf in (database, *sidecars) if leaf.stat is not None]
+            members = [leaf for leaf in (database, *sidecars) if leaf.waits]
             return [leaf for leaf in members if not self._take(visit, leaf)]
         try:
             return self._taker.take_unit(visit, database, sidecars, descriptor)
@@ -144,7 +144,7 @@ class CaptureWorker(Looker):
             reason = unreadable(error)
             return (None, b"", b"", b"", [(name, reason.why.value, reason.detail)])
         visit = Visit(directory, own)
-        leaf = Leaf(name, COLUMNS(seen), seen)
+        leaf = Leaf(name, COLUMNS(seen), True)
         if not self._take(visit, leaf):
             return (None, b"", b"", b"", visit.missing)
         return (leaf.row, leaf.oid, leaf.extras, leaf.pieces, visit.missing)

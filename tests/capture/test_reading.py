@@ -22,6 +22,7 @@ from git_envhist.capture.visits import Leaf, Visit, finish
 from git_envhist.model import WhyMissing
 from tests.capture.taking import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds
+from tests.support.oracle import listing
 from tests.support.repository import Repo
 from tests.support.snapshot import read_back
 
@@ -261,6 +262,41 @@ def test_a_file_replaced_between_the_look_and_the_reading(
         assert b"dir/victim" not in found
     else:
         assert found[b"dir/victim"].kind == {"a link out": "l", "a pipe": "p", "another file": "f"}[turn]
+    assert_holds(repo, snapshot(repo).commit)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_a_pipe_replaced_between_the_look_and_its_taking(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, turn: str
+) -> None:
+    path = repo.write("dir/witness", b"beside").with_name("victim")
+    os.mkfifo(path, 0o640)
+    met: list[bytes] = []
+    real = content.Taker._take_node
+
+    def replaced(self: content.Taker, visit: Visit, leaf: Leaf) -> None:
+        if not met:
+            path.unlink()
+            TURNS[turn](path)
+        met.append(leaf.name)
+        real(self, visit, leaf)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(content.Taker, "_take_node", replaced)
+        taken = take(repo)
+    assert met[0] == b"victim"
+    assert taken.snapshot is not None
+    found = read_back(repo, taken.snapshot.commit).listing
+    if turn == "a directory":
+        assert [one.path for one in taken.missing] == [b"dir/victim"]
+    elif turn == "gone":
+        assert b"dir/victim" not in found
+    else:
+        kind = {"a link out": "l", "a pipe": "p", "another file": "f"}[turn]
+        assert (found[b"dir/victim"].kind, found[b"dir/victim"].mode) == (
+            kind,
+            listing(repo.path)[b"dir/victim"].mode,
+        )
     assert_holds(repo, snapshot(repo).commit)
 
 
