@@ -57,9 +57,12 @@ Tree = dict[bytes, tuple[int, bytes]]
 class Half:
     """One snapshot, read piece by piece."""
 
-    def __init__(self, objects: Objects, root: bytes | None) -> None:
+    def __init__(self, objects: Objects, root: bytes | None, beside: Half | None = None) -> None:
+        """`beside`: the other one of two; what both hold is read and taken apart once."""
         self.objects = objects
         self._root = root
+        self.decoded: dict[bytes, Tree] = beside.decoded if beside is not None else {}
+        self.shared: dict[bytes, bytes] = beside.shared if beside is not None else {}
         self._trees: dict[bytes, Tree] = {}
         self._texts: dict[bytes, bytes] = {}
         self._shards: dict[bytes, Tree] = {}
@@ -77,7 +80,7 @@ class Half:
         """The shards whose names begin with these two digits."""
         if outer not in self._shards:
             mode, oid = self.manifest.get(outer, (0, b""))
-            with _told_of(b"/".join((RESERVED, MANIFEST, outer))):
+            with told_of(b"/".join((RESERVED, MANIFEST, outer))):
                 self._shards[outer] = self._decode(oid) if mode == DIRECTORY else {}
         return self._shards[outer]
 
@@ -100,8 +103,11 @@ class Half:
         if stored not in self._texts:
             outer, inner = _shard_names(stored)
             item = self.shards_below(outer)[inner]
-            with _told_of(stored):
-                self._texts[stored] = self._blob(item)
+            text = self.shared.get(item[1]) if item[0] != DIRECTORY else None
+            if text is None:
+                with told_of(stored):
+                    text = self.shared[item[1]] = self._blob(item)
+            self._texts[stored] = text
         return self._texts[stored]
 
     def tree(self, stored: bytes) -> Tree:
@@ -109,6 +115,14 @@ class Half:
         if stored not in self._trees:
             self._trees[stored] = self._read_tree(stored)
         return self._trees[stored]
+
+    def ids(self, stored: bytes) -> tuple[bytes, bytes]:
+        """The ids of the shard and of the tree of a directory that is described, and not the top; none of a tree where
+        no tree holds it."""
+        outer, inner = _shard_names(stored)
+        above, _, name = stored.rpartition(b"/")
+        mode, oid = self._above(above).get(name, (0, b""))
+        return self.shards_below(outer)[inner][1], oid if mode == DIRECTORY else b""
 
     def place(self, stored: bytes) -> Place:
         """Where a directory stands in the environment."""
@@ -141,13 +155,13 @@ class Half:
 
     def _read_tree(self, stored: bytes) -> Tree:
         if not stored:
-            with _told_of(stored):
+            with told_of(stored):
                 whole = self._decode(self._root) if self._root is not None else {}
             return {name: item for name, item in whole.items() if name != RESERVED}
         above, _, name = stored.rpartition(b"/")
         # What is damaged further up is told as that directory's.
         mode, oid = self._above(above).get(name, (0, b""))
-        with _told_of(stored):
+        with told_of(stored):
             return self._decode(oid) if mode == DIRECTORY else {}
 
     def _above(self, stored: bytes) -> Tree:
@@ -163,7 +177,7 @@ class Half:
 
     def _reserved_tree(self, name: bytes) -> Tree:
         mode, oid = self._reserved.get(name, (0, b""))
-        with _told_of(RESERVED + b"/" + name):
+        with told_of(RESERVED + b"/" + name):
             return self._decode(oid) if mode == DIRECTORY else {}
 
     def is_named(self, stored: bytes) -> bool:
@@ -201,7 +215,9 @@ class Half:
         return {dotgit_directory(path): path for path in paths if path}
 
     def _decode(self, oid: bytes) -> Tree:
-        return read_tree(self.objects, oid)
+        if oid not in self.decoded:
+            self.decoded[oid] = read_tree(self.objects, oid)
+        return self.decoded[oid]
 
     def _blob(self, item: tuple[int, bytes]) -> bytes:
         mode, oid = item
@@ -247,7 +263,7 @@ def _unflat(flat: bytes) -> bytes:
 
 
 @contextmanager
-def _told_of(stored: bytes) -> Iterator[None]:
+def told_of(stored: bytes) -> Iterator[None]:
     """What cannot be read is told as what is said of a directory: an object's id says nothing to a person."""
     try:
         yield

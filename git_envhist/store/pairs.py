@@ -13,18 +13,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from git_envhist.model import Entry, EntryKind, EnvPath, Listing, ObjectId, Pair
-from git_envhist.store.halves import GIT, NESTED, ROOT, Half, Objects, Place, Tree, damaged
+from git_envhist.store.halves import (
+    GIT,
+    NESTED,
+    ROOT,
+    Half,
+    Objects,
+    Place,
+    Tree,
+    damaged,
+    told_of,
+    tree_text,
+)
 from git_envhist.store.layout import dotgit_directory
-from git_envhist.store.manifest import Shard, read_shard, scan_shard
+from git_envhist.store.manifest import BUDGET, Shard, read_shard, scan_shard
 from git_envhist.store.names import stored_name, suspicious
 from git_envhist.store.plainlists import plain_entries, plain_own
 from git_envhist.store.trees import DIRECTORY, EXECUTABLE, LINK
-from git_envhist.store.trimming import trim
+from git_envhist.store.trimming import HEAD, LINK_WORD, trim
 
 
 def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator[Pair]:
     """Every directory that differs between two trees, given by their raw ids; `before` None: nothing is there."""
-    old, new = Half(objects, before), Half(objects, after)
+    old = Half(objects, before)
+    new = Half(objects, after, old)
     differing = _differing_shards(old, new)
     differing.update(_differing_trees(old, new))
     met: set[int] = set()
@@ -40,26 +52,47 @@ def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator
 
 def read_these(objects: Objects, before: bytes, after: bytes, directories: Iterable[bytes]) -> Iterator[Pair]:
     """Some directories, given by their stored paths, whether they differ or not."""
-    old, new = Half(objects, before), Half(objects, after)
+    old = Half(objects, before)
+    new = Half(objects, after, old)
     for stored in directories:
         yield _pair(old, new, stored)
 
 
 def same_environment(objects: Objects, one: bytes, other: bytes) -> bool:
     """Whether two trees hold the same environment: facts and the like, which each keeps beside it, may differ."""
-    return Half(objects, one).environment == Half(objects, other).environment
+    old = Half(objects, one)
+    return old.environment == Half(objects, other, old).environment
 
 
 def _pair(old: Half, new: Half, stored: bytes) -> Pair:
     place = new.place(stored) if new.has(stored) else old.place(stored)
     if not _is_directory(old, stored) or not _is_directory(new, stored):
         return Pair(place.realm, place.path, _listing(old, stored), _listing(new, stored))
+    if stored and (ids := old.ids(stored)) == new.ids(stored):
+        alike = _alike(old, place, ids[1])
+        if alike is not None:
+            return alike
     trimmed = trim((old.text(stored), new.text(stored)), (old.tree(stored), new.tree(stored)), top=not stored)
     before, after = (
         read_listing(half, half.place(stored), text, tree)
         for half, text, tree in zip((old, new), trimmed.texts, trimmed.trees, strict=True)
     )
     return Pair(place.realm, place.path, before, after, trimmed.left_out)
+
+
+def _alike(half: Half, place: Place, tree: bytes) -> Pair | None:
+    """A directory that is the same on both sides, its objects read and nothing taken apart; None where that tells too
+    little."""
+    text = half.text(place.stored)
+    lines = text.count(b"\n") - HEAD
+    if LINK_WORD in text or len(text) > BUDGET.size or lines < 0:
+        return None
+    with told_of(place.stored):
+        if tree:
+            tree_text(half.objects, tree)
+    head = text[: text.index(b"\n", text.index(b"\n") + 1) + 1]
+    own = read_listing(half, place, head, {})
+    return Pair(place.realm, place.path, own, own, lines)
 
 
 def _listing(half: Half, stored: bytes) -> Listing | None:

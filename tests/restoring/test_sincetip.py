@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
+import pytest
 from hypothesis import given, settings
 
 from git_envhist.capturing.request import Request
-from git_envhist.model import Pair, Plan, Snapshot
+from git_envhist.errors import Damaged
+from git_envhist.model import EnvPath, Pair, Plan, Snapshot
 from git_envhist.restore.plan import make_plan
 from git_envhist.restoring.sincetip import since_tip
+from git_envhist.store.contents import Contents
+from git_envhist.store.halves import Half
 from git_envhist.store.pairs import read_pairs, read_these
 from git_envhist.values import replace
 from tests.restore.engine import Engine
@@ -78,6 +83,46 @@ def test_what_was_written_since_is_told_by_records(repo: Repo) -> None:
 
 def test_what_is_back_already_is_told_by_records(repo: Repo) -> None:
     assert is_told(repo, lambda: repo.write("sub/c", b"1"))
+
+
+class Counting:
+    """Reads objects, and remembers which; some are not to be had."""
+
+    def __init__(self, contents: Contents, gone: bytes = b"") -> None:
+        self._contents, self._gone = contents, gone
+        self.read_ids: list[bytes] = []
+
+    def read(self, oid: bytes) -> tuple[bytes, bytes]:
+        self.read_ids.append(oid)
+        if oid == self._gone:
+            raise Damaged("it is gone")
+        return self._contents.read(oid)
+
+
+def test_what_both_hold_is_read_once_and_taken_apart_by_nobody(repo: Repo) -> None:
+    engine, _, tip = two_moments(repo)
+    ends = bytes.fromhex(tip.id), bytes.fromhex(tip.tree)
+    with closing(engine.contents()) as contents:
+        counting = Counting(contents)
+        found = {pair.path: pair for pair in read_these(counting, *ends, [b"sub", b"other"])}
+        known = {pair.path: pair for pair in read_pairs(contents, None, ends[1])}
+    for path in (b"sub", b"other"):
+        pair, whole = found[EnvPath(path)], known[EnvPath(path)].after
+        assert whole is not None
+        assert pair.before == pair.after == whole._replace(entries={})
+        assert pair.left_out == len(whole.entries)
+    assert max(Counter(counting.read_ids[1:]).values()) == 1
+
+
+@pytest.mark.parametrize("what", ["tip:sub", "shard"])
+def test_what_both_hold_and_cannot_be_read_is_told(repo: Repo, what: str) -> None:
+    engine, _, tip = two_moments(repo)
+    ends = bytes.fromhex(tip.id), bytes.fromhex(tip.tree)
+    with closing(engine.contents()) as contents:
+        shard, tree = Half(contents, ends[1]).ids(b"sub")
+        broken = Counting(contents, shard if what == "shard" else tree)
+        with pytest.raises(Damaged, match="the directory 'sub' cannot be read"):
+            list(read_these(broken, *ends, [b"sub"]))
 
 
 def test_nothing_at_all_is_told_by_records(repo: Repo) -> None:
