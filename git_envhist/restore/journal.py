@@ -67,14 +67,19 @@ class Journal:
     spots: tuple[Spot, ...] = ()
 
 
-def write_journal(directory: str, journal: Journal) -> None:
-    """Make a journal durable; from here on the restore has begun."""
+def write_journal(directory: str, journal: Journal | bytes) -> None:
+    """Make a journal, or its text, durable; from here on the restore has begun."""
     if _unlink(directory, PHASE):
         # Left by a restore that was killed in its very last step: it is not this one's.
         _sync(directory)
+    _write(directory, JOURNAL, journal if isinstance(journal, bytes) else journal_text(journal))
+
+
+def journal_text(journal: Journal) -> bytes:
+    """What stands in the file of a journal."""
     payload = json.dumps(_journal_to_json(journal), separators=(",", ":")).encode("ascii")
     digest = hashlib.sha256(payload).hexdigest().encode("ascii")
-    _write(directory, JOURNAL, HEAD + digest + b"\n" + payload)
+    return HEAD + digest + b"\n" + payload
 
 
 def read_journal(directory: str) -> Journal | None:

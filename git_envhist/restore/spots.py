@@ -8,8 +8,8 @@ from typing import NamedTuple
 from git_envhist.model import Entry, EntryKind, PlanAction, PlanStep, StoredAs
 from git_envhist.restore.links import link_class
 from git_envhist.restore.slots import slot_directory, slot_name
+from git_envhist.restore.workers import portion
 
-BATCH = 256
 NO_STEP = -1
 
 
@@ -78,8 +78,9 @@ def batches(spots: list[Spot]) -> Iterator[Batch]:
     big = [spot for spot in spots if spot.entry.stored is StoredAs.PIECES]
     yield from (Batch((spot,)) for spot in big)
     rest = [spot for spot in spots if spot.entry.stored is not StoredAs.PIECES] if big else spots
-    for start in range(0, len(rest), BATCH):
-        yield Batch(tuple(rest[start : start + BATCH]))
+    size = portion(len(rest))
+    for start in range(0, len(rest), size):
+        yield Batch(tuple(rest[start : start + size]))
 
 
 def brings_directory(step: PlanStep) -> bool:

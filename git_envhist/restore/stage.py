@@ -66,7 +66,7 @@ def stage(
     durable: bool = True,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Prepared:
-    """Make all that the plan brings; `durable`: return only when it is on the medium.
+    """Make all that the plan brings; `durable`: return only when it is on the medium, which `settle` does, too.
 
     `open_contents` is called in every process that reads; `known` says what the capture of the side before saw, so that
     what stands in the way need not be read again. While workers make what comes, this process looks at what stands in
@@ -74,6 +74,14 @@ def stage(
     """
     try:
         return _Stager(door, open_contents, how).run(plan.steps, known, meanwhile, durable)
+    except OSError as error:
+        raise cannot_stage(error) from error
+
+
+def settle(door: Door, steps: Sequence[PlanStep]) -> None:
+    """Return when all that was staged for these steps is on the medium."""
+    try:
+        sync_staged(door, steps)
     except OSError as error:
         raise cannot_stage(error) from error
 

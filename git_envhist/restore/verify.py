@@ -20,11 +20,10 @@ from git_envhist.restore.links import link_class
 from git_envhist.restore.looks import KINDS
 from git_envhist.restore.make import Contents
 from git_envhist.restore.proof import has_bytes, is_link_to, open_to_read
-from git_envhist.restore.workers import share_out
+from git_envhist.restore.workers import portion, share_out
 from git_envhist.system import SYSTEM
 from git_envhist.values import dataclass
 
-BATCH = 256
 _COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 
 
@@ -74,7 +73,8 @@ def verify(
 ) -> Verified:
     """What differs from the target, less the paths (as people see them) that were left alone."""
     wanted = [item for item in _wanted(journal) if shown_path(item.realm, item.path) not in without]
-    batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
+    size = portion(len(wanted))
+    batches = [wanted[start : start + size] for start in range(0, len(wanted), size)]
     results, _ = share_out(
         batches, lambda: _Verifier(door, open_contents()), _Verifier.check, _Verifier.end, how=how
     )

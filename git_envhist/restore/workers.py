@@ -30,8 +30,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 PLACE = struct.Struct("=QQ")
 KILLED = "a worker of the restore was killed"
-WORTH_A_PROCESS = 64
-"""Fewer pieces of work are done before a process is ready to do them."""
+MOST_AT_ONCE, WORTH_A_PROCESS = 256, 128
+"""Fewer things are done before a process is ready to do them."""
+SHARES = 6
+"""So many portions for each process: whoever is done first takes one more."""
+
+
+def portion(things: int) -> int:
+    """How many things are one piece of work."""
+    return max(WORTH_A_PROCESS, min(MOST_AT_ONCE, -(-things // (SHARES * core_count()))))
 
 
 def share_out(

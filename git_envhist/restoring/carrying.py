@@ -12,21 +12,23 @@ from git_envhist.errors import EnvhistError, RestoreLeft
 from git_envhist.model import TOP, EnvPath, LeftAlone, Plan
 from git_envhist.restore.apply import Applied, abort, apply
 from git_envhist.restore.disk import Door, open_door
-from git_envhist.restore.durable import sync_kept
+from git_envhist.restore.durable import FEW, sync_kept
 from git_envhist.restore.finish import discard, finish
 from git_envhist.restore.journal import (
     JOURNAL,
     Journal,
     Phase,
+    journal_text,
     read_journal,
     read_phase,
     remove_journal,
     write_journal,
 )
 from git_envhist.restore.places import found_again, spots_of
-from git_envhist.restore.stage import stage
+from git_envhist.restore.stage import settle, stage
 from git_envhist.restore.verify import Difference, Row, verify
 from git_envhist.restore.victims import Known, nothing_is_known
+from git_envhist.restore.waiting import waited_for
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
@@ -98,14 +100,14 @@ def carry_out(
     notes: tuple[tuple[str, str], ...],
     *,
     known: Known = nothing_is_known,
-    durable: bool = True,
     last: Last = nothing_else,
     meanwhile: Callable[[], None] = lambda: None,
+    beside: Callable[[], None] = lambda: None,
 ) -> Carried:
     """Bring the environment to where the plan leads.
 
-    `known`: what the capture saw of what is replaced. What is written where nothing was before need not be `durable`.
-    What is to be done `meanwhile` is done before anything is touched; where it fails, nothing is.
+    `known`: what the capture saw of what is replaced. What is to be done `meanwhile`, and `beside` the waiting for the
+    medium, is done before anything is touched; where it fails, nothing is.
     """
     with place.door() as door:
         # Whatever a restore staged that never began.
@@ -118,11 +120,14 @@ def carry_out(
                 place.open_contents,
                 known=known,
                 how=place.how,
-                durable=durable,
+                durable=False,
                 meanwhile=meanwhile,
             )
             journal = Journal(prepared.staged, plan.directories, notes, spots_of(door))
-            write_journal(place.private, journal)
+            with _settled(door, plan):
+                text = journal_text(journal)
+                beside()
+            write_journal(place.private, text)
         except BaseException:
             if not place.is_left():
                 discard(door)
@@ -131,6 +136,17 @@ def carry_out(
         applied = apply(journal, door, fresh=True)
         early = Applied(prepared.left_alone, prepared.losses)
         return _end(place, door, journal, early, applied, last)
+
+
+@contextmanager
+def _settled(door: Door, plan: Plan) -> Iterator[None]:
+    """What is staged is on the medium when the body and this are done."""
+    if len(plan.steps) > FEW:
+        with waited_for(lambda: settle(door, plan.steps)):
+            yield
+    else:
+        yield
+        settle(door, plan.steps)
 
 
 def go_on(place: Place, last: Last = nothing_else) -> Carried | None:

@@ -121,8 +121,7 @@ class Course:
         """Do what was decided, and record it; `changed` is told what holds what was here, once that is not here."""
         running: list[str] = []
 
-        def meanwhile() -> None:
-            prove_saved(planned.plan, saved.place.open_contents)
+        def look_around() -> None:
             running.extend(map(str, still_running(Touched.by(planned.plan, saved.place.bases))))
 
         relocated: list[EnvPath] = []
@@ -131,7 +130,13 @@ class Course:
         with told_of_what_comes(planned.plan, saved.place.open_contents):
             notes = self._notes(planned, saved, rest)
             carried = carry_out(
-                saved.place, planned.plan, notes, known=saved.known, last=last, meanwhile=meanwhile
+                saved.place,
+                planned.plan,
+                notes,
+                known=saved.known,
+                last=last,
+                meanwhile=lambda: prove_saved(planned.plan, saved.place.open_contents),
+                beside=look_around,
             )
         changed(saved.safety)
         brought = tuple(bring(self.capturing.repository.git, self.unfetched))
