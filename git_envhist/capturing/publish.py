@@ -21,6 +21,7 @@ from git_envhist.store.merging import entries
 from git_envhist.store.message import Draft, mac_input, with_mac, write_message
 from git_envhist.store.notes import NO_FILES, add_records
 from git_envhist.store.objects import Answer, CatFile
+from git_envhist.store.packfile import JOINED
 from git_envhist.store.packs import OwnPacks, PackWriter, StagedPack
 from git_envhist.store.repository import HEADS, NOTES, TRASH, RefMove, RefsMoved, Repository
 from git_envhist.store.spares import bring_back
@@ -28,8 +29,6 @@ from git_envhist.store.staging import Staging
 from git_envhist.values import dataclass
 
 TRIES = 20
-JOINED = 1 << 20
-"""Packs of up to so many bytes are written once more, with the commit: each pack costs every git of the user's time."""
 
 Describe = Callable[[str | None], Draft]
 """The message's contents for a snapshot that follows a given commit."""

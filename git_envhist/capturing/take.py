@@ -22,6 +22,7 @@ from git_envhist.store.deflate import crc32
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.keys import Key
 from git_envhist.store.layout import MANIFEST, RESERVED
+from git_envhist.store.packfile import JOINED
 from git_envhist.store.packs import OwnPacks, PackWriter, StagedPack
 from git_envhist.store.repository import Repository
 from git_envhist.store.snapshots import ManifestTree
@@ -113,7 +114,8 @@ class Taker:
 
     def finish(self, taken: Taken) -> list[StagedPack]:
         """Complete the pack of the trees; all packs that the snapshot needs."""
-        pack_of_trees = self.writer.finish()
+        # A small one is written once more by who publishes it; until then git reads it here, and nothing relies on it.
+        pack_of_trees = self.writer.finish(durable=self.writer.stored_bytes > JOINED)
         return [*taken.gathered.packs, *([pack_of_trees] if pack_of_trees else [])]
 
     def close(self) -> None:

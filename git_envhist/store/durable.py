@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from git_envhist.errors import EnvhistError, StorageFull
@@ -59,6 +59,13 @@ def sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_files(paths: Iterable[str]) -> None:
+    """Return when these files are on the medium."""
+    for path in paths:
+        with open(path, "rb") as file:
+            sync(file.fileno())
 
 
 def write_anew(path: str, data: bytes) -> None:

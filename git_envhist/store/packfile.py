@@ -20,6 +20,8 @@ OFFSET_DELTA, ID_DELTA = 6, 7
 WINDOW = 1 << 15
 """Most objects lie in one reading of this size: 8 KiB took a second one for half of them, and 10 % more time."""
 CHUNK = 1 << 18
+JOINED = 1 << 20
+"""Packs of up to so many bytes are written once more, with the commit: each pack costs every git of the user's time."""
 LONGEST_HEAD = 64
 MOST_INFLATION = 1040
 """Deflate never makes more of a byte than this."""

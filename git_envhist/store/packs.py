@@ -47,6 +47,7 @@ class StagedPack:
     index_path: str
     objects: int
     size: int
+    durable: bool = True  # what is to be written once more, with others, need not be
 
 
 class Mark(NamedTuple):
@@ -165,7 +166,7 @@ class PackWriter:
             self._number(oid, checksum, len(entry))
             self._buffer += entry
 
-    def finish(self) -> StagedPack | None:
+    def finish(self, *, durable: bool = True) -> StagedPack | None:
         """Complete the pack, check it, make it durable; None, and no file, where it holds nothing."""
         if self._failure is not None:
             raise self._failure
@@ -174,8 +175,8 @@ class PackWriter:
             return None
         try:
             self._flush()
-            pack_hash = self._complete()
-            return self._name_files(self._write_index(pack_hash), pack_hash)
+            pack_hash = self._complete(durable)
+            return self._name_files(self._write_index(pack_hash, durable), pack_hash, durable)
         except OSError as error:
             raise self._fail(error) from error
         except BaseException:
@@ -220,13 +221,12 @@ class PackWriter:
         self._paths.append(path)
         return descriptor
 
-    def _complete(self) -> bytes:
+    def _complete(self, durable: bool) -> bytes:
         header = b"PACK\0\0\0\2" + len(self._offsets).to_bytes(4, "big")
         write_all(self._file, header, 0)
         pack_hash = self._read_again(header)
         write_all(self._file, pack_hash, self._end)
-        _seal_file(self._file)
-        self._close()
+        self._seal(durable)
         return pack_hash
 
     def _read_again(self, header: bytes) -> bytes:
@@ -260,16 +260,15 @@ class PackWriter:
         path = self._paths[0]
         return Damaged(f"'{path}' does not hold what was written to it ({what})", hint=CHECK_MEMORY)
 
-    def _write_index(self, pack_hash: bytes) -> str:
+    def _write_index(self, pack_hash: bytes, durable: bool) -> str:
         path = self._paths[0].removesuffix(".pack") + ".idx"
         body = encode_index(self._numbers, self._offsets, self._checksums, pack_hash, self._format)
         self._file = self._create(path)
         write_all(self._file, body, 0)
-        _seal_file(self._file)
-        self._close()
+        self._seal(durable)
         return path
 
-    def _name_files(self, index_path: str, pack_hash: bytes) -> StagedPack:
+    def _name_files(self, index_path: str, pack_hash: bytes, durable: bool) -> StagedPack:
         # Two captures of the same bytes make the same pack. Were it also the same name, sweeping one that died
         # would take away what the other published; so a name is never used twice.
         unique = hashlib.new(self._format, pack_hash + os.urandom(16), usedforsecurity=False)
@@ -279,8 +278,14 @@ class PackWriter:
             self._paths.append(base + suffix)
             os.rename(temporary, base + suffix)
         self._paths.clear()
-        size = self._end + len(pack_hash)
-        return StagedPack(name, base + ".pack", base + ".idx", len(self._offsets), size)
+        sizes = (len(self._offsets), self._end + len(pack_hash))
+        return StagedPack(name, base + ".pack", base + ".idx", *sizes, durable)
+
+    def _seal(self, durable: bool) -> None:
+        os.fchmod(self._file, 0o444)  # as git leaves its packs: nothing may change them in place
+        if durable:
+            sync(self._file)
+        self._close()
 
     def _close(self) -> None:
         if self._file >= 0:
@@ -292,9 +297,3 @@ class PackWriter:
         self._failure = cannot_write(error, self.directory)
         self.abort()
         return self._failure
-
-
-def _seal_file(descriptor: int) -> None:
-    # Read-only, as git leaves its packs: nothing may change them in place.
-    os.fchmod(descriptor, 0o444)
-    sync(descriptor)

@@ -33,7 +33,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from git_envhist.store.durable import cannot_write, forget, sync, sync_directory, write_all
+from git_envhist.store.durable import cannot_write, forget, sync, sync_directory, sync_files, write_all
 from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
 from git_envhist.store.ownpacks import OwnPacks, is_pack_name
 from git_envhist.store.packs import StagedPack
@@ -105,6 +105,9 @@ class Staging:
             return
         self._exposed = True
         try:
+            # What nobody has written once more has to be on the medium as it is.
+            late = [pack for pack in fresh.values() if not pack.durable]
+            sync_files(path for pack in late for path in (pack.pack_path, pack.index_path))
             self._record([f"pack {name}" for name in fresh])
             self._make_visible(fresh.values())
         except BaseException as error:

@@ -675,3 +675,24 @@ def test_packs_of_several_workers_are_published_together(place: Place) -> None:
         packs = [pack_of(Path(staging.pack_dir), [b"worker %d" % number]) for number in range(3)]
         staging.publish(packs)
     assert len(place.ours()) == 9
+
+
+def test_a_pack_that_is_not_durable_yet_is_made_so_before_anything_speaks_of_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        os.fsync(descriptor)
+
+    for module in ("packs", "staging", "durable"):
+        monkeypatch.setattr(f"git_envhist.store.{module}.sync", sync)
+    with place.create() as staging:
+        writer = PackWriter(staging.pack_dir, "sha1")
+        writer.add(b"blob", b"a tree, say")
+        pack = writer.finish(durable=False)
+        assert pack is not None
+        assert synced == []
+        staging.publish([pack])
+    assert synced[:3] == [f"{pack.name}.pack", f"{pack.name}.idx", "journal"]
