@@ -9,15 +9,20 @@ import os
 
 from git_envhist.errors import EnvhistError
 from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked_now
-from git_envhist.store.merging import merge_packs
+from git_envhist.store.merging import MOST_PACKS, merge_packs
 from git_envhist.store.repository import Repository
 from git_envhist.upkeep.daily import begin_if_due
 
 __all__ = ["COMMON_LOCK", "tidy"]
 
+AFTER_RESTORE = 2 * MOST_PACKS
+"""A restore leaves two packs of a few kilobytes: whoever goes back and forth need not wait for their merging each time.
+The next capture does it."""
 
-def tidy(repository: Repository) -> None:
-    """Merge small packs, unless a capture of another working tree, or a git that goes by packs, is under way."""
+
+def tidy(repository: Repository, most: int = MOST_PACKS) -> None:
+    """Merge small packs where there are more than so many, unless a capture of another working tree, or a git that goes
+    by packs, is under way."""
     state = repository.common_state
     try:
         with (
@@ -29,6 +34,7 @@ def tidy(repository: Repository) -> None:
                     repository.common_state,
                     repository.pack_dir,
                     repository.object_format,
+                    most=most,
                     at_work=repository.gits_at_work,
                 )
         begin_if_due(repository)

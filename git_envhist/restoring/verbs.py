@@ -164,9 +164,9 @@ class Going:
                 how = self._bringing if wish.services else self._restoring
                 restored = how.restore(wish, part, chosen)
             if restored.moment is not None:
-                from git_envhist.capturing.tidying import tidy  # loaded late: when all is done
+                from git_envhist.capturing.tidying import AFTER_RESTORE, tidy  # loaded late: when all is done
 
-                tidy(self._capturing.repository)
+                tidy(self._capturing.repository, AFTER_RESTORE)
             return replace(restored, effects=effects.get(restored.target.id, ()))
         finally:
             self._history.forget_world()

@@ -65,6 +65,7 @@ def merge_packs(
     object_format: str,
     *,
     largest: int = LARGEST,
+    most: int = MOST_PACKS,
     at_work: Callable[[], Sequence[RunningGit] | None] = nobody,
 ) -> int:
     """Merge what should be merged; how many packs went. To be called while no capture runs."""
@@ -74,7 +75,9 @@ def merge_packs(
         # What gc wrote holds differences, which cannot be copied alone: gc itself keeps those packs few.
         kinds = read_kinds(common_state)
         chosen = _chosen(
-            [path for name, path in zip(own.names, own.paths, strict=True) if name not in kinds], largest
+            [path for name, path in zip(own.names, own.paths, strict=True) if name not in kinds],
+            largest,
+            most,
         )
         if not chosen or not is_quiet(common_dir, at_work):
             return 0
@@ -151,10 +154,10 @@ def choose(sizes: Sequence[int], most: int = MOST_PACKS) -> int:
     return split
 
 
-def _chosen(paths: Sequence[str], largest: int) -> list[str]:
+def _chosen(paths: Sequence[str], largest: int, most: int) -> list[str]:
     sizes = {path: os.stat(path).st_size for path in paths}
     small = sorted((size, path) for path, size in sizes.items() if size <= largest)
-    count = choose([size for size, _ in small])
+    count = choose([size for size, _ in small], most)
     while count > 2 and sum(size for size, _ in small[:count]) > AT_ONCE * largest:
         count -= 1
     return [path for _, path in small[:count]] if count > 1 else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.capturing.tidying import AFTER_RESTORE
 from git_envhist.store.merging import MOST_PACKS, merge_packs
 from git_envhist.store.repository import Repository
 from tests.support.repository import Repo
@@ -50,11 +51,11 @@ def test_going_back_and_forth_leaves_a_handful_of_packs(repo: Repo) -> None:
         captured = history.capture(text)
         assert captured.snapshot is not None
         moments.append(captured.snapshot)
-    for turn in range(MOST_PACKS):
+    for turn in range(AFTER_RESTORE):
         # Something that only the moment before the restore holds: each leaves packs.
         repo.write("new", b"%d" % turn)
         history.restore(moments[turn % 2])
     packs = list((repo.path / ".git/objects/pack").glob("*.keep"))
-    assert len(packs) <= MOST_PACKS + 2
+    assert len(packs) <= AFTER_RESTORE + 2
     assert len(history.log()) >= 2 * MOST_PACKS
     repo.git("fsck", "--strict")
