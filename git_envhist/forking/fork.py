@@ -123,6 +123,7 @@ class _Fork:
                 progress=self.wish.progress,
             )
             with own.hold(request) as held:
+                held.told_as(self.snapshot)
                 moment = held.publish(request).snapshot
         assert moment is not None
         return brought, moment

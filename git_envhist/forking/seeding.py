@@ -33,6 +33,7 @@ from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.take import cache_of
 from git_envhist.model import EnvPath, Snapshot
+from git_envhist.restore.workers import share_out
 from git_envhist.values import replace
 
 NOTHING = (0,) * WIDTH
@@ -54,7 +55,14 @@ def seed(source: Capturing, own: Capturing, snapshot: Snapshot, lost: frozenset[
     started = time.time_ns()
     # Whatever cannot be read is read by the capture.
     with suppress(OSError, ValueError):
-        shards = [_looked_at(theirs, shard, _Look(here.bases[b""], started, lost)) for shard in head.shards]
+        look = _Look(here.bases[b""], started, lost)
+        shards, _ = share_out(
+            head.shards,
+            lambda: look,
+            lambda look, shard: _looked_at(theirs, shard, look),
+            lambda _: None,
+            how="fork" if own.how == "fork" else "here",
+        )
         mine.write(
             CacheHead(here.naming, head.keeping, head.base, (), head.pieces, head.elsewhere, head.files),
             shards,

@@ -34,7 +34,6 @@ def publish_now(
     words = os.fsencode((f"{what} {source[:7]}" if source else what) + (IN_PART if in_part else ""))
     request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
     with capturing.hold(request, since) as held:
-        if target is not None and target.trusted and target.content == held.content:
-            # What is told of sealed files is told by fingerprints under a key.
-            held.facts.like = target.tree if target.key == (held.key.id if held.key else None) else None
+        if target is not None:
+            held.told_as(target)
         return held.publish(request).snapshot, differing(held)

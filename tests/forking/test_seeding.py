@@ -116,3 +116,18 @@ def test_a_file_that_came_while_it_was_written_is_not_overlooked(rich: Repo) -> 
     made.write("app.py", "print('another')\n")
     made.run("envlog", "capture", "with its records", check=True)
     assert "node_modules/new" in made.git("ls-tree", "-r", "--name-only", tree(made).strip())
+
+
+def test_what_the_original_says_of_its_files_is_said_of_the_forks(
+    rich: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = EnvHistory.open(str(rich.path), workers="here")
+    moment = history.log()[0]
+
+    def read(*_: object) -> None:
+        raise AssertionError("what is known was read")
+
+    monkeypatch.setattr("git_envhist.capturing.facts.FactTaker._read_files", read)
+    made = history.fork(moment.id, str(tmp_path / "fork"))
+    facts = [rich.git("rev-parse", f"{one}:.envhist/facts") for one in (moment.id, made.log()[0].id)]
+    assert facts[0] == facts[1]
