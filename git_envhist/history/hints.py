@@ -94,9 +94,14 @@ def _hint_for_word(word: str, world: World, now: datetime) -> str | None:
         return f"an id takes at least {SHORTEST_ID} digits; a number of steps back is '@~{word}'"
     if parse_moment(word, now) is not None:
         return _hint_for_time(word, None, world, now)
+    if word.replace(":", "").isdecimal() and ":" in word:
+        return SPELLED
     revision, colon, path = word.partition(":")
     if colon and revision and path:
-        return f"a file of a snapshot: git envlog show {_quoted(revision)} -- {_quoted(path)}"
+        words = f"{_quoted(revision)} -- {_quoted(path)}"
+        return (
+            f"a file of a snapshot: git envlog show {words} shows it, git envrestore {words} brings it back"
+        )
     if by_intent(world.own, word):
         return f"did you mean {_quoted(':/' + word)}? so the words of an intent are spelled"
     return _similar_name(word, world)

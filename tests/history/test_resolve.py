@@ -338,6 +338,8 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("good^", MORNING, "'^' asks git for parents; on a timeline it is '@~1'"),
         ("a..b", MORNING, "one snapshot is wanted here, not a range"),
         (":/Auth", MORNING, "the case counts"),
+        ("25:61", MORNING, "a time is one of: 10:27"),
+        ("good:a b", MORNING, "git envlog show good -- 'a b' shows it, git envrestore good -- 'a b' brings it back"),
     ],
 )  # fmt: skip
 def test_what_means_no_snapshot_says_what_to_type_next(text: str, where: World, told: str) -> None:
