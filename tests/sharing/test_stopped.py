@@ -211,6 +211,22 @@ def test_who_is_stopped_says_so_leaves_nothing_and_goes_on(
     assert left(repo) == []
 
 
+def test_no_git_goes_on_behind_the_back_of_who_was_stopped(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> None:
+    capture(repo, "one")
+    words, _ = prepare_fetch(repo, bare, tmp_path, reached)
+    running = subprocess.Popen(
+        words, cwd=repo.path, env=repo.env, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    wait_for(reached)
+    running.terminate()
+    assert running.wait() == 143
+    # The server hangs still, and whoever talks to it would wait.
+    assert not [told for told in of_session(running.pid) if told.startswith("git ")]
+    assert any(str(reached) in told for told in of_session(running.pid))
+
+
 def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
     for number in range(200):
         repo.write(f"d/{number}", os.urandom(2000))
