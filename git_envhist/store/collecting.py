@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from git_envhist.model import Collected
+from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.handover import alone, let_go
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
@@ -88,7 +89,8 @@ def collect(
     with _turn(repository, thorough) as mine:
         if not mine:
             return _nothing_done(repository)
-        done = _Collector(repository, policy, threads, tell, also).run()
+        with told_by_the_system(repository.pack_dir):
+            done = _Collector(repository, policy, threads, tell, also).run()
         list_packs(repository, read_kinds(repository.common_state))
         return done
 

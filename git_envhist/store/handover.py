@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.store.atwork import RunningGit, callers
-from git_envhist.store.durable import sync_directory
+from git_envhist.store.durable import sync_directory, told_by_the_system
 from git_envhist.store.gitcaches import drop_graphs_of
 from git_envhist.store.locks import COMMON_LOCK, locked
 from git_envhist.store.merging import goes_by_packs, is_quiet
@@ -69,11 +69,19 @@ def let_go(
     tips = tips_of(repository.git)
     forget_second_names(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
-    put_aside(repository.pack_dir, aside, bases)
+    staging.holds_others()
+    with told_by_the_system(repository.pack_dir):
+        return _let_go(repository, aside, bases, gone, lambda: check(tips))
+
+
+def _let_go(
+    repository: Repository, aside: str, bases: Sequence[str], gone: set[bytes], check: Callable[[], object]
+) -> tuple[str, ...]:
     try:
+        put_aside(repository.pack_dir, aside, bases)
         _wait_for_others(repository, removes=bool(gone))
         # Whoever was at work when they went has ended: what they left shows what they relied on.
-        check(tips)
+        check()
     except BaseException as error:
         bring_again(aside, repository.pack_dir, bases)
         sync_directory(repository.pack_dir)
@@ -81,7 +89,7 @@ def let_go(
             raise SomebodyAtWork("what was to go is needed again", hint=AGAIN) from error
         raise
     anew = drop_graphs_of(repository.objects_dir, gone, repository.hash_length)
-    os.rename(aside, os.path.join(staging.path, GONE))
+    os.rename(aside, os.path.join(os.path.dirname(aside), GONE))
     drop_caches(repository.pack_dir, bases)
     sync_directory(repository.pack_dir)
     return anew

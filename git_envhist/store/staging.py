@@ -120,6 +120,10 @@ class Staging:
             raise
         self._published.update(fresh)
 
+    def holds_others(self) -> None:
+        """From here on an error leaves it to the next sweep: packs are put aside here that may have to come back."""
+        self._exposed = True
+
     def settle(self) -> None:
         """Have what was published stay, for good, whatever becomes of the staging: no journal speaks of it any more."""
         try:

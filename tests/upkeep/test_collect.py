@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
-from git_envhist.errors import GitFailed
+from git_envhist.errors import EnvhistError, GitFailed
 from git_envhist.model import Collected, Snapshot
-from git_envhist.store import handover
+from git_envhist.store import handover, retiring
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.repository import Repository
@@ -375,3 +376,35 @@ def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: 
     grow_older(repo.path / ".git", 20 * 24 * 3600)
     collect(Repository.open(str(repo.path)))
     assert not stands(repo, added[0])
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_disk_that_refuses_while_packs_go_loses_none(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    for number in range(2):
+        repo.write("file", noise(3_000, number))
+        moment(history, f"{number}")
+    forget(repo, history)
+    before = {path.name for path in packs_of(repo)}
+    moves = 0
+    really = os.rename
+
+    def refusing(source: str, target: str) -> None:
+        nonlocal moves
+        moves += "/aside/" in source + target
+        if moves > 2 and not (comes_back and moves > 3):
+            raise OSError(errno.EIO, "Input/output error", source, None, target)
+        really(source, target)
+
+    monkeypatch.setattr(retiring.os, "rename", refusing)
+    with pytest.raises(EnvhistError, match="the system refused"):
+        clean(repo)
+    monkeypatch.undo()
+
+    moment(history, "the next sweep brings back what the disk would not take")
+    assert before <= {path.name for path in packs_of(repo)}
+    assert all(
+        path.with_suffix(".idx").exists() and path.with_suffix(".keep").exists() for path in packs_of(repo)
+    )
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
