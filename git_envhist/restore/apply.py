@@ -21,7 +21,7 @@ from git_envhist.restore.disk import Door
 from git_envhist.restore.dress import Lose
 from git_envhist.restore.journal import Journal
 from git_envhist.restore.looks import Seen, look
-from git_envhist.restore.swap import CHANGED, GONE, Staged, Stays, Swap
+from git_envhist.restore.swap import CHANGED, GONE, Prove, Staged, Stays, Swap, nothing_is_proven
 from git_envhist.restore.victims import UNIT
 from git_envhist.values import dataclass
 
@@ -41,9 +41,19 @@ class Applied:
     losses: tuple[tuple[bytes, str], ...] = ()
 
 
-def apply(journal: Journal, door: Door, on_step: OnStep = nobody_listens, *, fresh: bool = False) -> Applied:
-    """Bring the environment to the target; `fresh`: the journal was written just now, and nothing has been done."""
-    applier = _Applier(journal, door, fresh)
+def apply(
+    journal: Journal,
+    door: Door,
+    on_step: OnStep = nobody_listens,
+    *,
+    fresh: bool = False,
+    prove: Prove = nothing_is_proven,
+) -> Applied:
+    """Bring the environment to the target; `fresh`: the journal was written just now, and nothing has been done.
+
+    Else somebody may have been at work since, and what a look cannot tell is to be proven.
+    """
+    applier = _Applier(journal, door, fresh, prove)
     applier.open_up()
     for done, staged in enumerate(journal.staged):
         applier.forward(staged)
@@ -54,7 +64,7 @@ def apply(journal: Journal, door: Door, on_step: OnStep = nobody_listens, *, fre
 
 def abort(journal: Journal, door: Door, on_step: OnStep = nobody_listens) -> Applied:
     """Bring the environment back to where it was."""
-    applier = _Applier(journal, door, False)
+    applier = _Applier(journal, door, False, nothing_is_proven)
     applier.open_up()
     for done, staged in enumerate(reversed(journal.staged)):
         applier.backward(staged)
@@ -64,10 +74,11 @@ def abort(journal: Journal, door: Door, on_step: OnStep = nobody_listens) -> App
 
 
 class _Applier:
-    def __init__(self, journal: Journal, door: Door, fresh: bool) -> None:
+    def __init__(self, journal: Journal, door: Door, fresh: bool, prove: Prove) -> None:
         self._journal = journal
         self._door = door
         self._fresh = fresh
+        self._prove = prove
         self._left: list[LeftAlone] = []
         self._left_paths: set[tuple[bytes, EnvPath]] = set()
         self._losses: list[tuple[bytes, str]] = []
@@ -119,7 +130,7 @@ class _Applier:
             assert staged.step.after is not None
             self._adjust(staged, staged.step.after)
         else:
-            Swap(self._door, staged).forward(strictly=self._fresh)
+            Swap(self._door, staged, self._prove).forward(strictly=self._fresh)
 
     def _retreat(self, staged: Staged) -> None:
         if staged.step.action is PlanAction.ADJUST:

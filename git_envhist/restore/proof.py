@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from git_envhist.model import Entry, EntryKind, StoredAs, shown_path
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Entry, EntryKind, PlanStep, StoredAs, shown_path
 from git_envhist.restore.make import Contents, blocks_of
 from git_envhist.system import NOFOLLOW
 
@@ -66,6 +67,18 @@ def is_proven(directory: int, name: bytes, realm: bytes, entry: Entry, contents:
         return stat.S_ISREG(found.st_mode) and has_bytes(descriptor, found.st_size, realm, entry, contents)
     finally:
         os.close(descriptor)
+
+
+def prover(contents: Contents) -> Callable[[PlanStep, int, bytes], bool]:
+    """Says whether what bears a name has the bytes of a step's side before."""
+
+    def prove(step: PlanStep, directory: int, name: bytes) -> bool:
+        try:
+            return step.before is not None and is_proven(directory, name, step.realm, step.before, contents)
+        except EnvhistError:
+            return False
+
+    return prove
 
 
 def _blocks(descriptor: int) -> Iterable[bytes]:

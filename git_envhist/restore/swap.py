@@ -8,6 +8,7 @@ Where the system cannot exchange two names at one moment, three renames do, by w
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import Enum
 
 from git_envhist.errors import Damaged
@@ -42,6 +43,15 @@ class Stays(Exception):
         self.why = why
 
 
+Prove = Callable[[PlanStep, int, bytes], bool]
+"""Whether what bears a name in an open directory has the bytes that the side before of a step says."""
+
+
+def nothing_is_proven(step: PlanStep, directory: int, name: bytes) -> bool:
+    """For whoever has nothing to read a snapshot with."""
+    return False
+
+
 class Side(Enum):
     """Which of the two stands at the path, as far as this restore has to do with it."""
 
@@ -52,8 +62,9 @@ class Side(Enum):
 class Swap:
     """One step at the door."""
 
-    def __init__(self, door: Door, staged: Staged) -> None:
+    def __init__(self, door: Door, staged: Staged, prove: Prove = nothing_is_proven) -> None:
         self._door = door
+        self._prove = prove
         self._staged = staged
         self._slots = door.slots(staged.step.realm)
         self._hands = door.hands
@@ -86,7 +97,10 @@ class Swap:
             above, _, name = step.path.rpartition(b"/")
             directory = self._door.reach(step.realm, above)
             try:
-                self._check(victim, look(directory, name), strictly)
+                now = look(directory, name)
+                self._check(victim, now, strictly)
+                if not strictly and not self._is_proven(now, directory, name):
+                    raise Stays(CHANGED)
                 if victim is not None and victim.is_directory:
                     self._check_empty(directory, name)
                 self._change(directory, name, leaves=victim, comes=new)
@@ -119,6 +133,15 @@ class Swap:
             raise Stays(GONE)
         elif not is_untouched(known, now, strictly=strictly):
             raise Stays(CHANGED)
+
+    def _is_proven(self, now: Seen | None, directory: int, name: bytes) -> bool:
+        """Whether it holds what it held: size and time can be forged, and our renames move its change time, too."""
+        victim, before = self._staged.victim, self._staged.step.before
+        if victim is None or before is None or now is None or victim.kind is not EntryKind.FILE:
+            return True
+        # What was read from a database at work need not be its bytes.
+        same = now.ctime_ns == victim.ctime_ns or bool(before.notes)
+        return same or self._prove(self._staged.step, directory, name)
 
     def _check_empty(self, directory: int, name: bytes) -> None:
         if not _is_empty(directory, name):

@@ -25,6 +25,7 @@ from git_envhist.restore.journal import (
     write_journal,
 )
 from git_envhist.restore.places import found_again, spots_of
+from git_envhist.restore.proof import prover
 from git_envhist.restore.stage import settle, stage
 from git_envhist.restore.verify import Difference, Row, verify
 from git_envhist.restore.victims import Known, nothing_is_known
@@ -158,7 +159,9 @@ def go_on(place: Place, last: Last = nothing_else) -> Carried | None:
         journal = _found_again(journal, door)
         if read_phase(place.private) in OVER:
             return _clean(place, door, journal, last)
-        return _end(place, door, journal, Applied(()), apply(journal, door), last)
+        with closing(place.open_contents()) as contents:
+            applied = apply(journal, door, prove=prover(contents))
+        return _end(place, door, journal, Applied(()), applied, last)
 
 
 def take_back(place: Place, last: Last = nothing_else) -> Carried | None:

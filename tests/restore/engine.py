@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from git_envhist.restore.finish import finish
 from git_envhist.restore.hands import Hands
 from git_envhist.restore.journal import Journal, read_journal, write_journal
 from git_envhist.restore.plan import Rules, make_plan
+from git_envhist.restore.proof import prover
 from git_envhist.restore.stage import Prepared, stage
 from git_envhist.restore.verify import Difference, verify
 from git_envhist.store.contents import Contents
@@ -113,8 +114,8 @@ class Engine:
         """What `--continue` does."""
         journal = read_journal(self.private)
         assert journal is not None
-        with self.door(hands) as door:
-            applied = apply(journal, door)
+        with self.door(hands) as door, closing(self.contents()) as contents:
+            applied = apply(journal, door, prove=prover(contents))
             return applied, finish(journal, door, self.private)
 
     def take_back(self, hands: Hands | None = None) -> tuple[Applied, tuple[LeftAlone, ...]]:

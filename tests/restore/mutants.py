@@ -27,7 +27,7 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("swap.py", "self._check(victim, look(directory, name), strictly)", "pass", "meanwhile"),
+    Mutant("swap.py", "self._check(victim, now, strictly)", "pass", "meanwhile"),
     Mutant("swap.py", "if not is_untouched(victim, inside):", "if False:", "meanwhile"),
     Mutant("swap.py", "if new is not None and not is_same_thing(inside, new):", "if False:", "meanwhile"),
     Mutant("swap.py", "self._hands.unlink(slot, slot_name + ASIDE)", "pass", "killed"),
@@ -44,6 +44,7 @@ MUTANTS = (
     Mutant("finish.py", "untouched = found.ctime_ns <= begun or entry.link_group is not None", "untouched = True",
            "meanwhile"),
     Mutant("finish.py", "sync_kept(door)", "pass", "meanwhile"),
+    Mutant("swap.py", "return same or self._prove(self._staged.step, directory, name)", "return True", "meanwhile"),
     Mutant("finish.py", "set_phase(directory, Phase.UNDONE if undone else Phase.DONE)", "pass", "killed"),
     Mutant("journal.py", "if head != HEAD + hashlib.sha256(payload).hexdigest().encode(\"ascii\"):", "if False:",
            "killed"),

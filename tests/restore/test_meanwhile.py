@@ -163,6 +163,22 @@ def test_an_edit_that_forges_size_and_time_is_seen_as_well(desk: Desk) -> None:
     assert desk.path("a/file").read_bytes() == b"NEW"
 
 
+def test_an_edit_that_forges_them_before_a_restore_is_finished_is_seen_as_well(desk: Desk) -> None:
+    """It was killed, somebody worked, and then it is finished."""
+    desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
+    before = os.stat(desk.path("a/file"))
+    desk.edit("a/file", b"NEW")()
+    os.utime(desk.path("a/file"), ns=(before.st_atime_ns, before.st_mtime_ns))
+    # Whose change time alone moved, by a second name that came and went, is what it was.
+    os.link(desk.path("log"), desk.path("log2"))
+    desk.path("log2").unlink()
+    applied, kept = desk.engine.go_on()
+    assert {left.path: left.why for left in applied.left_alone} == {b"a/file": CHANGED}
+    assert kept == ()
+    assert desk.path("a/file").read_bytes() == b"NEW"
+    assert desk.unlike_the_first() == {b"a/file"}
+
+
 def test_what_is_saved_in_the_moment_in_which_a_restore_is_taken_back_stays(desk: Desk) -> None:
     journal, _ = desk.engine.prepare(desk.engine.plan(desk.second, desk.first))
     with desk.engine.door() as door:
