@@ -90,7 +90,7 @@ complete -c git-envlog -n '__envhist_in capture' -l external-id -x -d 'the id th
 complete -c git-envlog -n '__envhist_in capture' -l if-changed -d 'only if something changed since the newest snapshot'
 complete -c git-envlog -n '__envhist_in capture' -l strict -d 'refuse if any path cannot be captured'
 complete -c git-envlog -n '__envhist_in capture' -s f -l force -d 'also where the home directory or / would be captured'
-complete -c git-envlog -n '__envhist_in capture' -s n -l dry-run -d 'say what would be stored, by directory; store nothing'
+complete -c git-envlog -n '__envhist_in capture' -s n -l dry-run -d 'say what would be read, by directory; store nothing'
 complete -c git-envlog -n '__envhist_in capture' -l porcelain -d 'print the full id and nothing else'
 complete -c git-envlog -n '__envhist_in capture' -l exit-code -d 'end with the status of the check'
 complete -c git-envlog -n '__envhist_in capture' -l json -d 'the answer as JSON'

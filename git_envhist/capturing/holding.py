@@ -223,11 +223,12 @@ class Held:
 
     def _captured(self, done: Published) -> Captured:
         taken = self.taken
+        new_files, new_bytes = taken.merged.fresh()
         return Captured(
             read_snapshot(done.commit, done.data),
             files=taken.files,
-            new_files=taken.gathered.files,
-            new_bytes=taken.gathered.bytes,
+            new_files=new_files,
+            new_bytes=new_bytes,
             stored_bytes=done.stored_bytes,
             seconds=time.monotonic() - self.started,
             missing=tuple(taken.gathered.missing),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from git_envhist.capture.descent import join
 from git_envhist.capture.known import Records
-from git_envhist.capture.records import BELOW, CELL, INCOMPLETE, Record, decode, differing
+from git_envhist.capture.records import BELOW, CELL, INCOMPLETE, SIZE, WIDTH, Record, decode, differing
 from git_envhist.capturing.gather import Gathered
 from git_envhist.capturing.stored import stands_in_git
 from git_envhist.model import ChangeCount
@@ -39,6 +39,20 @@ class Merged:
                 return None
             modified += found
         return ChangeCount(modified=modified)
+
+    def fresh(self) -> tuple[int, int]:
+        """How many files stand there with other bytes than before, or for the first time; and their bytes.
+
+        What was only read again, because it was touched or is as young as the clock's tick, is none of them.
+        """
+        files = size = 0
+        for path, new in self.changed.items():
+            sizes = new.cells[SIZE::WIDTH]
+            old = self.before.get(path)
+            found = range(len(new.names)) if old is None else _other_bytes(old, new)
+            files += len(found)
+            size += sum(sizes[index] for index in found)
+        return files, size
 
 
 def merge(records: Records, gathered: Gathered) -> Merged:
@@ -80,6 +94,15 @@ def _carry_below(after: Record, before: Record | None) -> None:
         return
     known = before.below_by_name() if before is not None else {}
     after.below = b"".join(known.get(name, UNKNOWN) for name in after.subdirectories)
+
+
+def _other_bytes(old: Record, new: Record) -> list[int]:
+    """The entries that have other bytes than before, or were not there."""
+    width = len(new.ids) // len(new.names) if new.names else 1
+    if old.names == new.names:
+        return differing(old.ids, new.ids, width)
+    known = {name: old.id_at(index, width) for index, name in enumerate(old.names)}
+    return [index for index, name in enumerate(new.names) if known.get(name) != new.id_at(index, width)]
 
 
 def _count_modified(old: Record, new: Record) -> int | None:

@@ -49,7 +49,7 @@ LARGEST = 5
 @option("--if-changed", is_flag=True, help="only if something changed since the newest snapshot")
 @option("--strict", is_flag=True, help="refuse if any path cannot be captured")
 @option("-f", "--force", is_flag=True, help="also where the home directory or / would be captured")
-@option("-n", "--dry-run", is_flag=True, help="say what would be stored, by directory; store nothing")
+@option("-n", "--dry-run", is_flag=True, help="say what would be read, by directory; store nothing")
 @option("--porcelain", is_flag=True, help="print the full id and nothing else")
 @option("--exit-code", is_flag=True, help="end with the status of the check")
 def capture(session: Session, intent: str | None, messages: tuple[str, ...], **options: Any) -> int:
@@ -257,8 +257,9 @@ def _shown_directory(path: EnvPath) -> str:
 
 
 def dry_run_lines(captured: Captured) -> Iterator[str]:
-    """What a capture would store, by directory."""
-    yield f"would store {count(captured.new_files, 'file')} ({size(captured.new_bytes)}), {seconds(captured.seconds)}"
+    """What a capture would read, by directory: only then is it known what of it is new."""
+    told = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
+    yield f"would read {told} and store what is new, {seconds(captured.seconds)}"
     yield from directory_lines(captured.directories)
 
 

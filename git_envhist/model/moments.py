@@ -205,6 +205,7 @@ class Captured:
     """None where nothing changed and none was wanted, and after a dry run."""
     files: int
     new_files: int
+    """Files that were not there before, or have other bytes; after a dry run those that would be read to know that."""
     new_bytes: int
     stored_bytes: int
     seconds: float

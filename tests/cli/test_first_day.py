@@ -184,3 +184,19 @@ def test_a_man_page_opens_at_the_section_of_a_subcommand() -> None:
         wanted = opened_at(name)[b"LESS"].decode().partition("+/^")[2]
         # The first that less finds.
         assert next(line for line in plain if line.startswith(wanted)) == f"   {name}"
+
+
+def test_new_is_what_has_other_bytes_and_not_what_was_only_touched(repo: Repo) -> None:
+    repo.write("large", "x" * 5000)
+    repo.write("sub/small", "1\n")
+    capture(repo, "one")
+    os.utime(repo.path / "large")
+    repo.write("sub/new", "22\n")
+    assert re.search(r"\n 4 files, 1 new \(3 B, \S+ \S+ stored\), ", repo.run("envlog", "capture", "two").out)
+    repo.write("large", "y" * 5000)
+    os.utime(repo.path / "sub/small")
+    told = json.loads(repo.run("envlog", "capture", "three", "--json", check=True).out)
+    assert (told["new_files"], told["new_bytes"]) == (1, 5000)
+    for path in ("large", "sub/new", "sub/small", "app.py"):
+        os.utime(repo.path / path)
+    assert "\n 4 files, 0 new, " in repo.run("envlog", "capture", "four", check=True).out

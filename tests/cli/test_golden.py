@@ -291,7 +291,8 @@ def test_a_dry_run_stores_nothing(repo: Repo) -> None:
     repo.run("envlog", "capture", "first", check=True)
     repo.write("big/file", "x" * 3000)
     done = repo.run("envlog", "capture", "-n", "x")
-    assert re.fullmatch(r"would store 1 file \(2\.9 KiB\), \d\.\d+ s\n +2\.9 KiB +1 file  big/\n", done.out)
+    told = r"would read 1 file \(2\.9 KiB\) and store what is new, \d\.\d+ s\n +2\.9 KiB +1 file  big/\n"
+    assert re.fullmatch(told, done.out)
     assert len(repo.run("envlog", "--oneline").out.splitlines()) == 1
 
 

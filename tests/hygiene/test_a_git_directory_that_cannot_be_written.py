@@ -81,7 +81,7 @@ def test_a_read_only_disk_is_told(repo: Repo) -> None:
 def test_what_only_reads_goes_on_in_a_closed_git_directory(repo: Repo) -> None:
     user = as_ordinary_user()
     with closed(repo.path / ".git"):
-        assert "would store 1 file" in repo.run("envlog", "capture", "-n", check=True, prefix=user).out
+        assert "would read 1 file" in repo.run("envlog", "capture", "-n", check=True, prefix=user).out
     repo.write(".env", b"A=1")
     first = capture(repo)
     repo.write("app.py", b"changed")
