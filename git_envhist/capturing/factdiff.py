@@ -19,7 +19,7 @@ from git_envhist.store.layout import FACTS, RESERVED
 from git_envhist.store.objects import CatFile
 from git_envhist.store.trees import FILE, decode_tree
 
-OF_FILES = ("sqlite", "redis")
+OF_FILES = ("sqlite", "redis", "env")
 """Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
 BY_FILES = "tools"
 """The probe that says by which file of a directory each thing is told."""
@@ -108,9 +108,9 @@ def changed_facts(
     from git_envhist.store.pathspecs import matching  # loaded late: few ask for paths
 
     directories = {change.at for change in changes} - {b""}
-    places = sorted({*directories, *map(_about, changes)} - {b""})
+    places = sorted({*directories, *map(about, changes)} - {b""})
     meant = matching(git, places, directories, pathspecs) if places else frozenset()
-    return tuple(change for change in changes if _about(change) in meant)
+    return tuple(change for change in changes if about(change) in meant)
 
 
 def facts_between(reader: CatFile, before: str | None, after: str) -> tuple[FactChange, ...]:
@@ -120,7 +120,7 @@ def facts_between(reader: CatFile, before: str | None, after: str) -> tuple[Fact
     return (*compare_facts(reader, before, after), *compare_declared(reader, before, after))
 
 
-def _about(change: FactChange) -> bytes:
+def about(change: FactChange) -> bytes:
     """The path that a change is about: its directory, or the file that it is told of."""
     if change.probe == BY_FILES:
         return join(change.at, change.by.encode("utf-8", "surrogateescape"))

@@ -68,16 +68,16 @@ def told_by_files(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, 
     return (*programs(source.changes), *config_facts(source))
 
 
-def fact_lines(session: Session, changes: Sequence[FactChange]) -> list[str]:
+def fact_lines(session: Session, changes: Sequence[FactChange], indent: int = LABEL) -> list[str]:
     """The same as the rows of a story."""
     if not changes:
         return []
     from git_envhist.cli.diffview import Manner  # loaded late: keeps envlog fast
     from git_envhist.cli.factview import fact_texts  # loaded late: likewise
 
-    manner = Manner(session.palette, session.columns and session.columns - LABEL, plain=session.output.plain)
+    manner = Manner(session.palette, session.columns and session.columns - indent, plain=session.output.plain)
     texts = b"".join(fact_texts(changes, manner, secrets=True))
-    return [" " * LABEL + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
+    return [" " * indent + line for line in texts.decode("utf-8", "surrogateescape").splitlines()]
 
 
 def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:

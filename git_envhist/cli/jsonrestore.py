@@ -5,6 +5,7 @@ from __future__ import annotations
 from git_envhist.cli.jsonform import SCHEMA, Json, effect_json, fact_json, path_fields
 from git_envhist.cli.planid import plan_id
 from git_envhist.cli.terminal import escape_invalid
+from git_envhist.history.facts import without_secrets
 from git_envhist.history.outside import command_for
 from git_envhist.model import FactChange, LeftAlone, Plan, PlanStep, Restored
 from git_envhist.restoring.carrying import Carried
@@ -30,6 +31,7 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "tracked_differed": restored.tracked_differed,
         "head": restored.head and escape_invalid(restored.head),
         "relocated": [path_fields(path) for path in restored.relocated],
+        "story": [fact_json(change) for change in without_secrets(restored.story)],
         "outside": [_outside(change) for change in restored.outside],
         "effects": [effect_json(effect) for effect in restored.effects],
         "running": [escape_invalid(process) for process in restored.running],

@@ -237,8 +237,11 @@ def _tell(
 
         session.print_json({**restored_json(restored, back, dry_run=options["dry_run"]), **more})
     elif options["dry_run"]:
+        from git_envhist.cli.details import fact_lines  # loaded late: what is done tells no story
+
         there = None if options.get("to") else back
-        for line in dry_run_lines(restored, _words(session, restored.target), there):
+        story = fact_lines(session, restored.story, indent=2)
+        for line in dry_run_lines(restored, _words(session, restored.target), there, story):
             session.line(line)
     else:
         from git_envhist.cli import advice  # loaded late: what is planned or told as JSON needs none

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.terminal import escape
@@ -50,13 +50,19 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
         yield f"  removes {', '.join(f'{row.more:,} more' if row.more else _row(row) for row in rows)}"
 
 
-def dry_run_lines(restored: Restored, moment: str, back: str | None = WAY_BACK) -> Iterator[str]:
-    """The whole plan, and that nothing was done; `back`: None where it would be written elsewhere."""
+def dry_run_lines(
+    restored: Restored, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
+) -> Iterator[str]:
+    """The whole plan, and that nothing was done; `back`: None where it would be written elsewhere.
+
+    `story`: the rows of what it changes beyond files.
+    """
     if back is not None and _is_idle(restored):
         yield from _idle_lines(restored)
         return
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
+    yield from story
     for action, title in TITLES:
         rows = _rows(restored.plan, action)
         if rows:

@@ -133,6 +133,8 @@ class Restored:
     """Where HEAD went, where it was to move."""
     relocated: tuple[EnvPath, ...] = ()
     """What came and named another working tree, and names this one now."""
+    story: tuple[FactChange, ...] = ()
+    """After a dry run: the packages, databases, variables that it would change, from what is here to the moment."""
     outside: tuple[FactChange, ...] = ()
     """What of the machine is not as it was: from what is here to the moment."""
     effects: tuple[Effect, ...] = ()

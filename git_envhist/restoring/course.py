@@ -34,7 +34,7 @@ from git_envhist.restoring.guards import (
 from git_envhist.restoring.here import UNKNOWN, Choose, Here
 from git_envhist.restoring.inspection import inspect, room_at
 from git_envhist.restoring.names import refuse_names
-from git_envhist.restoring.outside import outside_of
+from git_envhist.restoring.outside import with_facts
 from git_envhist.restoring.planning import Guess, Planner, closed_paths
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.recording import NOT_RECORDED, publish_now
@@ -95,7 +95,7 @@ class Course:
         wish = self.wish
         planned = self._plan_from(held)
         refuse_names(planned.plan, held.taken.survey.bases)
-        planned = replace(planned, outside=outside_of(held, planned.target, wish))
+        planned = with_facts(planned, held, wish)
         if wish.planned is not None:
             wish.planned(planned)
         if is_idle(planned, wish, self.capturing.repository):

@@ -1,15 +1,15 @@
-"""What a restore leaves beside it: the machine as it is now, and git's own view of the files."""
+"""What the facts say of a restore: what it brings, the machine that stays as it is; and git's own view of the files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from git_envhist.capturing.factdiff import changed_facts
+from git_envhist.capturing.factdiff import about, changed_facts
 from git_envhist.capturing.holding import Held
 from git_envhist.errors import EnvhistError
-from git_envhist.facts import PACKAGES, PROBES, machine_probes
+from git_envhist.facts import PACKAGES, PROBES, machine_probes, tree_probes
 from git_envhist.history.outside import SERVICE, order_outside
-from git_envhist.model import FactChange, Snapshot
+from git_envhist.model import TOP, FactChange, Plan, Restored, Snapshot
 from git_envhist.restoring.wish import Wish
 from git_envhist.values import replace
 
@@ -22,19 +22,47 @@ def differing(held: Held) -> frozenset[bytes] | None:
     return None if changed is None else frozenset(one.path for one in changed if one.status not in NOT_GITS)
 
 
-def outside_of(held: Held, target: Snapshot, wish: Wish) -> tuple[FactChange, ...]:
-    """The packages of the machine that are not as they were, and services that ran; nothing for a part of it."""
-    if wish.pathspecs or (wish.classes and PACKAGES not in wish.classes):
-        return ()
+def with_facts(planned: Restored, held: Held, wish: Wish) -> Restored:
+    """A plan, with what of the machine is not as it was; one that is only shown tells also what it would bring."""
+    outside_is_told = not wish.pathspecs and (not wish.classes or PACKAGES in wish.classes)
+    if not outside_is_told and not wish.dry_run:
+        return planned
     git = held.context.repository.git.with_objects(held.staging.path)
     try:
-        changes = changed_facts(git, held.finish().tree, target.tree)
+        changes = changed_facts(git, held.finish().tree, planned.target.tree)
     except EnvhistError:
-        return ()
-    services = () if wish.classes else _services_that_ran(changes, target)
+        return planned
+    outside = tuple(_outside_of(changes, planned.target, wish)) if outside_is_told else ()
+    return replace(
+        planned, outside=outside, story=_brought(changes, planned.plan, wish) if wish.dry_run else ()
+    )
+
+
+def _brought(changes: Iterable[FactChange], plan: Plan, wish: Wish) -> tuple[FactChange, ...]:
+    """The facts that the plan's own files tell: of a part that is restored, of no more than that."""
+    touched = [path for step in plan.steps for path in (step.shown, *(entry.path for entry in step.below))]
+    places = {place for path in touched for place in _places(path)}
+    if plan.steps and not (wish.pathspecs or wish.classes):
+        places.add(TOP)
+    told = tree_probes()
+    return tuple(change for change in changes if change.probe in told and about(change) in places)
+
+
+def _places(path: bytes) -> Iterator[bytes]:
+    """A path, and every directory below the top that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition(b"/")[0]
+
+
+def _outside_of(changes: Iterable[FactChange], target: Snapshot, wish: Wish) -> Iterator[FactChange]:
+    """The packages of the machine that are not as they were, and services that ran."""
+    changes = tuple(changes)
     machine = machine_probes()
-    packages = (one for one in changes if one.probe in machine and PROBES[one.probe].kind == PACKAGES)
-    return (*order_outside(packages), *order_outside(services))
+    yield from order_outside(
+        one for one in changes if one.probe in machine and PROBES[one.probe].kind == PACKAGES
+    )
+    yield from order_outside(() if wish.classes else _services_that_ran(changes, target))
 
 
 def _services_that_ran(changes: Iterable[FactChange], target: Snapshot) -> Iterator[FactChange]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+from tests.cli.test_json import validate
 from tests.support.repository import Repo
 
 
@@ -94,3 +99,49 @@ def test_a_path_that_is_left_out_by_now_is_refused_where_it_is_all_that_is_asked
     (repo.path / ".envhistignore").unlink()
     repo.run("envrestore", first, "--", "venv", check=True)
     assert repo.read("venv/a") == b"1"
+
+
+def site(repo: Repo, *packages: str) -> None:
+    """Have these stand in the virtual environment, and no others."""
+    place = ".venv/lib/python3.11/site-packages"
+    shutil.rmtree(repo.path / place, ignore_errors=True)
+    repo.write(".venv/pyvenv.cfg", "version = 3.11.7\n")
+    for package in packages:
+        name, _, version = package.partition(" ")
+        repo.write(f"{place}/{name}-{version}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n")
+
+
+def test_a_dry_run_tells_packages_tables_and_variables_as_a_diff_does(repo: Repo) -> None:
+    site(repo, "click 8.1.7")
+    repo.write(".env", "API_URL=1\nKEPT=1\n")
+    repo.write("sub/.env", "OTHER=1\n")
+    with closing(sqlite3.connect(repo.path / "app.db")) as base, base:
+        base.execute("create table users (name)")
+    first = capture(repo, "one")
+    site(repo, "click 8.5.1", "flask 3.0.1")
+    repo.write(".env", "DEBUG=1\nKEPT=1\n")
+    repo.write("sub/.env", "OTHER=2\n")
+    with closing(sqlite3.connect(repo.path / "app.db")) as base, base:
+        base.execute("create table sessions (id)")
+    lines = repo.run("envrestore", "-n", first, check=True).out.splitlines()
+    assert lines[2 : lines.index("write:")] == [
+        "  pip       .venv          ~ click 8.5.1 → 8.1.7   − flask 3.0.1",
+        "  sqlite    app.db         − table sessions (1 column)",
+        "  env       .env           + API_URL   − DEBUG",
+        "  env       sub/.env       ~ OTHER",
+    ]
+    part = repo.run("envrestore", "-n", first, "--", ".env", check=True).out.splitlines()
+    assert part[2:4] == ["  env       .env           + API_URL   − DEBUG", "replace:"]
+    chosen = repo.run("envrestore", "-n", first, "--only=databases", check=True).out.splitlines()
+    assert chosen[2:4] == ["  sqlite    app.db         − table sessions (1 column)", "replace:"]
+    told = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)
+    validate("restored", told)
+    assert [(one["probe"], one["key"], one["before"], one["after"]) for one in told["story"]] == [
+        ("env", ".env/API_URL", None, "***"),
+        ("env", ".env/DEBUG", "***", None),
+        ("env", "sub/.env/OTHER", "***", "***"),
+        ("pip", ".venv/click", "8.5.1", "8.1.7"),
+        ("pip", ".venv/flask", "3.0.1", None),
+        ("sqlite", "app.db/sessions", "0 rows (id)", None),
+    ]
+    assert json.loads(repo.run("envrestore", "--json", first, check=True).out)["story"] == []
