@@ -43,9 +43,9 @@ class SnapshotNotFound(EnvhistError):
     exit_code = 4
     code = "no-such-snapshot"
 
-    def __init__(self, revision: str, *, hint: str | None = None) -> None:
+    def __init__(self, revision: str, *, hint: str | None = None, message: str | None = None) -> None:
         super().__init__(
-            f"no snapshot matches '{revision}'", hint=hint or "'git envlog' lists every snapshot"
+            message or f"no snapshot matches '{revision}'", hint=hint or "'git envlog' lists every snapshot"
         )
         self.revision = revision
 

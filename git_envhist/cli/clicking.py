@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def read_by_click(
             return context.params
     except click.UsageError as failure:
         _refuse_another_tools_word(command, words)
-        raise usage_error(failure, command) from failure
+        raise usage_error(failure, command, words) from failure
     except click.exceptions.Exit:
         return None
 
@@ -113,19 +114,22 @@ def _tell_version(command: Command, program: str, output: Output) -> None:
 TELLERS: dict[str, Tell] = {"short_help": _tell_help, "long_help": _tell_all, "version": _tell_version}
 
 
-def usage_error(failure: click.UsageError, command: Command | None = None) -> UsageError:
+def usage_error(
+    failure: click.UsageError, command: Command | None = None, words: Sequence[str] = ()
+) -> UsageError:
     """click's complaint in the words of this project."""
     message = failure.format_message().strip().rstrip(".")
     lists = f"'{called(command)} -h' lists the options" if command is not None else "-h lists the options"
     if (extra := EXTRA.search(message)) is not None:
-        return UsageError(f"one word too many: '{extra[1]}'", hint=_hint_at_words(command) or lists)
+        return UsageError(f"one word too many: '{extra[1]}'", hint=_hint_at_words(command, words) or lists)
     if isinstance(failure, click.NoSuchOption):
-        near = ", ".join(f"'{option}'" for option in _alike(failure.option_name, failure.possibilities or ()))
         return UsageError(
-            f"no such option: '{failure.option_name}'", hint=f"did you mean {near}?" if near else lists
+            f"no such option: '{failure.option_name}'", hint=_hint_at_option(failure, command) or lists
         )
     if isinstance(failure, click.BadOptionUsage) and "requires an argument" in message:
         lists = _hint_at_value(failure.option_name, command) or lists
+    elif isinstance(failure, click.BadParameter) and failure.param is not None:
+        lists = _hint_at_value(failure.param.opts[0], command) or lists
     return UsageError(message[:1].lower() + message[1:], hint=lists)
 
 
@@ -135,11 +139,25 @@ def _hint_at_value(spelling: str, command: Command | None) -> str | None:
     return f"{spelling} {found[0].metavar}: {found[0].help}" if found else None
 
 
+def _hint_at_option(failure: click.NoSuchOption, command: Command | None) -> str | None:
+    from git_envhist.cli.habits import meant_by  # loaded late: only a slip of the pen needs it
+
+    option = failure.option_name
+    if command is not None and (meant := meant_by(command.name, option)) is not None:
+        return meant
+    others = [each for one in command.options for each in one.spellings] if command is not None else []
+    near = ", ".join(f"'{each}'" for each in _alike(option, others or failure.possibilities or ()))
+    return f"did you mean {near}?" if near else None
+
+
 def _alike(option: str, others: Sequence[str]) -> list[str]:
     """Those that were probably meant: the dashes that all of them begin with make none alike."""
     from difflib import get_close_matches  # loaded late: only a slip of the pen needs it
 
     bare = {other.lstrip("-"): other for other in others}
+    cut_off = [other for word, other in bare.items() if option[2:] and word.startswith(option[2:])]
+    if cut_off:
+        return cut_off
     return [bare[one] for one in get_close_matches(option.lstrip("-"), bare, cutoff=0.7)]
 
 
@@ -148,7 +166,7 @@ def called(command: Command) -> str:
     return f"git {command.name}" if command.name.startswith("env") else f"git envlog {command.name}"
 
 
-def _hint_at_words(command: Command | None) -> str | None:
+def _hint_at_words(command: Command | None, words: Sequence[str]) -> str | None:
     """What the words may have been meant as: a path where git would take one, or an intent that was not quoted."""
     if command is None:
         return None
@@ -156,7 +174,7 @@ def _hint_at_words(command: Command | None) -> str | None:
         hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
         return hint.replace(" [<options>]", "")
     if command.name == "run":
-        return "the command stands behind '--': git envlog run -- npm install"
+        return f"the command stands behind '--': git envlog run -- {shlex.join(words)}"
     if command.name in OF_WORDS:
         return f"several words stand in quotes: {called(command)} '{OF_WORDS[command.name]}'"
     return f"usage: {command.usage}"

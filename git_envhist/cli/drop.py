@@ -13,6 +13,7 @@ from git_envhist.cli.jsonform import SCHEMA, Json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import id_length
 from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.titles import looking_at
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
 
@@ -40,7 +41,7 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
     if session.json:
         session.print_json(_as_json(dropped))
         return
-    for line in _lines(dropped, Look(history.now)):
+    for line in _lines(dropped, looking_at(history, dropped.snapshots)):
         session.line(line)
 
 
@@ -53,9 +54,8 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
     session.no_paths()
     history = session.history
     dropping = history.dropping
-    look = Look(history.now)
     if not revisions and not every:
-        _list(session, dropping.trash(), look)
+        _list(session, dropping.trash())
         return
     if revisions and every:
         raise UsageError("--all takes no revisions")
@@ -69,6 +69,7 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
         told = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
         session.print_json(told)
         return
+    look = looking_at(history, [one.snapshot for one in found])
     word = "would bring back" if dry_run else "brought back"
     for one in found:
         session.line(f"{word} {_label(one.snapshot, look)}")
@@ -76,16 +77,17 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
         session.line("nothing is in the trash")
 
 
-def _list(session: Session, found: list[InTrash], look: Look) -> None:
+def _list(session: Session, found: list[InTrash]) -> None:
     if session.json:
         told = {"schema": SCHEMA, "dry_run": True, "trash": [_trash_json(one) for one in found]}
         session.print_json(told)
         return
     length = id_length([one.snapshot.id for one in found])
+    look = looking_at(session.history, [one.snapshot for one in found])
     for one in found:
         names = f" ({', '.join(map(escape, one.snapshot.names))})" if one.snapshot.names else ""
         session.line(
-            f"{one.snapshot.id[:length]}  {look.time(one.snapshot)}  {escape(subject(one.snapshot.intent))}{names}"
+            f"{one.snapshot.id[:length]}  {look.time(one.snapshot)}  {look.words(one.snapshot)}{names}"
             f"  dropped {one.since.isoformat()}, kept until {one.until.isoformat()}"
         )
     if not found:
@@ -109,7 +111,7 @@ def _lines(dropped: Dropped, look: Look) -> Iterator[str]:
 
 def _label(snapshot: Snapshot, look: Look) -> str:
     names = f" ({', '.join(map(escape, snapshot.names))})" if snapshot.names else ""
-    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {escape(subject(snapshot.intent))}{names}"
+    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}{names}"
 
 
 def _as_json(dropped: Dropped) -> Json:

@@ -11,8 +11,9 @@ from git_envhist.cli.jsonform import SCHEMA, Json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid, pad, shorten, width
+from git_envhist.cli.titles import looking_at
 from git_envhist.cli.words import count, size
-from git_envhist.history.timeline import subject
+from git_envhist.history.intents import title
 from git_envhist.model import Holder, Space
 
 SHOWN = 10
@@ -35,7 +36,8 @@ def du(session: Session, revisions: tuple[str, ...], limit: int | None) -> None:
     if space.together is not None:
         session.line(f"{_asked(revisions, paths)} would free {size(space.together)} of {size(space.bytes)}")
         return
-    for line in _lines(space, Look(history.now), SHOWN if limit is None else limit, _room(session)):
+    shown = [row.snapshot for row in space.by_moment if row.snapshot is not None]
+    for line in _lines(space, looking_at(history, shown), SHOWN if limit is None else limit, _room(session)):
         session.line(line.rstrip())
 
 
@@ -76,7 +78,7 @@ def _table(title: str, rows: Sequence[Holder], limit: int, room: int, names: Ite
 
 def _moment(row: Holder, look: Look) -> str:
     one = row.snapshot
-    return row.name[:7] if one is None else f"{one.id[:7]}  {look.time(one)}  {subject(one.intent)}"
+    return row.name[:7] if one is None else f"{one.id[:7]}  {look.time(one)}  {title(one, look.others)}"
 
 
 def _as_json(space: Space) -> Json:

@@ -40,6 +40,10 @@ class Look:
         """A moment as a list prints it."""
         return format_date(at, self.date, self.now) if self.date else printed_time(at, self.now)
 
+    def words(self, snapshot: Snapshot) -> str:
+        """The words that a list has for a moment."""
+        return escape(title(snapshot, self.others))
+
     def short_id(self, snapshot: Snapshot) -> str:
         return snapshot.id[: self.id_length]
 

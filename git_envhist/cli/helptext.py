@@ -17,7 +17,7 @@ HEADING = b"   "
 GROUPS = {
     "take a moment": ("capture", "run", "watch", "name", "note"),
     "look": ("show", "recent", "browse", "status"),
-    "does it work?": ("verify", "bisect"),
+    "check": ("verify", "bisect"),
     "go back, or two ways at once": ("undo", "redo", "fork"),
     "a piece of work": ("task", "resume", "effect", "observe"),
     "share": ("push", "fetch", "export", "import"),

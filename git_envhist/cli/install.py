@@ -56,7 +56,9 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
         complain("note: man and your shells find neither manual nor completions: git envlog install --shell")
 
 
-@command("uninstall", "git envlog uninstall [--agent <name>]… [--global] [--history] [--shell] [-n]")
+@command(
+    "uninstall", "git envlog uninstall [--agent <name>]… [--global] [--history] [--shell] [-n]", writes=True
+)
 @option("--agent", "agents", metavar="<name>", multiple=True, help="that coding agent alone; repeatable")
 @option("--global", "everywhere", is_flag=True, help="what was installed for every repository of this user")
 @option("--history", is_flag=True, help="also every snapshot, note, pack and key of this repository")

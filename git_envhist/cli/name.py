@@ -6,8 +6,9 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.naming import refuse_name
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, pad, width
+from git_envhist.cli.titles import looking_at
 from git_envhist.errors import UsageError
-from git_envhist.history.timeline import by_name, subject
+from git_envhist.history.timeline import by_name
 
 
 @command("name", "git envlog name [<name> [<rev>] | -d <name>]")
@@ -37,22 +38,19 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
         session.print_json(told)
     else:
         moved = f" (moved from {before[:7]})" if before else ""
-        session.line(
-            f"{snapshot.id[:7]} is named '{escape(name)}'{moved}: {escape(subject(snapshot.intent))}"
-        )
+        words = looking_at(history, [snapshot]).words(snapshot)
+        session.line(f"{snapshot.id[:7]} is named '{escape(name)}'{moved}: {words}")
 
 
 def _list(session: Session) -> None:
-    from git_envhist.cli.formats import Look  # loaded late: a name is given more often than asked for
-
-    look = Look(session.history.now)
     named = [(name, one) for one in session.history.world.own.snapshots for name in sorted(one.names)]
     if session.json:
         session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
         return
+    look = looking_at(session.history, [one for _, one in named])
     widest = max((width(escape(name)) for name, _ in named), default=0)
     for name, one in named:
-        told = f"{one.id[:7]}  {look.time(one)}  {escape(subject(one.intent))}"
+        told = f"{one.id[:7]}  {look.time(one)}  {look.words(one)}"
         session.line(f"{pad(escape(name), widest)}  {told}")
     if not named:
         session.line("no moment bears a name; the first: git envlog name <name>")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.options import argument, option
-from git_envhist.cli.terminal import escape
+from git_envhist.cli.titles import looking_at
 from git_envhist.errors import UsageError
-from git_envhist.history.timeline import subject
 
 
 @command("note", "git envlog note [<rev>] -m <text>")
@@ -23,4 +22,5 @@ def note(session: Session, revision: str | None, texts: tuple[str, ...]) -> None
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "note": text})
     else:
-        session.line(f"noted on {snapshot.id[:7]}: {escape(subject(snapshot.intent))}")
+        words = looking_at(session.history, [snapshot]).words(snapshot)
+        session.line(f"noted on {snapshot.id[:7]}: {words}")

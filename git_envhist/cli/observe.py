@@ -20,7 +20,11 @@ from git_envhist.model import Observed, Snapshot
 NO_INTENT = "no intent recorded"
 
 
-@command("observe", "git envlog observe [--list] [<id> [--at <time>] [-m <comment>] [--by <platform>]]")
+@command(
+    "observe",
+    "git envlog observe [--list] [<id> [--at <time>] [-m <comment>] [--by <platform>]]",
+    writes=True,
+)
 @argument("external_id", metavar="<id>")
 @option("--at", "at", metavar="<time>", help="when the platform made it; now by default")
 @option("-m", "--message", "comment", metavar="<comment>", help="what the platform says of it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
 HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "services", "verify")
 CHOOSING = ("only", *HERE)
+CHANGING = ("to", "attachments", *CHOOSING)
+"""What makes no sense without a moment."""
 EXCLUDING = {
     "to": (*HERE, "attachments", "undo", "redo", "go_on", "take_back"),
     "attachments": (*CHOOSING, "dry_run", "undo", "redo", "go_on", "take_back"),
@@ -84,7 +87,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         from git_envhist.cli.restoreend import end  # loaded late: few restores are broken off
 
         return end(session, mode, revision, SPELLED[mode])
-    if revision is None and not session.paths:
+    if revision is None and not session.paths and not any(options[name] for name in CHANGING):
         return _show_likeliest(session)
     snapshot = session.history.resolve(_revision(session, revision))
     if len(words) > 1:
@@ -174,7 +177,8 @@ def _number(text: str, mode: str) -> int:
 
 def _revision(session: Session, revision: str | None) -> str:
     if revision is None:
-        raise UsageError("which moment?", hint="git envrestore @ -- <path>: the newest")
+        paths = f" -- {shlex.join(session.paths)}" if session.paths else " …"
+        raise UsageError("which moment?", hint=f"the newest: git envrestore @{paths}; git envlog lists them")
     return revision
 
 
@@ -245,9 +249,13 @@ def _tell(
             session.line(line)
     else:
         from git_envhist.cli import advice  # loaded late: what is planned or told as JSON needs none
+        from git_envhist.cli.terminal import escape  # loaded late: likewise
 
         told = None if options.get("to") or not advice.is_wanted(session, advice.RESTORE) else back
-        for line in done_lines(restored, told, _rest_line(session, restored, options)):
+        did = "restored"
+        if options.get("to"):
+            did = f"wrote {restored.target.id[:7]} into '{escape(os.path.abspath(options['to']))}'"
+        for line in done_lines(restored, told, _rest_line(session, restored, options), did=did):
             session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
 
@@ -261,13 +269,13 @@ def _rest_line(session: Session, restored: Restored, options: dict[str, Any]) ->
 
 
 def _words(session: Session, snapshot: Snapshot) -> str:
-    from git_envhist.cli.formats import Look  # loaded late: only what is told needs a time
-    from git_envhist.cli.terminal import escape  # loaded late: likewise
+    from git_envhist.cli.terminal import escape  # loaded late: only what is told needs it
+    from git_envhist.cli.titles import looking_at  # loaded late: likewise
     from git_envhist.cli.words import first_line, symbol  # loaded late: likewise
 
     verdict = snapshot.verdict
     told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
-    words = moment_words(snapshot, told, Look(session.history.now).time(snapshot))
+    words = moment_words(snapshot, told, looking_at(session.history, [snapshot]))
     root = session.history.repository.root
     # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"

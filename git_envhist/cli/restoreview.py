@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from git_envhist.cli.formats import Look
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, effect_words, seconds
 from git_envhist.history.outside import outside_words
 from git_envhist.history.story import Row, describe_marks, fold_by_directory
-from git_envhist.history.timeline import subject
 from git_envhist.model import (
     Change,
     Entry,
@@ -79,12 +79,14 @@ def dry_run_lines(
         yield "nothing was changed; what is here now would be saved first, and come back with: " + back
 
 
-def done_lines(restored: Restored, back: str | None = WAY_BACK, rest: str = "") -> Iterator[str]:
+def done_lines(
+    restored: Restored, back: str | None = WAY_BACK, rest: str = "", *, did: str = "restored"
+) -> Iterator[str]:
     """What came of it; `back` is the command that takes it back, `rest` says what of the moment did not come."""
     if restored.moment is None:
         yield from _idle_lines(restored, rest)
         return
-    yield f"restored in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
+    yield f"{did} in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
     if rest:
         yield rest
     if not restored.plan.steps:
@@ -189,13 +191,17 @@ def saved_line(safety: Snapshot) -> str:
     return told if safety.complete else f"{told}, but for {_staying(safety.missing_count)}"
 
 
-def moment_words(snapshot: Snapshot, verdict: str, time: str) -> str:
-    """`9ac31f2 "working version" (✓ npm test, 10:27)`."""
+def moment_words(snapshot: Snapshot, verdict: str, look: Look) -> str:
+    """`9ac31f2 "working version" (✓ npm test, 10:27)`, `5d0c1aa "restored 'working version'" (10:31)`."""
+    time, words = look.time(snapshot), look.words(snapshot)
+    if snapshot.restore is not None:
+        # These words hold others' in quotes.
+        words = words.replace('"', "'")
     told = f"{verdict}, {time}" if verdict else time
     if not snapshot.complete:
         # What it never held comes back from nowhere, and nothing else in a plan would say so.
         told += f", partial: {count(snapshot.missing_count, 'path')} missing"
-    return f'{snapshot.id[:7]} "{escape(subject(snapshot.intent))}" ({told})'
+    return f'{snapshot.id[:7]} "{words}" ({told})'
 
 
 def counts_line(restored: Restored) -> str:

@@ -45,6 +45,8 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
         warn(warning)
     if session.json:
         session.print_json(_ran_json(session, ran))
+    elif ran.status:
+        complain(f" exit {ran.status}")
     return ran.status
 
 

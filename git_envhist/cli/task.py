@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.formats import Look
 from git_envhist.cli.jsonform import SCHEMA, Json, moment
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import SHORTEST_ID, id_length
 from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.titles import looking_at
 from git_envhist.doing.definitions import definition_of_files
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
@@ -67,11 +67,9 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     if found is None:
         session.line("no task is left to do")
         return
-    look = Look(session.history.now)
+    look = looking_at(session.history, [found.start])
     session.line(_line(found.task))
-    session.line(
-        f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {escape(subject(found.start.intent))}"
-    )
+    session.line(f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {look.words(found.start)}")
     by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent
     if by and here is not None and by != _agent(here.name, here.version):
         session.line(f"told by {escape(by)}; you are {escape(_agent(here.name, here.version))}")

@@ -11,10 +11,18 @@ from git_envhist.model import RestorePart, Snapshot
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
+    from git_envhist.cli.formats import Look
     from git_envhist.history.intents import Others
 
 ROUNDS = 8
 """A restore of a restore: so often the next one is looked for."""
+
+
+def looking_at(history: EnvHistory, shown: Iterable[Snapshot]) -> Look:
+    """How these are told, one by one, in the words that a list has for them."""
+    from git_envhist.cli.formats import Look  # loaded late: a list has made its own
+
+    return Look(history.now, others=others_of(history, tuple(shown)))
 
 
 def others_of(history: EnvHistory, shown: Sequence[Snapshot]) -> Others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Iterator
 
 from git_envhist.cli.checking import verdict_line, watching
@@ -12,8 +13,9 @@ from git_envhist.cli.formats import Look
 from git_envhist.cli.jsonform import SCHEMA, Json, verdict_json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.titles import looking_at
 from git_envhist.cli.words import count, first_line
-from git_envhist.errors import UsageError
+from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.history.timeline import subject
 from git_envhist.model import Bisected, Checked, Snapshot, VerdictStatus
 from git_envhist.verifying.outcome import NOT_JUDGED, answer_status
@@ -23,13 +25,16 @@ from git_envhist.verifying.outcome import NOT_JUDGED, answer_status
 @argument("revision")
 def verify(session: Session, revision: str | None) -> int:
     """Runs a check on what is here now, or in a throw-away environment of an older moment; its answer is the status."""
-    checked = session.history.checks.run(revision or "now", _typed(session), watching(session))
+    try:
+        checked = session.history.checks.run(revision or "now", _typed(session), watching(session))
+    except SnapshotNotFound as error:
+        raise _explained(error, session) from error
     for warning in checked.warnings:
         warn(warning)
     if session.json:
         session.print_json({"schema": SCHEMA, **_checked_json(checked)})
     else:
-        for line in _checked_lines(checked):
+        for line in _checked_lines(checked, looking_at(session.history, [checked.snapshot])):
             session.line(line)
     if checked.verdict.status is not VerdictStatus.PASS:
         from git_envhist.cli.advice import after_verdict  # loaded late: most checks pass
@@ -52,6 +57,15 @@ def bisect(session: Session, good: str | None, bad: str | None) -> int:
     return 0 if len(found.suspects) == 1 else NOT_JUDGED
 
 
+def _explained(error: SnapshotNotFound, session: Session) -> SnapshotNotFound:
+    """The same; where the word is a program's, it was meant to be run."""
+    words = error.revision.split()
+    if session.paths is not None or not words or shutil.which(words[0]) is None:
+        return error
+    hint = f"a check stands behind '--': git envlog verify -- {error.revision}"
+    return SnapshotNotFound(error.revision, hint=hint)
+
+
 def _typed(session: Session) -> str | None:
     """The command behind `--`: one word is a line for the shell, several are a program and its words."""
     if session.paths is None:
@@ -62,15 +76,15 @@ def _typed(session: Session) -> str | None:
     return typed
 
 
-def _checked_lines(checked: Checked) -> Iterator[str]:
+def _checked_lines(checked: Checked, look: Look) -> Iterator[str]:
     snapshot = checked.snapshot
-    yield f"{verdict_line(checked.verdict)}  {snapshot.id[:7]} {escape(subject(snapshot.intent))}"
+    yield f"{verdict_line(checked.verdict)}  {snapshot.id[:7]} {look.words(snapshot)}"
     if checked.ran_at is None:
         yield f"  {escape(first_line(checked.verdict.output_tail))}"
 
 
 def _tell(session: Session, found: Bisected) -> None:
-    look = Look(session.history.now)
+    look = looking_at(session.history, (found.good, found.bad, *found.suspects))
     if len(found.suspects) > 1:
         session.line(
             f"the first bad moment is one of these, some of which cannot be judged ({_tries(found)}):"
@@ -96,7 +110,7 @@ def _show_step(session: Session, found: Bisected) -> None:
 
 
 def _moment(snapshot: Snapshot, look: Look) -> str:
-    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {escape(subject(snapshot.intent))}"
+    return f"{snapshot.id[:7]}  {look.time(snapshot)}  {look.words(snapshot)}"
 
 
 def _tries(found: Bisected) -> str:

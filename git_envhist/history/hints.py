@@ -24,14 +24,18 @@ from git_envhist.model import VerdictStatus
 SPELLED = f"a time is one of: {SPELLINGS}"
 NEWEST, BEFORE = "the newest is '@'", "the one before the newest is '@~1'"
 SPELLED_OTHERWISE = {"latest": NEWEST, "last": NEWEST, "newest": NEWEST, "previous": BEFORE, "prev": BEFORE}
-NOTHING_CAPTURED = "nothing was captured here yet: git envlog capture"
+NOTHING_HERE = "nothing was captured here yet"
+BEGIN = "git envlog capture"
+NOTHING_CAPTURED = f"{NOTHING_HERE}: {BEGIN}"
 
 
 def nothing_captured(world: World) -> str:
     """What to type where this working tree has no moment; others may."""
-    if not world.others:
-        return NOTHING_CAPTURED
-    return f"{NOTHING_CAPTURED}; what others have: git envlog --all"
+    return f"{NOTHING_HERE}: {_how_to_begin(world)}"
+
+
+def _how_to_begin(world: World) -> str:
+    return f"{BEGIN}; what others have: git envlog --all" if world.others else BEGIN
 
 
 def explain(
@@ -51,6 +55,9 @@ def explain(
         return SnapshotNotFound(text, hint=f"it was dropped; bring it back: git envlog undrop {dropped[:12]}")
     if commit is not None:
         return SnapshotNotFound(text, hint=_hint_for_code(commit))
+    if text == "@" and not world.own.snapshots:
+        # Nobody need have typed that: it is what most commands go by where no moment is named.
+        return SnapshotNotFound(text, hint=_how_to_begin(world), message=NOTHING_HERE)
     return SnapshotNotFound(text, hint=_hint(readings(text)[-1], text, world, now, before_base))
 
 
@@ -161,7 +168,7 @@ def _hint_for_verdict(status: VerdictStatus, world: World) -> str:
         return (
             f"no moment here was checked yet: choose one and check it: git envlog verify {older} -- <command>"
         )
-    return f"of {checked} checked snapshots none {word}: git envlog verify @"
+    return f"no check {word} yet, of {checked} that ran: git envlog verify @"
 
 
 def _quoted(path: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
+from git_envhist.history.hints import BEGIN, NOTHING_HERE
 from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush
 from git_envhist.sharing.limits import Limits, read_limits
 from git_envhist.sharing.outgoing import look_through, too_large
@@ -268,7 +269,7 @@ def chosen(names: Iterable[str], words: Sequence[str], own: str | None) -> list[
     known = sorted(names)
     if not words:
         if own is None or own not in known:
-            raise SnapshotNotFound("@", hint="nothing was captured here yet: git envlog capture")
+            raise SnapshotNotFound("@", hint=BEGIN, message=NOTHING_HERE)
         return [own]
     found: dict[str, None] = {}
     for word in words:

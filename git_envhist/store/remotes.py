@@ -121,7 +121,7 @@ def _usual(repository: Repository, config: Config) -> str:
         "no remote is named, and none is configured here"
         if not names
         else "there is more than one remote, and none is called 'origin'",
-        hint="name it: git envlog push|fetch <remote>, or for good: git config envhist.remote <remote>",
+        hint="a name or an address behind 'push' or 'fetch', or for good: git config envhist.remote <remote>",
     )
 
 

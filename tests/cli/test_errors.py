@@ -65,7 +65,7 @@ CASES = {
         ("envrestore", "--only=odd", "@"), 129, "usage", "no such class", "there are: packages", _opened,
     ),
     "steps": Case(("envrestore", "--undo", "x"), 129, "usage", "not a number of steps: 'x'", "--undo 2"),
-    "which": Case(("envrestore", "--", "gone"), 129, "usage", "which moment?", "git envrestore @ -- <path>"),
+    "which": Case(("envrestore", "--", "gone"), 129, "usage", "which moment?", "git envrestore @ -- gone;"),
     "range": Case(("envlog", "a...b"), 129, "usage", "not a range", "a range is 'a..b'", _opened),
     "no check": Case(("envlog", "verify"), 129, "no-check", "", "", _opened),
     "name": Case(
@@ -84,7 +84,7 @@ CASES = {
         lambda repo: (repo.write("gone"), repo.run("envlog", "capture", check=True), (repo.path / "gone").unlink()),
     ),
     "newest": Case(("envrestore", "latest"), 4, "no-such-snapshot", "'latest'", "the newest is '@'", _opened),
-    "empty": Case(("envrestore", "@"), 4, "no-such-snapshot", "'@'", "nothing was captured here yet"),
+    "empty": Case(("envrestore", "@"), 4, "no-such-snapshot", "nothing was captured here yet", "git envlog capture"),
     "path": Case(
         ("envrestore", "early", "--", "nowhere"), 4, "no-such-path", "'nowhere'", "git envdiff", _opened,
     ),

@@ -25,14 +25,12 @@ def test_that_nothing_was_captured_yet_is_said_in_one_way_everywhere(repo: Repo)
     for words in (["envlog"], ["envrestore"]):
         done = repo.run(*words, check=True)
         assert (done.out, done.err) == ("", NOTHING_YET)
-    for words in (
-        ["envrestore", "@"],
-        ["envrestore", "--undo"],
-        ["envlog", "show"],
-        ["envlog", "fork", "../there"],
-    ):
+    for words in (["envrestore", "@"], ["envdiff"], ["envlog", "show"], ["envlog", "fork", "../there"]):
         done = repo.run(*words)
-        assert (done.status, done.err.endswith("\n" + NOTHING_YET)) == (4, True), done.err
+        told = "error: nothing was captured here yet\nhint: git envlog capture\n"
+        assert (done.status, done.err) == (4, told)
+    done = repo.run("envrestore", "--undo")
+    assert (done.status, done.err.endswith("\n" + NOTHING_YET)) == (4, True)
 
 
 def test_a_name_that_moves_says_from_where(repo: Repo) -> None:

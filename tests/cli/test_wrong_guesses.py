@@ -1,0 +1,88 @@
+"""What somebody guesses who knows git and has not read the manual: each guess is led to what does it here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.repository import Repo
+
+
+def capture(repo: Repo, intent: str, *words: str) -> str:
+    return repo.run("envlog", "capture", "--porcelain", intent, *words, check=True).out.strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("envlog", "history"), "did you mean 'git envlog'?"),
+        (("envlog", "take"), "did you mean 'git envlog capture'?"),
+        (("envlog", "back", "@~1"), "did you mean 'git envrestore'?"),
+        (("envlog", "test"), "did you mean 'git envlog verify'?"),
+        (("envlog", "--max", "3"), "did you mean '--max-count'?"),
+        (("envlog", "--limit", "3"), "git envlog -n 3"),
+        (("envlog", "-n", "x"), "-n <n>: at most so many; also -<n>"),
+        (("envlog", "show", "--stat"), "git envlog -1 --stat <rev>"),
+        (
+            ("envlog", "capture", "-a", "-m", "x"),
+            "everything is taken, tracked or not: git envlog capture 'why'",
+        ),
+        (("envdiff", "--cached"), "moments are compared, and there is no index among them: git envdiff"),
+        (("envrestore", "@", "--dry"), "did you mean '--dry-run'?"),
+        (("envrestore", "--source=@", "x"), "the moment stands first: git envrestore <rev> -- <path>"),
+        (("envrestore", "--hard"), "git envrestore @: all of the newest moment; what is here is saved first"),
+        (("envlog", "run", "npm", "test"), "the command stands behind '--': git envlog run -- npm test"),
+    ],
+)
+def test_a_guess_leads_to_what_does_it_here(repo: Repo, words: tuple[str, ...], hint: str) -> None:
+    done = repo.run(*words)
+    assert (done.status, done.err.splitlines()[1]) == (129, f"hint: {hint}")
+
+
+def test_a_check_without_dashes_is_shown_where_it_stands(repo: Repo) -> None:
+    capture(repo, "one")
+    done = repo.run("envlog", "verify", "test -f app.py")
+    assert done.err.splitlines()[1] == "hint: a check stands behind '--': git envlog verify -- test -f app.py"
+    assert "lists every snapshot" in repo.run("envlog", "verify", "no-such-program").err
+
+
+@pytest.mark.parametrize("words", [("--to", "../there"), ("--only=env",), ("--keep-code",), ("--verify",)])
+def test_a_restore_that_was_asked_for_in_part_says_that_a_moment_is_missing(
+    repo: Repo, words: tuple[str, ...]
+) -> None:
+    capture(repo, "one")
+    done = repo.run("envrestore", *words)
+    assert (done.status, done.err.splitlines()[0]) == (129, "error: which moment?")
+    assert not (repo.path / "../there").exists()
+
+
+def test_the_paths_that_were_typed_stand_in_the_hint(repo: Repo) -> None:
+    capture(repo, "one")
+    said = repo.run("envrestore", "--", "a b", "app.py").err
+    assert "hint: the newest: git envrestore @ -- 'a b' app.py; git envlog lists them\n" in said
+
+
+def test_what_is_written_elsewhere_says_where(repo: Repo) -> None:
+    made = capture(repo, "one")
+    done = repo.run("envrestore", "@", "--to", "../there", check=True)
+    assert done.out.startswith(f"wrote {made[:7]} into '{repo.path.parent}/there' in ")
+
+
+def test_a_command_that_failed_says_so_at_once(repo: Repo) -> None:
+    assert repo.run("envlog", "run", "--", "sh", "-c", "exit 3").err.endswith("\n exit 3\n")
+    assert "exit" not in repo.run("envlog", "run", "--", "true", check=True).err
+
+
+def test_a_moment_has_the_same_words_wherever_it_is_told(repo: Repo) -> None:
+    first = capture(repo, "clean")
+    repo.write("app.py", "2\n")
+    repo.run("envrestore", first, check=True)
+    words = 'restored "clean"'
+    assert f"· {words}" in repo.run("envlog", "-1", check=True).out
+    assert words in repo.run("envlog", "name", "again", check=True).out
+    assert words in repo.run("envlog", "name", check=True).out
+    assert words in repo.run("envlog", "note", "-m", "x", check=True).out
+    assert words in repo.run("envlog", "verify", "--", "true", check=True).out
+    assert words in repo.run("envlog", "du", check=True).out
+    repo.write("app.py", "3\n")
+    assert "\"restored 'clean'\" (" in repo.run("envrestore", "-n", "again", check=True).out
+    assert words in repo.run("envlog", "drop", "-n", "again", check=True).out
