@@ -22,6 +22,7 @@ complete -c git-envrestore -n __envhist_in -l undo -d 'take back the last restor
 complete -c git-envrestore -n __envhist_in -l redo -d 'go forth again after an undo'
 complete -c git-envrestore -n __envhist_in -l continue -d 'finish a restore that was broken off'
 complete -c git-envrestore -n __envhist_in -l abort -d 'take back a restore that was broken off'
+complete -c git-envrestore -n __envhist_in -s q -l quiet -d 'say nothing but warnings and errors'
 complete -c git-envrestore -n __envhist_in -l json -d 'the answer as JSON'
 complete -c git-envrestore -n __envhist_in -l color -d 'colour: always, never or auto (--no-color: never)'
 complete -c git-envrestore -n __envhist_in -s P -l no-pager -d 'do not use the pager'

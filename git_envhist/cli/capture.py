@@ -29,7 +29,7 @@ MOST_LINES = 20
 LARGEST = 5
 
 
-@command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]")
+@command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]", writes=True)
 @argument("intent")
 @option(
     "-m",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from git_envhist.cli import failure
 from git_envhist.cli.options import Argument, Option, declared, make_option, read_plainly
 from git_envhist.cli.output import Output
 from git_envhist.cli.terminal import shows_symbols
@@ -121,7 +122,9 @@ class Session:
 class Command:
     """A command: what it is called, what words it takes, and the function that does it."""
 
-    def __init__(self, name: str, usage: str, run: Run, *, counts: bool, json_lines: bool) -> None:
+    def __init__(
+        self, name: str, usage: str, run: Run, *, counts: bool, json_lines: bool, writes: bool
+    ) -> None:
         self.name = name
         self.usage = usage
         self.help = run.__doc__ or ""
@@ -129,7 +132,8 @@ class Command:
         """Whether `-5` stands for `--max-count=5`."""
         own = declared(run)
         self.arguments = [each for each in own if isinstance(each, Argument)]
-        self.options = [*(each for each in own if isinstance(each, Option)), *common_options(json_lines)]
+        common = [*([HUSH] if writes else []), *common_options(json_lines)]
+        self.options = [*(each for each in own if isinstance(each, Option)), *common]
         self._run = run
 
     @property
@@ -155,22 +159,32 @@ class Command:
     ) -> int:
         for directory in values.pop("directories"):
             enter_directory(directory)
+        style = values.pop("json_style")
+        if values.pop("hushed", False):
+            failure.hush()
+            output.quiet = style is None
         session = Session(
             program,
             paths,
             output,
             paging=not values.pop("no_pager"),
             colour=values.pop("colour"),
-            json=values.pop("json_style"),
+            json=style,
         )
         return self._run(session, **values) or 0
 
 
 def command(
-    name: str, usage: str, *, counts: bool = False, json_lines: bool = False
+    name: str, usage: str, *, counts: bool = False, json_lines: bool = False, writes: bool = False
 ) -> Callable[[Run], Command]:
-    """Make a function a command: it is called with the session and its options by name."""
-    return lambda run: Command(name, usage, run, counts=counts, json_lines=json_lines)
+    """Make a function a command: it is called with the session and its options by name.
+
+    `writes`: it changes something, and need not say so.
+    """
+    return lambda run: Command(name, usage, run, counts=counts, json_lines=json_lines, writes=writes)
+
+
+HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="say nothing but warnings and errors")
 
 
 def common_options(json_lines: bool) -> list[Option]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from git_envhist.model.keeping import Dropped, InTrash
 
 
-@command("drop", "git envlog drop [<options>] <rev>…")
+@command("drop", "git envlog drop [<options>] <rev>…", writes=True)
 @argument("revisions", many=True)
 @option("-n", "--dry-run", is_flag=True, help="say which, and drop nothing")
 def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
@@ -45,7 +45,7 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
         session.line(line)
 
 
-@command("undrop", "git envlog undrop [<options>] [<rev>…]")
+@command("undrop", "git envlog undrop [<options>] [<rev>…]", writes=True)
 @argument("revisions", many=True)
 @option("--all", "every", is_flag=True, help="everything that is in the trash")
 @option("-n", "--dry-run", is_flag=True, help="say which, and bring nothing back")

@@ -17,7 +17,7 @@ from git_envhist.model import Effect
 from git_envhist.triggers.passing import ERR, OUT, pass_through
 
 
-@command("effect", "git envlog effect <text> [--irreversible] [--yes] [-- <command>…]")
+@command("effect", "git envlog effect <text> [--irreversible] [--yes] [-- <command>…]", writes=True)
 @argument("text")
 @option("--irreversible", is_flag=True, help="it cannot be undone at all: a command is run only after a yes")
 @option("-y", "--yes", is_flag=True, help="do not ask")

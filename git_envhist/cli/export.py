@@ -18,7 +18,7 @@ USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>…]"
 USAGE_IMPORT = "git envlog import [--as <name>] <file>"
 
 
-@command("export", USAGE_EXPORT)
+@command("export", USAGE_EXPORT, writes=True)
 @argument("file")
 @argument("revisions", many=True)
 @option("-f", "--force", is_flag=True, help="write over a file that is there")
@@ -45,7 +45,7 @@ def export_command(
         session.line(line)
 
 
-@command("import", USAGE_IMPORT)
+@command("import", USAGE_IMPORT, writes=True)
 @argument("file")
 @option(
     "--as",

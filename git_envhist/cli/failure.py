@@ -49,8 +49,23 @@ class Defect(EnvhistError):
     code = "defect"
 
 
+_hushed = False
+
+
+def hush() -> None:
+    """From here on nothing is said beside the answer but warnings, and why it failed."""
+    global _hushed  # noqa: PLW0603 - one program, one conversation
+    _hushed = True
+
+
+def is_hushed() -> bool:
+    return _hushed
+
+
 def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
     """Say what failed, to a person or to a program, and return the status to end with."""
+    global _hushed  # noqa: PLW0603 - likewise
+    _hushed = False
     if as_json:
         from git_envhist.cli.jsontext import dump  # loaded late: only a failure under --json needs it
 
@@ -79,6 +94,8 @@ def _is_unwanted() -> bool:
 
 def complain(line: str) -> None:
     """A line on stderr, as wide as the terminal; where that is full or gone, the exit status says it alone."""
+    if _hushed and not line.startswith("warning: "):
+        return
     with suppress(OSError):
         terminal = sys.stderr.isatty()
         if not shows_symbols(os.environ, terminal=terminal):

@@ -12,7 +12,7 @@ from git_envhist.cli.words import count
 from git_envhist.model.sharing import Arrival
 
 
-@command("fetch", "git envlog fetch [--full] [<remote>]")
+@command("fetch", "git envlog fetch [--full] [<remote>]", writes=True)
 @argument("remote")
 @option("--full", is_flag=True, help="with all contents, not only when they are wanted")
 def fetch_command(session: Session, remote: str | None, full: bool) -> None:

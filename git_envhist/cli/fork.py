@@ -20,7 +20,7 @@ MOST_TOLD = 20
 FIRST_PATHS = 5
 
 
-@command("fork", "git envlog fork [-b <branch>] [--relocate] <directory> [<rev>]")
+@command("fork", "git envlog fork [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
 @argument("directory")
 @argument("revision")
 @option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")

@@ -21,7 +21,7 @@ SHOWN = 20
 """So many paths of a moment; JSON has all of them."""
 
 
-@command("fsck", "git envlog fsck [--quick | --repair]")
+@command("fsck", "git envlog fsck [--quick | --repair]", writes=True)
 @option("--quick", is_flag=True, help="only whether all is there, not every byte of it")
 @option(
     "--repair", is_flag=True, help="bring back what can be had, set aside what cannot; nothing is deleted"

@@ -13,7 +13,7 @@ from git_envhist.errors import UsageError
 from git_envhist.model import Collected
 
 
-@command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash]")
+@command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash]", writes=True)
 @option(
     "--prune",
     metavar="<when>",

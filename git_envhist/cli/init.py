@@ -9,7 +9,7 @@ from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 
 
-@command("init", "git envlog init [--new | --adopt=<history>] [<directory>]")
+@command("init", "git envlog init [--new | --adopt=<history>] [<directory>]", writes=True)
 @argument("directory")
 @option(
     "-f",

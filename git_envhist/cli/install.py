@@ -25,7 +25,7 @@ PROGRAM = "git-envhist"
 DONE = {"git": "git's hooks", LEFT: "what agents left here"}
 
 
-@command("install", "git envlog install [--agent <name>]… [--global] [--shell] [-n]")
+@command("install", "git envlog install [--agent <name>]… [--global] [--shell] [-n]", writes=True)
 @option(
     "--agent",
     "agents",

@@ -11,7 +11,7 @@ from git_envhist.errors import UsageError
 from git_envhist.history.timeline import by_name
 
 
-@command("name", "git envlog name [<name> [<rev>] | -d <name>]")
+@command("name", "git envlog name [<name> [<rev>] | -d <name>]", writes=True)
 @argument("name")
 @argument("revision")
 @option("-d", "--delete", "removed", metavar="<name>", help="take a name away; the snapshot stays")

@@ -8,7 +8,7 @@ from git_envhist.cli.titles import looking_at
 from git_envhist.errors import UsageError
 
 
-@command("note", "git envlog note [<rev>] -m <text>")
+@command("note", "git envlog note [<rev>] -m <text>", writes=True)
 @argument("revision")
 @option("-m", "--message", "texts", metavar="<text>", multiple=True, help="what is to be added; repeatable")
 def note(session: Session, revision: str | None, texts: tuple[str, ...]) -> None:

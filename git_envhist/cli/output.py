@@ -47,6 +47,8 @@ class Output:
         self._pager: int | None = None
         self.plain = False
         """Whether our own symbols are spelled with plain letters."""
+        self.quiet = False
+        """Whether nothing is to be said."""
         self.done: str | None = None
         """What was changed already, for whoever cannot be given the answer."""
 
@@ -55,6 +57,8 @@ class Output:
         return self._pager is not None or os.isatty(STDOUT)
 
     def write(self, data: str | bytes) -> None:
+        if self.quiet:
+            return
         if isinstance(data, bytes):
             raw = data
         else:

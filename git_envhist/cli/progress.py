@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from git_envhist.cli.failure import is_hushed
 from git_envhist.cli.words import count, size
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ STDERR = 2
 @contextmanager
 def shown_progress(what: str = "capturing") -> Iterator[Callable[[Progress], None] | None]:
     """What a capture is to call as it goes on, and what that is called; None where nobody watches."""
-    if not os.isatty(STDERR):
+    if is_hushed() or not os.isatty(STDERR):
         yield None
         return
     display = Display(time.monotonic(), what=what)
@@ -36,7 +37,7 @@ def shown_progress(what: str = "capturing") -> Iterator[Callable[[Progress], Non
 @contextmanager
 def shown_steps() -> Iterator[Callable[[str], None]]:
     """What a long command is to call with each step that it begins; a person who watches sees it on one line."""
-    if not os.isatty(STDERR):
+    if is_hushed() or not os.isatty(STDERR):
         yield lambda step: None
         return
     try:

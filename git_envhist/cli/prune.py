@@ -22,7 +22,7 @@ WIDEST = 44
 NARROWEST = 12
 
 
-@command("prune", "git envlog prune [<options>]")
+@command("prune", "git envlog prune [<options>]", writes=True)
 @option("-n", "--dry-run", is_flag=True, help="say what would go and why, and let nothing go")
 @option("--keep-last", metavar="<number>", number=True, help="the newest so many")
 @option("--keep-hourly", metavar="<number>", number=True, help="of so many hours the newest each")

@@ -25,7 +25,7 @@ WHERE = {
 }
 
 
-@command("purge", "git envlog purge [<options>] [--] <path>…")
+@command("purge", "git envlog purge [<options>] [--] <path>…", writes=True)
 @argument("words", many=True)
 @option("-n", "--dry-run", is_flag=True, help="say what holds them, and erase nothing")
 def purge(session: Session, words: tuple[str, ...], dry_run: bool) -> None:

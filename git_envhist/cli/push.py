@@ -25,7 +25,7 @@ WORDS = {
 }
 
 
-@command("push", "git envlog push [<options>] [<remote>] [<timeline>…]")
+@command("push", "git envlog push [<options>] [<remote>] [<timeline>…]", writes=True)
 @argument("remote")
 @argument("timelines", many=True)
 @option("-n", "--dry-run", is_flag=True, help="say what would leave, and send nothing")

@@ -49,7 +49,7 @@ EXCLUDING = {
 """Options that make no sense together, by the one that decides."""
 
 
-@command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>…]")
+@command("envrestore", "git envrestore [<options>] [<rev>] [-- <pathspec>…]", writes=True)
 @argument("words", many=True)
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
 @option("--to", "to", metavar="<directory>", help="write the moment there, and touch nothing here")
@@ -95,7 +95,9 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
 
         take_paths(session, words[1:], snapshot, "git envrestore [<rev>]")
     if options["attachments"] is not None:
-        return _give_back(session, snapshot, options["attachments"])
+        from git_envhist.cli.attachments import give_back  # loaded late: few moments have any
+
+        return give_back(session, snapshot, options["attachments"])
     if options["to"] is not None:
         return _write_elsewhere(session, snapshot, options)
     # Whether there is a check at all is known before anything is changed.
@@ -279,18 +281,6 @@ def _words(session: Session, snapshot: Snapshot) -> str:
     root = session.history.repository.root
     # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
-
-
-def _give_back(session: Session, snapshot: Snapshot, directory: str) -> int:
-    written = session.history.going.give_back_attachments(snapshot, directory)
-    if session.json:
-        session.print_json({"schema": 1, "id": snapshot.id, "attachments": written})
-    elif not written:
-        session.line(f"nothing was attached to {snapshot.id[:7]}")
-    else:
-        for path in written:
-            session.verbatim(path)
-    return 0
 
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from git_envhist.capturing.request import Asked
 
 
-@command("run", "git envlog run [<options>] -- <command>…")
+@command("run", "git envlog run [<options>] -- <command>…", writes=True)
 @option(
     "-m",
     "--message",

@@ -32,7 +32,7 @@ DEFINITION = option(
 WIDEST_STATUS = max(len(status.value) for status in TaskStatus)
 
 
-@command("task", USAGE)
+@command("task", USAGE, writes=True)
 @argument("action", default="list", metavar="add|start|done|fail|skip|list")
 @argument("which", metavar="[<text> | <number>]")
 @DEFINITION

@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-@command("undo", "git envlog undo [<number>]")
+@command("undo", "git envlog undo [<number>]", writes=True)
 @argument("number")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
@@ -30,7 +30,7 @@ def undo(session: Session, number: str | None, **options: Any) -> int:
     return step(session, "undo", number, {**DEFAULTS, **options})
 
 
-@command("redo", "git envlog redo [<number>]")
+@command("redo", "git envlog redo [<number>]", writes=True)
 @argument("number")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")

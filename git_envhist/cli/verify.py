@@ -21,7 +21,7 @@ from git_envhist.model import Bisected, Checked, Snapshot, VerdictStatus
 from git_envhist.verifying.outcome import NOT_JUDGED, answer_status
 
 
-@command("verify", "git envlog verify [<rev>] [-- <command>…]")
+@command("verify", "git envlog verify [<rev>] [-- <command>…]", writes=True)
 @argument("revision")
 def verify(session: Session, revision: str | None) -> int:
     """Runs a check on what is here now, or in a throw-away environment of an older moment; its answer is the status."""

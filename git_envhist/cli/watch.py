@@ -17,7 +17,7 @@ from git_envhist.triggers.watch.pace import SETTLE
 from git_envhist.triggers.watch.watching import Told, watch
 
 
-@command("watch", "git envlog watch [<options>]")
+@command("watch", "git envlog watch [<options>]", writes=True)
 @option("--settle", metavar="<seconds>", help="how long nothing is to change before a capture; 2 by default")
 def watch_command(session: Session, settle: str | None) -> None:
     """Takes a snapshot whenever the environment has come to rest after a change, until it is stopped."""

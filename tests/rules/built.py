@@ -7,7 +7,7 @@ import inspect
 import re
 
 from git_envhist import EnvHistory, errors
-from git_envhist.cli.command import Command
+from git_envhist.cli.command import HUSH, Command
 from git_envhist.cli.options import Option
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from tests.rules.source import sources
@@ -26,11 +26,17 @@ def commands() -> dict[str, Command]:
 
 
 def options() -> set[str]:
-    """Every option as it stands in the map; one that all commands have stands there once: `every --json`."""
-    by_command = {words: set(map(_spelling, command.options)) for words, command in commands().items()}
+    """Every option as it stands in the map; one that all commands have stands there once: `every --json`.
+
+    So does the one that all have that change something: `every --quiet`.
+    """
+    by_command = {
+        words: {_spelling(option) for option in command.options if option is not HUSH}
+        for words, command in commands().items()
+    }
     common = set.intersection(*by_command.values())
     own = {f"{words} {option}" for words, found in by_command.items() for option in found - common}
-    return own | {f"every {option}" for option in common}
+    return own | {f"every {option}" for option in (*common, _spelling(HUSH))}
 
 
 def _spelling(option: Option) -> str:

@@ -1296,6 +1296,11 @@ EVERY = (
         ("end_to_end/test_reading.py::test_what_no_terminal_reads_goes_through_no_pager",),
     ),
     Line(
+        "every --quiet",
+        "of all that change something: nothing is said but warnings and errors",
+        ("cli/test_quiet.py::test_quiet_says_nothing_but_what_is_amiss",),
+    ),
+    Line(
         "every -h",
         "a short help",
         (
