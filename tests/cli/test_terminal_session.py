@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pty
@@ -10,13 +11,13 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.repository import Repo
-
-SLOW_REPOSITORY = 0.3
 
 
 def on_terminal(
@@ -125,6 +126,24 @@ def test_a_dumb_terminal_gets_no_colour(captured: Repo) -> None:
     assert "\x1b" not in shown
 
 
+@contextmanager
+def held_open(fifo: Path) -> Iterator[None]:
+    """From when somebody reads it: who comes earlier would meet the program before it listens for signals."""
+    while True:
+        try:
+            writing = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            # Nobody reads it yet.
+            time.sleep(0.01)
+    try:
+        yield
+    finally:
+        os.close(writing)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_capture_cleanly(repo: Repo, number: signal.Signals, status: int) -> None:
     # A FIFO as an attachment holds the capture where the signal is to find it.
@@ -133,11 +152,9 @@ def test_a_signal_ends_a_capture_cleanly(repo: Repo, number: signal.Signals, sta
         ["git-envlog", "capture", "x", "--attach", "fifo"],
         cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    time.sleep(SLOW_REPOSITORY)
-    while child.poll() is None:
+    with held_open(repo.path / "fifo"):
         child.send_signal(number)
-        time.sleep(SLOW_REPOSITORY)
-    out, err = child.communicate()
+        out, err = child.communicate()
     assert (child.returncode, out, err) == (status, b"", b"")
     (repo.path / "fifo").unlink()
     repo.run("envlog", "capture", "y", check=True)
