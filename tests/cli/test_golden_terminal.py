@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (60, 80, 200)
 DAY = "2026-11-18T"
 PAINT = re.compile(r"\x1b\[[0-9;]*m")
-FAST = re.compile(r"\b\d+(?:\.\d+ s| ms)\b")
+FAST = re.compile(r"\b[\d,]+(?:\.\d+ s| ms)\b")
 SIZES = re.compile(r" *\b[\d.]+ (?:[KMG]i)?B\b")
 STORED = re.compile(r"\b[\d.]+ [KMG]?i?B stored")
 HEX = re.compile(r"(?:(?<=m)|\b)(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{7,12})\b")
