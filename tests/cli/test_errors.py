@@ -51,7 +51,7 @@ CASES = {
     "excluding": Case(("envlog", "--stat", "-p"), 129, "usage", "exclude each other", "-h lists the options"),
     "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "too many: 'b'", "in quotes: git envlog capture"),
     "word": Case(("envlog", "note", "@", "x"), 129, "usage", "too many: 'x'", "usage: git envlog note"),
-    "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-h' lists the options"),
+    "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-n <n>: at most so many"),
     "date": Case(
         ("envlog", "--date=odd"), 129, "usage", "unknown date format 'odd'", "one of: default", _opened,
     ),
