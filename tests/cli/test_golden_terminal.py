@@ -235,7 +235,9 @@ def at_terminal(
         beside.seek(0)
         elsewhere = beside.read().decode()
     os.close(ours)
-    return shown.decode().replace("\r\n", "\n"), f"{elsewhere}[{status}]\n"
+    # What a line of progress leaves behind when it goes: how often one came hangs on the hour.
+    text = re.sub(r"\r(?:\x1b\[K)?[^\n]*\r?\x1b\[K", "", shown.decode().replace("\r\n", "\n"))
+    return text.replace("\r\x1b[K", ""), f"{elsewhere}[{status}]\n"
 
 
 def _coloured(words: tuple[str, ...], colour: str) -> tuple[str, ...]:
