@@ -138,7 +138,13 @@ def _talk(
 
 def _written_over(said: bytearray) -> bytearray:
     """What is left of lines that were written over; the last may still be."""
-    return bytearray(re.sub(rb"[^\n\r]*\r+(?!\n)(?=[^\r\n])", b"", said))
+    # Line by line, and no pattern: one that fails at the end of a long line is tried from each place of it again.
+    return bytearray(b"\n".join(map(_left_of, said.split(b"\n"))))
+
+
+def _left_of(line: bytes) -> bytes:
+    told = line.rstrip(b"\r")
+    return told.rpartition(b"\r")[2] + line[len(told) :][:1] if told else b""
 
 
 def _said_of(pipe: int, left: memoryview) -> memoryview:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from git_envhist.store.held import how_far
+from git_envhist.store.held import MOST_SAID, _written_over, how_far
 from tests.end_to_end.captures import capture
 from tests.sharing.conftest import hook, refs
 from tests.sharing.test_fetch import refs_of_fetched
@@ -250,6 +250,15 @@ def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
 )
 def test_of_what_a_server_says_no_more_is_shown(said: bytes, shown: str | None) -> None:
     assert how_far(said) == shown
+
+
+def test_of_lines_that_are_written_over_the_last_remains() -> None:
+    said = b"one:   1% \rone: 100% \rone: 100%, done.\r\nerror: two\r\r\nthree\rfour\r"
+    assert _written_over(bytearray(said)) == b"one: 100%, done.\r\nerror: two\r\nfour\r"
+    assert _written_over(bytearray(b"\r\rone\n\r")) == b"one\n"
+    # From a pattern that is tried from each place of it again this takes a server's victim three hours.
+    endless = b"remote: " + b"a" * MOST_SAID + b"\r"
+    assert _written_over(bytearray(endless)) == endless
 
 
 def test_a_server_that_says_nothing_is_given_up(
