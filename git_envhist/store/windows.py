@@ -132,7 +132,7 @@ class _Pack:
             if self._is_listed and not self._ends:
                 self._learn_ends()
             end = self._ends.get(offset)
-            if end is None or end - offset > LARGEST:
+            if not end or end - offset > LARGEST:
                 return None
             entry = (self._blocks.get(start) or self._read_block(start))[offset - start : end - start]
             if len(entry) < end - offset:

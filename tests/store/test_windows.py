@@ -127,6 +127,23 @@ def test_a_blob_is_held_to_the_checksum_that_the_index_has(
         assert found.read(object_id(b"blob", data[0])) == (b"blob", data[0])
 
 
+def test_an_index_that_leads_nowhere_gives_nothing_by_its_checksums(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bit says that a place stands in the table of those far away, and there is none."""
+    monkeypatch.setattr(windows, "WORTH_A_LIST", 1)
+    data = {object_id(b"blob", one): one for one in (noise(3000, number) for number in range(20))}
+    path = put_into(repo, pack_of(tmp_path / "one", data.values()))
+    ids = sorted(data)
+    far = 8 + 1024 + 24 * len(ids) + 4 * 7
+    damage(path.with_suffix(".idx"), lambda content: content.__setitem__(far, content[far] | 0x80))
+    with closing(reader(repo)) as found:
+        assert [found.packed(oid) for oid in ids] == [None] * len(ids)
+        assert found.read(ids[3]) == (b"blob", data[ids[3]])
+        with pytest.raises(Damaged):
+            found.read(ids[7])
+
+
 @pytest.mark.parametrize("later", [False, True], ids=["to an earlier one", "to a later one"])
 def test_an_index_that_leads_to_another_object_gives_nothing_by_its_checksums(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool
