@@ -58,7 +58,7 @@ class Whole:
 
 def look_at_history(repository: Repository, environ: Mapping[str, str]) -> Whole:
     """What there is to forget."""
-    refs = {ref: oid for prefix in OURS for ref, oid in repository.list_refs(prefix).items()}
+    refs = _refs(repository)
     packs = tuple(_packs(repository.pack_dir))
     return Whole(
         refs,
@@ -84,6 +84,7 @@ def forget_history(repository: Repository, found: Whole) -> list[str]:
         if not (alone and idle):
             what = "a cleaning is under way" if alone else "a capture is under way in another working tree"
             raise Refused(what, hint="run the command again in a moment")
+        _refuse_changed(repository, found)
         _refuse_left(found)
         refuse_beside_writers(repository)
         held = held_for_git(repository)
@@ -93,6 +94,16 @@ def forget_history(repository: Repository, found: Whole) -> list[str]:
             _remove_empty(os.path.join(repository.common_dir, prefix))
         _remove_packs(repository, found, held)
         return _remove_states(found)
+
+
+def _refs(repository: Repository) -> dict[str, str]:
+    return {ref: oid for prefix in OURS for ref, oid in repository.list_refs(prefix).items()}
+
+
+def _refuse_changed(repository: Repository, found: Whole) -> None:
+    """What came while somebody was asked stands on packs that would go, and was not in the question."""
+    if (_refs(repository), tuple(_packs(repository.pack_dir))) != (found.refs, found.packs):
+        raise Refused("the history has changed meanwhile", hint="nothing was removed; run the command again")
 
 
 def _refuse_left(found: Whole) -> None:

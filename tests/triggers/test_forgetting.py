@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.errors import Refused
 from git_envhist.store.remotememory import directory_of
 from git_envhist.triggers import forgetting
 from tests.support.repository import Repo
@@ -164,6 +165,22 @@ def test_what_git_found_in_our_packs_is_git_s_afterwards(repo: Repo) -> None:
     assert repo.read("stashed").startswith(b"stashed")
     repo.git("gc", "-q", "--prune=now")
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_what_came_while_somebody_was_asked_stays_whole(repo: Repo) -> None:
+    """Another working tree's moment stands on packs that were looked at before it came."""
+    repo.git("worktree", "add", "-q", "../linked")
+    linked = Repo(repo.path.parent / "linked", repo.env)
+    repo.write("same", "in both\n")
+    repo.run("envlog", "capture", "one", check=True)
+    repository = EnvHistory.open(str(repo.path)).repository
+    found = forgetting.look_at_history(repository, repo.env)
+    linked.write("same", "in both\n")
+    linked.run("envlog", "capture", "meanwhile", check=True)
+    with pytest.raises(Refused, match="changed meanwhile"):
+        forgetting.forget_history(repository, found)
+    assert repo.git("fsck", "--no-dangling") == ""
+    assert linked.run("envlog", "show", "@:same", check=True).out == "in both\n"
 
 
 def test_a_history_without_git_goes_whole(repo: Repo, tmp_path: Path, hermetic: Path) -> None:
