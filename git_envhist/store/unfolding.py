@@ -127,7 +127,7 @@ class Unfolding:
             paths += more
             listed += below + more * (name + 1)
             depth = max(depth, deep)
-        too_many = rows.apart and self._known[rows.apart[0]].listed > self._most(PLENTY_OF_PIECES)
+        too_many = any(self._known[tree].listed > self._most(PLENTY_OF_PIECES) for tree in rows.apart)
         return _Weight(paths, listed, DEEPEST if too_many else depth + 1)
 
 
@@ -139,10 +139,12 @@ def _rows(name: bytes, data: bytes, length: int) -> _Rows:
     where = name[length:]
     entries = _entry(length).findall(data)
     trees = [(stored, oid) for mode, stored, oid in entries if mode]
-    apart = [oid for stored, oid in trees if where == OURS and stored == PIECES]
-    if where == TOP:
+    apart: list[bytes] = []
+    if where == OURS:
+        apart = [oid for stored, oid in trees if stored == PIECES]
+    elif where == TOP:
         trees = [(stored, oid + OURS if stored == RESERVED else oid) for stored, oid in trees]
-    below = tuple((oid, len(stored)) for stored, oid in trees if oid not in apart)
+    below = tuple((oid, len(stored)) for stored, oid in trees if not apart or stored != PIECES)
     # The mode of a file has six digits, that of a tree five.
     listed = len(data) - len(entries) * (length + 7) + len(trees)
     return _Rows(len(entries), listed, below, tuple(oid for _, oid in trees), tuple(apart))
@@ -150,7 +152,9 @@ def _rows(name: bytes, data: bytes, length: int) -> _Rows:
 
 @lru_cache
 def _entry(length: int) -> re.Pattern[bytes]:
-    return re.compile(rb"0*(?:(40000)|[0-7]+) ([^\0]*)\0(.{%d})" % length, re.DOTALL)
+    # A capture writes 40000. git takes for a directory whatever says so in the four bits that tell what a thing is.
+    mode = rb"(?:1[0-7]{5}|(40000|[0-7]*?(?<![1357])4[0-7]{4})|[0-7]+)"
+    return re.compile(mode + rb" ([^\0]*)\0(.{%d})" % length, re.DOTALL)
 
 
 def trees_of_moments(git: Git, tips: Iterable[str], known: Iterable[str] = ()) -> list[str]:

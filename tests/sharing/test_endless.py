@@ -29,11 +29,17 @@ def tree(repo: Repo, *rows: str) -> str:
     return repo.git("mktree", input="".join(f"{row}\n" for row in rows))
 
 
-def doubling(repo: Repo) -> str:
+def doubling(repo: Repo, mode: str = "40000") -> str:
     found = tree(repo, f"100644 blob {repo.git('hash-object', '-w', '--stdin', input='x')}\tf")
     for _ in range(STEPS):
-        found = tree(repo, f"040000 tree {found}\td", f"040000 tree {found}\te")
+        found = written(repo, (mode, "d", found), (mode, "e", found))
     return found
+
+
+def written(repo: Repo, *rows: tuple[str, str, str]) -> str:
+    """A tree as nobody checks it: `mktree` writes the mode of a directory as it should be."""
+    data = b"".join(f"{mode} {name}\0".encode() + bytes.fromhex(oid) for mode, name, oid in rows)
+    return repo.git("hash-object", "-t", "tree", "--literally", "-w", "--stdin", input=data)
 
 
 def under(repo: Repo, place: str, inner: str) -> str:
@@ -95,6 +101,25 @@ def held_packs(repo: Repo) -> list[str]:
 @pytest.mark.parametrize("place", PLACES)
 def test_endless_trees_come_in_by_no_fetch(repo: Repo, bare: Repo, held: dict[str, str], place: str) -> None:
     bare.git("update-ref", EVIL, moment(bare, under(bare, place, doubling(bare))))
+    refused(repo, bare, held, "stand for more paths than an environment has")
+
+
+@pytest.mark.parametrize("mode", ["40755", "44444", "240000", "1000240000"])
+def test_nor_those_whose_directories_are_called_otherwise(
+    repo: Repo, bare: Repo, held: dict[str, str], mode: str
+) -> None:
+    """git goes into whatever has the bits of a directory, and lists these without end, too."""
+    bare.git("update-ref", EVIL, moment(bare, doubling(bare, mode)))
+    refused(repo, bare, held, "stand for more paths than an environment has")
+
+
+def test_nor_those_that_hang_elsewhere_too(repo: Repo, bare: Repo, held: dict[str, str]) -> None:
+    """What may be the pieces of a large file may not be a directory of as many names."""
+    found = tree(bare, f"100644 blob {bare.git('hash-object', '-w', '--stdin', input='x')}\tf")
+    for _ in range(22):
+        found = tree(bare, f"040000 tree {found}\td", f"040000 tree {found}\te")
+    inside = tree(bare, f"040000 tree {found}\tpieces", f"040000 tree {found}\tx")
+    bare.git("update-ref", EVIL, moment(bare, tree(bare, f"040000 tree {inside}\t.envhist")))
     refused(repo, bare, held, "stand for more paths than an environment has")
 
 
