@@ -108,6 +108,8 @@ class _Fetch:
     ) -> None:
         """Have refs arrive that do not stand here as they stand there."""
         came = self._here(way.arrives)
+        # What a fetch left that was broken off, and that stands there otherwise by now, is not what has come.
+        self._fetched.move([f"delete {way.arrives}{name}" for name in came if there.get(name) != came[name]])
         wanted = [name for name, oid in sorted(there.items()) if oid not in (here.get(name), came.get(name))]
         for start in range(0, len(wanted), AT_ONCE):
             some = wanted[start : start + AT_ONCE]

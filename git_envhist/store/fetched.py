@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from git_envhist.model import Snapshot
 from git_envhist.store.atwork import gits_at_work
 from git_envhist.store.chain import Tell, read_chain
-from git_envhist.store.durable import cannot_write, forget, sync_directory
+from git_envhist.store.durable import cannot_write, forget, sync_directory, write_anew
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import Repository, sync_refs
@@ -141,23 +141,19 @@ class Fetched:
         """Say that a fetch from there is under way; the packs known before it, if an earlier one was broken off."""
         path = self._under_way(remote)
         try:
-            with open(path, encoding="ascii", errors="replace") as file:
-                return frozenset(file.read().split())
-        except FileNotFoundError:
-            self._tell_packs(path, "x", self.packs())
-            return None
+            if os.path.exists(path):
+                return _packs_told(path)
+            _tell_packs(path, self.packs())
         except OSError as error:
             raise cannot_write(error, self.path) from error
+        return None
 
     def vouch(self, packs: Iterable[str]) -> None:
         """Say that some packs were looked at, to whoever goes on with what was broken off."""
-        for path in glob.glob(os.path.join(glob.escape(self.path), UNDER_WAY + "*")):
-            self._tell_packs(path, "a", packs)
-
-    def _tell_packs(self, path: str, mode: str, packs: Iterable[str]) -> None:
+        new = frozenset(packs)
         try:
-            with open(path, mode, encoding="ascii") as file:
-                file.write("".join(f"{name}\n" for name in packs))
+            for path in glob.glob(os.path.join(glob.escape(self.path), UNDER_WAY + "*+")):
+                _tell_packs(path, _packs_told(path) | new)
         except OSError as error:
             raise cannot_write(error, self.path) from error
 
@@ -183,8 +179,8 @@ class Fetched:
         forget(self._under_way(remote))
 
     def _under_way(self, remote: str) -> str:
-        # No remote has a plus in its name.
-        return os.path.join(self.path, UNDER_WAY + remote.replace("/", "+"))
+        # No remote has a plus in its name; behind one that is being written stands more.
+        return os.path.join(self.path, f"{UNDER_WAY}{remote.replace('/', '+')}+")
 
     def mend(self) -> None:
         """Take away refs that lead nowhere. git syncs none, and after a power cut would stumble over each of them."""
@@ -239,6 +235,16 @@ class Fetched:
         # A name may hold a carriage return, and what follows it is no line.
         told = self.git.run("rev-list", "--objects", *options, "--stdin", stdin=asked)
         return told.split(b"\n")[:-1]
+
+
+def _packs_told(path: str) -> frozenset[str]:
+    with open(path, encoding="ascii", errors="replace") as file:
+        return frozenset(file.read().split())
+
+
+def _tell_packs(path: str, packs: Iterable[str]) -> None:
+    # Whole or not at all: a pack whose name is lost goes with what is refused, and an import comes from nowhere again.
+    write_anew(path, "".join(f"{name}\n" for name in sorted(packs)).encode("ascii"))
 
 
 def seeing_fetched(repository: Repository) -> Repository:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.errors import EnvhistError
 from git_envhist.sharing.bringing import MOST, next_turn
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.remotefailures import RemoteFailed
@@ -300,6 +302,47 @@ def test_what_came_before_the_line_broke_is_looked_at_by_the_next_fetch(
     repo.run("envlog", "fetch", check=True)
     assert "seen over here (said by" in repo.run("envlog", "show", check=True).out
     assert not list((repo.path / ".git/envhist/fetched.git").glob("fetching-*"))
+
+
+def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "fetch", check=True)
+    kept, there = refs_of_fetched(colleague), refs(bare, "refs/envhist", "refs/notes/envhist")
+    repo.run("envlog", "note", "-m", "taken back in a moment", check=True)
+    capture(repo, "three")
+    repo.run("envlog", "push", check=True)
+    calls = repo.path.parent / "calls"
+    breaks = repo.write("../breaks", f'echo >>{calls}; [ $(wc -l <{calls}) -lt 3 ] && git-upload-pack "$@"\n')
+    colleague.git("config", "remote.origin.uploadpack", f"sh {breaks}")
+    assert colleague.run("envlog", "fetch").status == 128
+    assert any("arriving" in ref for ref in refs_of_fetched(colleague))
+    for ref, oid in there.items():
+        bare.git("update-ref", ref, oid)
+    colleague.git("config", "--unset", "remote.origin.uploadpack")
+    assert "up to date" in colleague.run("envlog", "fetch", check=True).out
+    assert refs_of_fetched(colleague) == kept
+
+
+def test_what_packs_are_known_is_told_whole_or_not_at_all(repo: Repo, bare: Repo) -> None:
+    """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
+    repo.run("envlog", "capture", "one", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.run("envlog", "fetch", check=True)
+    fetched = Fetched.of(EnvHistory.open(str(repo.path)).repository)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(EnvhistError, match="cannot write below"):
+            fetched.begin("origin")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert fetched.begin("origin") is None
+    assert fetched.begin("origin") == fetched.packs() != frozenset()
+    fetched.vouch(["pack-of-an-import"])
+    assert fetched.begin("origin") == {*fetched.packs(), "pack-of-an-import"}
+    fetched.end("origin")
+    assert fetched.begin("origin") is None
 
 
 @pytest.mark.parametrize(
