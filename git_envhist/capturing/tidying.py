@@ -10,6 +10,7 @@ import os
 from git_envhist.errors import EnvhistError
 from git_envhist.store.locks import COMMON_LOCK, UPKEEP_LOCK, locked_now
 from git_envhist.store.merging import MOST_PACKS, merge_packs
+from git_envhist.store.packlist import keep_listed, listed
 from git_envhist.store.repository import Repository
 from git_envhist.upkeep.daily import begin_if_due
 
@@ -22,7 +23,7 @@ The next capture does it."""
 
 def tidy(repository: Repository, most: int = MOST_PACKS) -> None:
     """Merge small packs where there are more than so many, unless a capture of another working tree, or a git that goes
-    by packs, is under way."""
+    by packs, is under way; where gits leave no gap for it, have them know all packs by one list."""
     state = repository.common_state
     try:
         with (
@@ -30,6 +31,7 @@ def tidy(repository: Repository, most: int = MOST_PACKS) -> None:
             locked_now(os.path.join(state, COMMON_LOCK)) as alone,
         ):
             if idle and alone:
+                before = listed(repository)
                 merge_packs(
                     repository.common_state,
                     repository.pack_dir,
@@ -37,6 +39,7 @@ def tidy(repository: Repository, most: int = MOST_PACKS) -> None:
                     most=most,
                     at_work=repository.gits_at_work,
                 )
+                keep_listed(repository, before, most)
         begin_if_due(repository)
     except (EnvhistError, OSError):
         return  # the next capture tries again; the snapshot that was just taken must not be spoken of as failed

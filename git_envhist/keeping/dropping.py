@@ -128,13 +128,13 @@ class Dropping:
             self._rewriting.rewrite(timeline, decide)
         return count
 
-    def join_weeks(self, before: date) -> None:
-        """Have what was let go in one week, all of it before a day, hang on one ref, the newest.
+    def join_weeks(self) -> None:
+        """Have what was let go in one week hang on one ref, the newest.
 
         Each ref costs every `git fetch` of the user's time; thirty days of them cost a tenth.
         """
-        for timeline in {bundle.timeline for bundle in self._bundles() if bundle.since < before}:
-            self._rewriting.rewrite(timeline, lambda stand, _: _joined(stand, before))
+        for timeline in {bundle.timeline for bundle in self._bundles()}:
+            self._rewriting.rewrite(timeline, lambda stand, _: _joined(stand))
 
     def days_in_trash(self) -> set[date]:
         """The days on which what lies in the trash was taken."""
@@ -200,10 +200,10 @@ def _said_of_the_timeline(
     return found
 
 
-def _joined(stand: Stand, before: date) -> Wanted:
+def _joined(stand: Stand) -> Wanted:
     weeks: dict[tuple[int, int], list[Bundle]] = {}
     for bundle in sorted(stand.trash, key=lambda one: (one.since, one.ref)):
-        if bundle.since < before and bundle.links:
+        if bundle.links:
             weeks.setdefault(bundle.since.isocalendar()[:2], []).append(bundle)
     trash: list[tuple[Bundle, tuple[Link, ...]]] = []
     for *others, newest in weeks.values():

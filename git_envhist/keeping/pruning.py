@@ -23,8 +23,6 @@ from git_envhist.store.git import Git
 from git_envhist.store.staging import open_published
 from git_envhist.store.trash import DAYS
 
-DAYS_APART = 1
-"""What was let go longer ago shares a ref with what went in the same week."""
 DAYS_AT_WORK = 7
 """By itself the trash is emptied only of what was let go before so many days on which something was captured.
 
@@ -73,13 +71,13 @@ class Pruning:
             told = tuple(Thinned(name, self._decide(policy, name)) for name in timelines)
             return Pruned(told, until, self._dropping.count_expired(before), True)
         expired = self._dropping.expire(before)
-        self._dropping.join_weeks(today - timedelta(days=DAYS_APART))
         found: list[Thinned] = []
         warnings: list[str] = []
         for name in timelines:
             thinned, told_by = self._thin(policy, name)
             found.append(thinned)
             warnings += told_by
+        self._dropping.join_weeks()
         return Pruned(tuple(found), until, expired, warnings=tuple(warnings))
 
     def by_itself(self) -> None:

@@ -15,7 +15,7 @@ from git_envhist.store.durable import read_exactly, sync_directory
 from git_envhist.store.git import Git
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import state_directory
-from git_envhist.store.ownpacks import bears_mark, is_pack_name
+from git_envhist.store.ownpacks import own_names
 from git_envhist.store.packfile import PackFile
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.repository import Repository
@@ -74,18 +74,6 @@ def _look_again(repository: Repository, name: str, quick: bool) -> BadPack | Non
         return None
     found = _look(repository, name, quick)
     return found if isinstance(found, BadPack) else None
-
-
-def own_names(pack_dir: str) -> list[str]:
-    """The names of our packs, whatever else is left of them than the mark."""
-    try:
-        names = os.listdir(pack_dir)
-    except FileNotFoundError:
-        return []
-    kept = [name.removesuffix(".keep") for name in names if name.endswith(".keep")]
-    return sorted(
-        name for name in kept if is_pack_name(name) and bears_mark(os.path.join(pack_dir, f"{name}.keep"))
-    )
 
 
 def _look(repository: Repository, name: str, quick: bool) -> BadPack | int:

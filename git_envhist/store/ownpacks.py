@@ -39,6 +39,18 @@ def bears_mark(keep_path: str) -> bool:
         os.close(descriptor)
 
 
+def own_names(pack_dir: str) -> list[str]:
+    """The names of our packs, whatever else is left of them than the mark."""
+    try:
+        names = os.listdir(pack_dir)
+    except FileNotFoundError:
+        return []
+    kept = [name.removesuffix(".keep") for name in names if name.endswith(".keep")]
+    return sorted(
+        name for name in kept if is_pack_name(name) and bears_mark(os.path.join(pack_dir, f"{name}.keep"))
+    )
+
+
 class OwnPacks:
     """Our published packs at one moment. Nothing but their names is read until something is looked up."""
 

@@ -10,12 +10,13 @@ from contextlib import suppress
 from git_envhist.capturing.publish import is_published
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.model import Collected, Fault
-from git_envhist.store.checking import check_packs, own_names
+from git_envhist.store.checking import check_packs
 from git_envhist.store.collecting import DAY, NOTHING_STAYS, collect
 from git_envhist.store.deflate import crc32
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.handover import SomebodyAtWork
 from git_envhist.store.locks import state_directory
+from git_envhist.store.ownpacks import own_names
 from git_envhist.store.reflocks import sweep_locks
 from git_envhist.store.repository import HEADS, NOTES, TRASH, Repository
 from git_envhist.store.staging import sweep
@@ -27,7 +28,8 @@ from git_envhist.upkeep.trouble import keep_trouble
 from git_envhist.values import replace
 
 SHARES = 14
-MANY_REFS = 10
+MANY_REFS = 4
+"""The newest moment and the notes of one timeline are always two, and what went this week one more."""
 NOW, NEVER = ("now", "all"), ("never", "false")
 HINT = "git envlog gc --prune=now"
 

@@ -134,6 +134,22 @@ def test_what_went_in_one_week_comes_to_share_a_ref(repo: Repo) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
+def test_what_goes_day_by_day_shares_it_from_the_first(repo: Repo) -> None:
+    for name in ("keepDaily", "keepWeekly"):
+        repo.git("config", f"envhist.{name}", "0")
+    repo.git("config", "envhist.keepLast", "1")
+    taken = take(repo, 1)
+    for number in range(1, 10):
+        taken += take(repo, 1, first=number)
+        by_itself(repo, number)
+        refs = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/trash").splitlines()
+        weeks = {datetime.fromisoformat(ref.split("/")[3]).isocalendar()[1] for ref in refs}
+        assert len(refs) == len(weeks)
+    assert len(refs) == 2
+    repo.run("envlog", "undrop", "--all", check=True)
+    assert ids(repo) == taken
+
+
 def test_once_a_day_it_comes_by_itself(repo: Repo) -> None:
     repo.git("config", "envhist.keepLast", "2")
     repo.git("config", "envhist.keepDaily", "0")

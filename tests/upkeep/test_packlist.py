@@ -11,6 +11,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.store.collecting import collect
 from git_envhist.store.gitcaches import packs_named
+from git_envhist.store.merging import MOST_PACKS
 from git_envhist.store.reflocks import LONG_AGO
 from tests.store.packing import damage, flip, grow_older, noise
 from tests.support.repository import Repo
@@ -42,6 +43,11 @@ def days(repo: Repo, history: EnvHistory, count: int, first: int = 0) -> None:
         grow_older(repo.path / ".git", DAY)
 
 
+def work(repo: Repo, history: EnvHistory, number: int) -> None:
+    repo.write("work", noise(1000, number))
+    moment(history, f"work {number}")
+
+
 def test_packs_of_a_cleaning_stand_in_it_and_those_of_captures_do_not(
     repo: Repo, history: EnvHistory
 ) -> None:
@@ -70,6 +76,44 @@ def test_one_that_the_user_has_is_left_as_it_is(repo: Repo, history: EnvHistory)
     theirs = midx(repo).read_bytes()
     days(repo, history, 2)
     assert midx(repo).read_bytes() == theirs
+
+
+def test_packs_of_captures_come_into_it_where_gits_leave_no_gap_to_merge_them(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(repo, history, 2)
+    written = named(repo)
+    with monkeypatch.context() as busy:
+        busy.setattr("git_envhist.store.merging.is_quiet", lambda *_: False)
+        for number in range(MOST_PACKS):
+            work(repo, history, number)
+            assert named(repo) == written
+        work(repo, history, MOST_PACKS)
+        assert named(repo) == {path.stem for path in packs_of(repo)}
+        assert len(named(repo)) == 2 + MOST_PACKS + 1
+        repo.git("multi-pack-index", "verify")
+        # And the rest once it is many, too.
+        work(repo, history, MOST_PACKS + 1)
+        assert len(packs_of(repo)) == len(named(repo)) + 1
+    # They are merged when there is quiet, and it speaks of no pack that went.
+    work(repo, history, MOST_PACKS + 2)
+    assert named(repo) == written
+    assert len(packs_of(repo)) <= len(written) + 2
+    assert repo.git("fsck", "--full", "--strict", "--no-dangling") == ""
+    assert history.fsck().is_whole
+    assert len(history.log()) == 2 + MOST_PACKS + 3
+
+
+def test_nobody_who_writes_one_finds_it_locked(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(repo, history, 2)
+    written = named(repo)
+    monkeypatch.setattr("git_envhist.store.merging.is_quiet", lambda *_: False)
+    monkeypatch.setattr("git_envhist.store.packlist.goes_by_packs", lambda *_: True)
+    for number in range(MOST_PACKS + 2):
+        work(repo, history, number)
+    assert named(repo) == written
 
 
 def test_git_goes_on_cleaning_beside_it(repo: Repo, history: EnvHistory) -> None:
