@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.corpus import FULL, SMALL, build
+from tests.benchmarks.corpus import FULL, MIDDLE, SMALL, build
 from tests.crash.campaign import sealed_repo
 from tests.store.packing import noise
 from tests.support.repository import Repo
@@ -36,13 +36,14 @@ CASES: tuple[tuple[str, ...], ...] = (("@~1",), ("@~2", "@~3"), ("@",), ("--", "
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--at", type=Path)
-    words.add_argument("--small", action="store_true")
+    words.add_argument("--small", action="store_true", help="2,000 files")
+    words.add_argument("--middle", action="store_true", help="20,000 files")
     asked = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="freed-", dir=asked.at.parent if asked.at else None) as base:
         sealed = sealed_repo(Path(base))
         top = asked.at or Path(base) / "environment"
         if asked.at is None:
-            build(top, SMALL if asked.small else FULL)
+            build(top, SMALL if asked.small else MIDDLE if asked.middle else FULL)
         repo = Repo(top, sealed.env)
         if not (top / ".git").exists():
             repo.git("init", "-q", "--template=")
