@@ -139,7 +139,7 @@ def _talk(
 def _written_over(said: bytearray) -> bytearray:
     """What is left of lines that were written over; the last may still be."""
     # Line by line, and no pattern: one that fails at the end of a long line is tried from each place of it again.
-    return bytearray(b"\n".join(map(_left_of, said.split(b"\n"))))
+    return bytearray(b"\n".join(map(_left_of, bytes(said).split(b"\n"))))
 
 
 def _left_of(line: bytes) -> bytes:
