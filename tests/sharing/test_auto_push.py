@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.model.causing import HookRun
+from git_envhist.triggers.git import riding as riding_along
+from git_envhist.triggers.git.outcomes import write_outcome
 from tests.end_to_end.captures import capture
 from tests.sharing.conftest import hook, refs
 from tests.support.gits import OtherGit, gits
 from tests.support.repository import Repo
-from tests.triggers.hooks import git_dir, wait_for, write_hook
+from tests.triggers.hooks import git_dir, intents, wait_for, write_hook
 
 PLACE = "envhist/hooks/push"
 
@@ -57,6 +60,28 @@ def test_what_was_captured_goes_along(riding: Repo, bare: Repo) -> None:
     told = json.loads(riding.run("envlog", "status", "--json", check=True).out)
     assert {"event": "pre-push", "result": "pushed"}.items() <= told["runs"][-1].items()
     assert told["warnings"] == []
+
+
+def test_a_commit_made_just_before_goes_along_with_what_was_captured_for_it(riding: Repo, bare: Repo) -> None:
+    for number in range(3):
+        riding.write("tracked", f"{number}")
+        riding.git("add", "tracked")
+        riding.git("commit", "-qm", f"number {number}")
+        riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+        assert settled(riding, number + 1)["result"] == "pushed"
+        assert intents(riding)[0] == f"number {number}"
+        assert refs(bare, "refs/envhist") == refs(riding, "refs/envhist")
+
+
+def test_a_capture_that_waits_for_the_end_of_a_rebase_is_not_waited_for(
+    riding: Repo, bare: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = git_dir(riding) / "envhist/hooks"
+    place.mkdir(exist_ok=True)
+    (place / "pending").write_text('["post-checkout", 1000.0]')
+    write_outcome(str(place), HookRun("post-checkout", 1001.0, "waiting"))
+    monkeypatch.setattr(riding_along, "LONGEST_CAPTURE", 1e9)
+    riding_along._wait_for_capture(str(place))
 
 
 def test_nothing_goes_where_nobody_said_yes_and_the_status_tells(riding: Repo, bare: Repo) -> None:

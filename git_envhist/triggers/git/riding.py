@@ -1,11 +1,13 @@
 """A push of the history that rides along with `git push`, where `envhist.autoPush` says so.
 
-It begins when that has ended, asks nobody anything, takes five minutes at most, and tells what came of it to
-`git envlog status` alone. What is large goes in parts: one that was cut off there is gone on with by the next.
+It begins when that has ended, and the capture for a commit that was made just before; it asks nobody anything, takes
+five minutes at most, and tells what came of it to `git envlog status` alone. What is large goes in parts: one that was
+cut off there is gone on with by the next.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import time
@@ -14,11 +16,13 @@ from contextlib import suppress
 
 from git_envhist.model.causing import HookRun, Mark
 from git_envhist.store.locks import locked_now
+from git_envhist.triggers.git.events import RIDING
 from git_envhist.triggers.git.outcomes import (
     UNREADABLE,
     leave_mark,
     place_of,
     read_mark,
+    read_outcomes,
     take_mark,
     write_outcome,
 )
@@ -27,6 +31,9 @@ LONGEST = 300
 STEP, LONGEST_STEP = 0.02, 0.5
 MOST_AT_ONCE = 50_000_000
 """What goes at once: so much is lost, at most, when time is up."""
+LONGEST_CAPTURE = 60.0
+LONGEST_START = 5.0
+"""A hook of git's waits up to two seconds before the program that it starts leaves its mark."""
 NOBODY_IS_ASKED = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS_REQUIRE": "never"}
 
 
@@ -47,6 +54,7 @@ def ride(
             if not alone:
                 return
             _wait_for(caller)
+            _wait_for_capture(place_of(os.path.join(git_dir, "envhist")))
             _answer(place, event, mark, environ)
             take_mark(place, mark)
 
@@ -98,6 +106,30 @@ def _wait_for(caller: int | None) -> None:
             return
         time.sleep(step)
         step = min(step * 1.5, LONGEST_STEP)
+
+
+def _wait_for_capture(captures: str) -> None:
+    """Until what was committed before the push is captured: it is meant to go along."""
+    until, step = time.monotonic() + LONGEST_CAPTURE, STEP
+    while _is_expected(captures) and time.monotonic() < until:
+        time.sleep(step)
+        step = min(step * 1.5, LONGEST_STEP)
+
+
+def _is_expected(captures: str) -> bool:
+    """Whether a hook was called for a capture of which nothing is known yet."""
+    outcomes = read_outcomes(captures)
+    mark = read_mark(captures)
+    if mark is not None:
+        # One that waits for the end of a rebase waits longer than anybody.
+        return not (outcomes and outcomes[-1].result == "waiting" and outcomes[-1].at >= mark.at)
+    last = max((os.path.getmtime(path) for path in _called(captures)), default=0.0)
+    return (not outcomes or outcomes[-1].at < last) and time.time() - last < LONGEST_START
+
+
+def _called(captures: str) -> list[str]:
+    """What hooks leave that were called, each anew."""
+    return [path for path in glob.glob(os.path.join(glob.escape(captures), "last-*")) if RIDING not in path]
 
 
 def _end_what_we_started() -> None:
