@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from git_envhist.settings import parse_duration, parse_size
 from git_envhist.store.asconfigured import Config
 from git_envhist.store.bounds import FETCH_MEMORY
 from git_envhist.store.remotes import last
 from git_envhist.values import dataclass
 
+N = TypeVar("N", int, float)
 UPLOAD_SIZE = 1_500_000_000
 """The common hosts take packs of 2 GB."""
 LARGEST_OBJECT = 100_000_000
@@ -15,11 +19,14 @@ LARGEST_OBJECT = 100_000_000
 SMALLEST = 1 << 16
 FETCH_PATIENCE = 300.0
 """A server that packs what nobody has asked for before tells how far it is; one that asks for a password waits, too."""
-DEFAULTS = {
+PUSH_PATIENCE = 900.0
+"""What a server does with what it was sent, checks and hooks, takes its time, and it may not tell how far it is."""
+SIZES = {
     "envhist.uploadsize": UPLOAD_SIZE,
     "envhist.largestobject": LARGEST_OBJECT,
     "envhist.fetchmemory": FETCH_MEMORY,
 }
+DURATIONS = {"envhist.fetchpatience": FETCH_PATIENCE, "envhist.pushpatience": PUSH_PATIENCE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +38,29 @@ class Limits:
     fetch_memory: int = FETCH_MEMORY
     fetch_patience: float = FETCH_PATIENCE
     """Seconds."""
+    push_patience: float = PUSH_PATIENCE
     warnings: tuple[str, ...] = ()
 
 
 def read_limits(config: Config) -> Limits:
     """The limits that hold; what makes no sense is told, and the default stays."""
     warnings: list[str] = []
-    found = []
-    for key, default in DEFAULTS.items():
-        text = last(config, key)
-        size = parse_size(text) if text is not None else default
-        if size is None:
-            warnings.append(f"{key} is not a size: '{text}'")
-            size = default
-        found.append(max(SMALLEST, size))
-    text = last(config, "envhist.fetchpatience")
-    patience = parse_duration(text) if text is not None else FETCH_PATIENCE
-    if patience is None:
-        warnings.append(f"envhist.fetchpatience is not a duration: '{text}'")
-        patience = FETCH_PATIENCE
-    return Limits(found[0], found[1], found[2], patience, tuple(warnings))
+    sizes = []
+    for key, size in SIZES.items():
+        sizes.append(max(SMALLEST, _read(config, key, parse_size, size, "a size", warnings)))
+    waits = []
+    for key, seconds in DURATIONS.items():
+        waits.append(_read(config, key, parse_duration, seconds, "a duration", warnings))
+    upload_size, largest, memory = sizes
+    fetches, pushes = waits
+    return Limits(upload_size, largest, memory, fetches, pushes, tuple(warnings))
+
+
+def _read(
+    config: Config, key: str, parse: Callable[[str], N | None], default: N, kind: str, warnings: list[str]
+) -> N:
+    text = last(config, key)
+    value = parse(text) if text is not None else default
+    if value is None:
+        warnings.append(f"{key} is not {kind}: '{text}'")
+    return default if value is None else value

@@ -94,7 +94,8 @@ def push(
     place = state_directory(directory_of(repository.common_state))
     with locked(os.path.join(place, "lock"), waiting=waiting):
         limits = read_limits(repository.read_config())
-        transport = Transport(repository.git, remote, environ, patience=limits.fetch_patience, step=step)
+        patience = limits.push_patience
+        transport = Transport(repository.git, remote, environ, patience=patience, verb="push", step=step)
         return _Push(repository, transport, limits, wish, own).run()
 
 

@@ -65,11 +65,12 @@ class RemoteSilent(RemoteFailed):
     """It was waited for long enough."""
 
 
-def says_nothing(remote: Reached, seconds: float) -> RemoteSilent:
-    """The other side says nothing any more."""
+def says_nothing(remote: Reached, seconds: float, verb: str) -> RemoteSilent:
+    """The other side says nothing any more to a push, or a fetch."""
     return RemoteSilent(
         f"'{remote.name}' ({remote.shown}) has said nothing for {seconds:,.0f} s",
-        hint="type it again: it goes on where it stood; to wait longer: git -c envhist.fetchPatience=1h envlog fetch",
+        hint="type it again: it goes on where it stood; "
+        f"to wait longer: git -c envhist.{verb}Patience=1h envlog {verb}",
     )
 
 

@@ -170,16 +170,17 @@ class Transport:
         *,
         memory: int = 0,
         patience: float = 0,
+        verb: str = "fetch",
         step: Callable[[str], None] | None = None,
     ) -> None:
         """`config`: what a repository of the user's says of the way, where `git` is bound to another one.
 
-        Of a fetch `memory`: how much it may take, `patience`: so many seconds nothing may be heard; else the usual, and
-        as long as it likes. `step`: told how far it is.
+        Of a fetch `memory`: how much it may take; else the usual. `patience`: so many seconds nothing may be heard of
+        what is done (`verb`: a push, a fetch); else as long as it likes. `step`: told how far it is.
         """
         self.remote = remote
         self._place, self._memory = git.git_dir, memory or FETCH_MEMORY
-        self._patience, self._step = patience or None, step
+        self._patience, self._verb, self._step = patience or None, verb, step
         self._environment = _environment(git, environ, config)
         self._options = [word for pair in self._overrides() for word in ("-c", pair)]
 
@@ -214,19 +215,14 @@ class Transport:
 
         `together`: all of the refs move, or none; a server that offers no such thing is sent nothing.
         """
-        words = [
-            *before,
-            *PUSH,
-            "--progress" if self._step else "--no-progress",
-            *(["--atomic"] if together else []),
-        ]
+        # By how far it is, told whenever something goes, who takes nothing any more is known.
+        words = [*before, *PUSH, "--progress", *(["--atomic"] if together else [])]
         words += [f"--force-with-lease={ref}:{old}" for ref, old in leases.items()]
         if self.remote.receive_pack is not None:
             words.append(f"--receive-pack={self.remote.receive_pack}")
         environment = {**self._environment, **further}
-        # What is done there with what was pushed takes as long as it takes.
-        words = [*SEALED, *self._options, *words, "--end-of-options", self.remote.push_url, *refspecs]
-        return run_held(words, environment, Bounds(), heard=self._heard)
+        words = [*words, "--end-of-options", self.remote.push_url, *refspecs]
+        return self._held(words, environment, Bounds())
 
     def fetch_objects(self, oids: list[str]) -> Completed:
         """Fetch objects by their hashes, and nothing that belongs to them."""
@@ -269,13 +265,16 @@ class Transport:
         return done
 
     def _run(self, words: list[str], stdin: bytes = b"") -> Completed:
+        return self._held(words, self._environment, self._bounds(), stdin)
+
+    def _held(
+        self, words: list[str], environment: Mapping[bytes, bytes], bounds: Bounds, stdin: bytes = b""
+    ) -> Completed:
         words = [*SEALED, *self._options, *words]
         try:
-            return run_held(
-                words, self._environment, self._bounds(), stdin, patience=self._patience, heard=self._heard
-            )
+            return run_held(words, environment, bounds, stdin, patience=self._patience, heard=self._heard)
         except Silent as silent:
-            raise says_nothing(self.remote, self._patience or 0) from silent
+            raise says_nothing(self.remote, self._patience or 0, self._verb) from silent
 
 
 def _environment(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from git_envhist.capture.statcache import StatCache
 from git_envhist.capturing.capture import Capturing
 from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.sharing.bringing import transport_for
 from git_envhist.store.deflate import crc32
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.idx import PackIndex
@@ -20,7 +21,7 @@ from git_envhist.store.objects import CatFile
 from git_envhist.store.packfile import PackFile
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.remotememory import Memory, read_memory
-from git_envhist.store.remotes import Transport, find_remote, key_of, own_config
+from git_envhist.store.remotes import Transport, find_remote, key_of
 from git_envhist.store.repository import Repository
 from git_envhist.store.staging import Staging
 from git_envhist.store.trees import object_id
@@ -73,7 +74,7 @@ def _sources(capturing: Capturing, directory: str, lost: frozenset[bytes]) -> It
             fetched = Fetched.of(repository)
             fetched.ensure()
             fetched.know(remote.name, remote.url)
-            transport = Transport(fetched.git, remote, capturing.environ, own_config(repository))
+            transport = transport_for(repository, fetched, remote, capturing.environ)
             _ask(transport, sorted(oid.hex() for oid in lost))
             yield f"the remote '{remote.name}'", _fetched(repository, lost)
 

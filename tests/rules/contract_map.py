@@ -296,6 +296,11 @@ CONFIG = (
         ("sharing/test_stopped.py::test_a_server_that_says_nothing_is_given_up",),
     ),
     Line(
+        "config envhist.pushpatience",
+        "so long a remote may say nothing before a push gives up",
+        ("sharing/test_stopped.py::test_one_that_says_nothing_to_a_push_is_given_up_too",),
+    ),
+    Line(
         "config envhist.exclude",
         "patterns beside .envhistignore",
         ("end_to_end/test_capture_options.py::test_envhistignore_and_exclude_name_what_is_no_part",),

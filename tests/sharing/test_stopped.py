@@ -282,6 +282,52 @@ def test_a_server_that_says_nothing_is_given_up(
     assert refs_of_fetched(repo)
 
 
+def test_one_that_says_nothing_to_a_push_is_given_up_too(
+    repo: Repo, bare: Repo, tmp_path: Path, reached: Path
+) -> None:
+    capture(repo, "one")
+    words, mend = prepare_push(repo, bare, tmp_path, reached)
+    repo.git("config", "envhist.pushPatience", "1s")
+    running = subprocess.Popen(words, cwd=repo.path, env=repo.env, stderr=subprocess.PIPE, text=True)
+    wait_for(reached)
+    assert running.communicate()[1].splitlines() == [
+        f"error: 'origin' ({bare.path}) has said nothing for 1 s",
+        "hint: type it again: it goes on where it stood; to wait longer: git -c envhist.pushPatience=1h envlog push",
+    ]
+    assert running.returncode == 128
+    os.close(os.open(reached, os.O_RDWR | os.O_NONBLOCK))
+    until(lambda: left(bare) == [])
+    assert refs(bare) == {}
+    mend()
+    repo.git("config", "--unset", "envhist.pushPatience")
+    repo.run("envlog", "push", "--yes", check=True)
+    assert refs(bare, "refs/envhist") == refs(repo, "refs/envhist")
+
+
+TAKES_SLOWLY = """
+import subprocess, sys, time
+with subprocess.Popen(["git-receive-pack", *sys.argv[1:]], stdin=subprocess.PIPE) as serving:
+    while part := sys.stdin.buffer.raw.read(8192):
+        serving.stdin.write(part)
+        serving.stdin.flush()
+        time.sleep(0.1)
+    serving.stdin.close()
+"""
+
+
+def test_one_that_takes_slowly_what_is_pushed_is_waited_for(repo: Repo, bare: Repo, tmp_path: Path) -> None:
+    repo.write("much", os.urandom(600_000))
+    capture(repo, "one")
+    place = tmp_path / "receive-pack"
+    place.write_text(f"#!{sys.executable}\n{TAKES_SLOWLY}")
+    place.chmod(0o755)
+    repo.git("config", "remote.origin.receivepack", str(place))
+    repo.git("config", "envhist.pushPatience", "3s")
+    started = time.monotonic()
+    repo.run("envlog", "push", "--yes", check=True)
+    assert time.monotonic() - started > 2 * 3
+
+
 def test_a_server_that_is_slow_and_tells_so_is_waited_for(repo: Repo, bare: Repo, tmp_path: Path) -> None:
     capture(repo, "one")
     repo.run("envlog", "push", "--yes", check=True)
