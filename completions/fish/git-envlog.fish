@@ -363,7 +363,7 @@ complete -c git-envlog -n '__envhist_in undrop' -l version -d 'the version of th
 complete -c git-envlog -n '__envhist_in undrop' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in undrop' -f -k -a '(git envhist complete revisions 2>/dev/null)'
 complete -c git-envlog -n '__envhist_in prune' -s n -l dry-run -d 'say what would go and why, and let nothing go'
-complete -c git-envlog -n '__envhist_in prune' -l keep-last -x -d 'the newest so many'
+complete -c git-envlog -n '__envhist_in prune' -l keep-last -x -d 'the newest so many, and as many with words'
 complete -c git-envlog -n '__envhist_in prune' -l keep-hourly -x -d 'of so many hours the newest each'
 complete -c git-envlog -n '__envhist_in prune' -l keep-daily -x -d 'of so many days the newest each'
 complete -c git-envlog -n '__envhist_in prune' -l keep-weekly -x -d 'of so many weeks the newest each'

@@ -24,7 +24,7 @@ NARROWEST = 12
 
 @command("prune", "git envlog prune [<options>]", writes=True)
 @option("-n", "--dry-run", is_flag=True, help="say what would go and why, and let nothing go")
-@option("--keep-last", metavar="<number>", number=True, help="the newest so many")
+@option("--keep-last", metavar="<number>", number=True, help="the newest so many, and as many with words")
 @option("--keep-hourly", metavar="<number>", number=True, help="of so many hours the newest each")
 @option("--keep-daily", metavar="<number>", number=True, help="of so many days the newest each")
 @option("--keep-weekly", metavar="<number>", number=True, help="of so many weeks the newest each")

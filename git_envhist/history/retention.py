@@ -2,7 +2,8 @@
 
 What somebody said something of is always kept, and so is what the words `@`, `good` and `bad` mean. Of the rest a
 policy keeps the last so many, and of so many hours, days and weeks the newest each: hours, days and weeks that hold a
-moment, counted back from the newest.
+moment, counted back from the newest. What came by itself is in nobody's way: the last so many are counted once more
+among those that somebody gave words, and where a span holds one of these, the newest of them stands for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta
 
 from git_envhist.history.doings import EFFECT, TASK
 from git_envhist.history.timeline import own_verdict
-from git_envhist.model import RestorePart, Snapshot, VerdictStatus
+from git_envhist.model import IntentSource, RestorePart, Snapshot, VerdictStatus
 from git_envhist.model.keeping import Decision, Policy
 
 SAFETY_DAYS = 30
@@ -30,8 +31,7 @@ def decide(policy: Policy, newest_first: Sequence[Snapshot], now: datetime) -> t
         number = next((n for n, one in enumerate(newest_first) if _status(one) is status), None)
         if number is not None:
             reasons[number].append(word)
-    for told, _ in zip(reasons, range(max(0, policy.last)), strict=False):
-        told.append(f"last {policy.last}")
+    _keep_last(newest_first, reasons, policy.last)
     for most, spell, unit in _spans(policy):
         _keep_spans(newest_first, reasons, most, spell, unit)
     return tuple(Decision(one, tuple(told)) for one, told in zip(newest_first, reasons, strict=True))
@@ -41,6 +41,25 @@ def _spans(policy: Policy) -> Iterator[tuple[int, Callable[[datetime], str], str
     yield policy.hourly, lambda at: at.strftime("%Y-%m-%d %H"), "hour"
     yield policy.daily, lambda at: at.strftime("%Y-%m-%d"), "day"
     yield policy.weekly, lambda at: "{}-W{:02}".format(*at.isocalendar()[:2]), "week"
+
+
+def _keep_last(newest_first: Sequence[Snapshot], reasons: Sequence[list[str]], most: int) -> None:
+    most = max(0, most)
+    for told in reasons[:most]:
+        told.append(f"last {most}")
+    with_words = [number for number, one in enumerate(newest_first) if _has_words(one)]
+    for number in with_words[:most]:
+        if number >= most:
+            reasons[number].append(f"last {most} with words")
+
+
+def _has_words(snapshot: Snapshot) -> bool:
+    """Whether somebody took it, and said what for."""
+    return (
+        snapshot.intent_source is IntentSource.GIVEN
+        and snapshot.restore is None
+        and not snapshot.trigger.automatic
+    )
 
 
 def _keep_spans(
@@ -53,7 +72,10 @@ def _keep_spans(
     # By the moments, not by their order: somebody's clock may have gone back.
     newest: dict[str, int] = {}
     for number, snapshot in enumerate(newest_first):
-        newest.setdefault(spell(snapshot.at), number)
+        spelled = spell(snapshot.at)
+        known = newest.setdefault(spelled, number)
+        if _has_words(snapshot) and not _has_words(newest_first[known]):
+            newest[spelled] = number
     for spelled in sorted(newest, reverse=True)[: max(0, most)]:
         reasons[newest[spelled]].append(f"{unit} {spelled}")
 

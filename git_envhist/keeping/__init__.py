@@ -39,8 +39,9 @@ class Retaining(Core):
     ) -> Pruned:
         """Thin the timeline (`every`: all of this repository) by a policy; what somebody said something of stays.
 
-        Kept are the newest `keep_last`, and of so many hours, days and weeks the newest each. Where one of them is
-        said, the others count as none; where none is, `envhist.keep*` says. What goes lies in the trash for 30 days.
+        Kept are the newest `keep_last`, as many of those that somebody gave words, and of so many hours, days and
+        weeks the newest each, one with words before what came by itself. Where one of them is said, the others count
+        as none; where none is, `envhist.keep*` says. What goes lies in the trash for 30 days.
 
         >>> for number in range(4):
         ...     _ = history.capture(f"step {number}")

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from git_envhist.history.retention import Policy, decide
-from git_envhist.model import Record, Remark, RestorePart, Snapshot, Verdict, VerdictStatus
+from git_envhist.model import (
+    IntentSource,
+    Record,
+    Remark,
+    RestorePart,
+    Snapshot,
+    Trigger,
+    Verdict,
+    VerdictStatus,
+)
 from git_envhist.values import replace
 from tests.history.moments import NOW, snapshot
 
@@ -111,17 +120,50 @@ def test_what_only_a_policy_keeps_may_go_for_room() -> None:
 
 
 @given(
-    st.lists(st.floats(0, 400), max_size=40),
+    st.lists(st.tuples(st.floats(0, 400), st.booleans()), max_size=40),
     st.tuples(*[st.integers(0, 12)] * 4),
     st.tuples(*[st.integers(0, 12)] * 4),
 )
 def test_who_keeps_more_of_anything_loses_nothing(
-    days: list[float], one: tuple[int, int, int, int], more: tuple[int, int, int, int]
+    days: list[tuple[float, bool]], one: tuple[int, int, int, int], more: tuple[int, int, int, int]
 ) -> None:
-    found = line(*sorted(days))
+    found = [made for ago, hook in sorted(days) for made in (by_itself(line(ago)) if hook else line(ago))]
     small, large = Policy(*one), Policy(*(a + b for a, b in zip(one, more, strict=True)))
     kept = [[decision.keep for decision in decide(policy, found, NOW)] for policy in (small, large)]
     assert all(b or not a for a, b in zip(*kept, strict=True))
     # Thinned again, the same is kept: nothing wears away by itself.
     left = [decision.snapshot for decision in decide(small, found, NOW) if decision.keep]
     assert all(decision.keep for decision in decide(small, left, NOW))
+
+
+def by_itself(snapshots: list[Snapshot]) -> list[Snapshot]:
+    """The same as a hook would have taken them."""
+    return [
+        replace(one, intent_source=IntentSource.COMMIT, trigger=Trigger.COMMIT, intent="a subject")
+        for one in snapshots
+    ]
+
+
+def test_what_comes_by_itself_lets_nothing_go_that_somebody_gave_words() -> None:
+    mine, older, oldest = line(1, 2, 3)
+    found = [*by_itself(line(0, 0.5)), mine, *by_itself(line(1.5)), older, oldest]
+    assert reasons(Policy(2, 0, 0, 0), found) == [
+        ("newest", "last 2"),
+        ("last 2",),
+        ("last 2 with words",),
+        (),
+        ("last 2 with words",),
+        (),
+    ]
+
+
+def test_of_a_day_the_newest_with_words_stays_before_what_came_by_itself() -> None:
+    (evening,), (noon, morning) = by_itself(line(1)), line(1.1, 1.2)
+    assert reasons(Policy(0, 0, 2, 0), [*line(0), evening, noon, morning])[1:] == [
+        (),
+        ("day 2026-11-17",),
+        (),
+    ]
+    # What a restore saved and where it arrived are no words of anybody.
+    safety = replace(noon, restore=RestorePart.TO)
+    assert reasons(Policy(0, 0, 2, 0), [*line(0), evening, safety])[1:] == [("day 2026-11-17",), ()]

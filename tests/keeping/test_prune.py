@@ -181,7 +181,7 @@ def test_a_capture_starts_it_and_does_not_wait_for_it(repo: Repo) -> None:
     repo.write("file", "last")
     # Whatever moment a capture is given, what is let go lies in the trash from today on.
     env = {**repo.env, "GIT_COMMITTER_DATE": "2040-01-01T00:00:00+00:00"}
-    last = repo.run("envlog", "capture", "--porcelain", check=True, env=env).out.strip()
+    last = repo.run("envlog", "capture", "--porcelain", "last", check=True, env=env).out.strip()
     until = time.monotonic() + 60
     while ids(repo) != [taken[2], last] and time.monotonic() < until:
         time.sleep(0.05)
