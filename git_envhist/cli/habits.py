@@ -4,6 +4,7 @@ from __future__ import annotations
 
 EVERYTHING = "everything is taken, tracked or not: git envlog capture 'why'"
 NO_INDEX = "moments are compared, and there is no index among them: git envdiff"
+FIRST = "the moment stands first: git envrestore <rev> -- <path>"
 LIKE_SHOW = "git envlog -1 {option} <rev>"
 MEANT = {
     "envlog": {
@@ -24,10 +25,17 @@ MEANT = {
         "--amend": "a moment stays as it is: git envlog note -m <text> adds to it, git envlog drop forgets it",
         "--tag": "git envlog capture --name <name>",
     },
+    "name": dict.fromkeys(("-l", "--list"), "git envlog name: all names"),
+    "export": dict.fromkeys(("-o", "--output"), "the file stands first: git envlog export <file> [<rev>…]"),
     "envdiff": {"--staged": NO_INDEX, "--cached": NO_INDEX},
     "envrestore": {
         "--hard": "git envrestore @: all of the newest moment; what is here is saved first",
-        "--source": "the moment stands first: git envrestore <rev> -- <path>",
+        "--source": FIRST,
+        "-s": FIRST,
+        "--worktree": "what stands here is what comes back: git envrestore <rev> -- <path>",
+        "-W": "what stands here is what comes back: git envrestore <rev> -- <path>",
+        "--patch": "files come back whole: git envdiff -p <rev> -- <path> shows what would",
+        "-p": "files come back whole: git envdiff -p <rev> -- <path> shows what would",
         "--staged": "git's index stays as it is: git envrestore <rev> -- <path>",
         "--list": "git envrestore alone shows the likeliest moments, git envlog all of them",
         "--yes": "nothing is asked: what is here is saved first, and --undo brings it back",

@@ -86,7 +86,9 @@ def done_lines(
     if restored.moment is None:
         yield from _idle_lines(restored, rest)
         return
-    yield f"{did} in {seconds(restored.seconds)}, verified {count(restored.verified, 'path')}"
+    # Where all that was to be done was to remove, there is nothing to read back.
+    verified = f", verified {count(restored.verified, 'path')}" if restored.verified else ""
+    yield f"{did} in {seconds(restored.seconds)}{verified}"
     if rest:
         yield rest
     if not restored.plan.steps:

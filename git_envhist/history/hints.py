@@ -64,7 +64,10 @@ def explain(
 def refuse_as_range(text: str) -> UsageError:
     """The error for dots that cut no range."""
     hint = "a range is 'a..b', 'a..' or '..b'"
-    if "..." in text:
+    first, dots, last = text.partition("...")
+    if dots and first and last and ".." not in last:
+        hint = f"timelines do not branch, so there is no 'a...b'; the two ends: {first}..{last}"
+    elif dots:
         hint = "timelines do not branch, so there is no 'a...b'; " + hint
     return UsageError(f"not a range: '{text}'", hint=hint)
 

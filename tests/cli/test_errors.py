@@ -66,7 +66,7 @@ CASES = {
     ),
     "steps": Case(("envrestore", "--undo", "x"), 129, "usage", "not a number of steps: 'x'", "--undo 2"),
     "which": Case(("envrestore", "--", "gone"), 129, "usage", "which moment?", "git envrestore @ -- gone;"),
-    "range": Case(("envlog", "a...b"), 129, "usage", "not a range", "a range is 'a..b'", _opened),
+    "range": Case(("envlog", "a...b"), 129, "usage", "not a range", "the two ends: a..b", _opened),
     "no check": Case(("envlog", "verify"), 129, "no-check", "", "", _opened),
     "name": Case(
         ("envlog", "name", "good"), 3, "refused", "not usable as a name: 'good'", "before-refactor", _opened,

@@ -29,6 +29,14 @@ def capture(repo: Repo, intent: str, *words: str) -> str:
         (("envdiff", "--cached"), "moments are compared, and there is no index among them: git envdiff"),
         (("envrestore", "@", "--dry"), "did you mean '--dry-run'?"),
         (("envrestore", "--source=@", "x"), "the moment stands first: git envrestore <rev> -- <path>"),
+        (("envrestore", "-s", "@", "x"), "the moment stands first: git envrestore <rev> -- <path>"),
+        (
+            ("envrestore", "-p", "@"),
+            "files come back whole: git envdiff -p <rev> -- <path> shows what would",
+        ),
+        (("envlog", "name", "-l"), "git envlog name: all names"),
+        (("envlog", "export", "-o", "x", "@"), "the file stands first: git envlog export <file> [<rev>…]"),
+        (("envdiff", "@~1...@"), "timelines do not branch, so there is no 'a...b'; the two ends: @~1..@"),
         (("envrestore", "--hard"), "git envrestore @: all of the newest moment; what is here is saved first"),
         (("envlog", "run", "npm", "test"), "the command stands behind '--': git envlog run -- npm test"),
     ],
@@ -65,6 +73,14 @@ def test_what_is_written_elsewhere_says_where(repo: Repo) -> None:
     made = capture(repo, "one")
     done = repo.run("envrestore", "@", "--to", "../there", check=True)
     assert done.out.startswith(f"wrote {made[:7]} into '{repo.path.parent}/there' in ")
+
+
+def test_where_all_was_to_go_nothing_is_said_to_be_read_back(repo: Repo) -> None:
+    capture(repo, "one")
+    repo.write("more", "1\n")
+    done = repo.run("envrestore", "@", check=True)
+    assert "\nrestored in " in done.out
+    assert "verified" not in done.out
 
 
 def test_a_command_that_failed_says_so_at_once(repo: Repo) -> None:

@@ -107,7 +107,8 @@ def test_a_text_that_can_be_cut_into_different_ranges_lists_them() -> None:
 @pytest.mark.parametrize(
     ("text", "failure", "hint"),
     [
-        ("@...x", UsageError, "no 'a...b'"),
+        ("@...x", UsageError, "no 'a...b'; the two ends: @..x"),
+        ("@...", UsageError, "no 'a...b'; a range is"),
         ("..", UsageError, "'a..b'"),
         ("nothing..x", SnapshotNotFound, "lists every snapshot"),
         ("@~9..x", SnapshotNotFound, "'@~2'"),
