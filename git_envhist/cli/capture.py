@@ -13,9 +13,9 @@ from git_envhist.cli.failure import warn
 from git_envhist.cli.naming import refuse_name
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
+from git_envhist.cli.titles import title_of
 from git_envhist.cli.words import count, seconds, size
 from git_envhist.errors import UsageError
-from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, EnvPath, Missing, Trigger
 from git_envhist.store.listings import ROOT_MARK
 from git_envhist.values import replace
@@ -207,7 +207,7 @@ def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
     if snapshot is None:
         yield f"nothing changed since the newest snapshot ({seconds(captured.seconds)})"
         return
-    yield f"[{escape(snapshot.timeline)} {snapshot.id[:7]}] {escape(subject(snapshot.intent))}"
+    yield f"[{escape(snapshot.timeline)} {snapshot.id[:7]}] {escape(title_of(snapshot))}"
     partial = f", partial: {count(len(captured.missing), 'path')} missing" if captured.missing else ""
     yield f" {counts_line(captured)}{partial}"
     if captured.first:

@@ -14,7 +14,7 @@ from git_envhist.cli.formats import Look
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.render import id_length
 from git_envhist.cli.terminal import escape, shorten
-from git_envhist.cli.words import symbol
+from git_envhist.cli.words import mark
 from git_envhist.errors import EnvhistError
 from git_envhist.history.timeline import subject
 
@@ -75,7 +75,9 @@ def _timelines() -> Iterator[Offer]:
 
 
 def _told(snapshot: Snapshot, look: Look) -> str:
-    return f"{look.time(snapshot)} {symbol(snapshot.verdict)} {shorten(escape(subject(snapshot.intent)), WIDEST)}"
+    return (
+        f"{look.time(snapshot)} {mark(snapshot.verdict)} {shorten(escape(subject(snapshot.intent)), WIDEST)}"
+    )
 
 
 OFFERED: dict[str, Callable[[], Iterator[Offer]]] = {

@@ -35,7 +35,9 @@ def machines_texts(source: Source, manner: Manner) -> Iterator[bytes]:
     yield from file_texts(in_files, manner)
     cells = [f"{escape(why)} {describe_marks(count(changes))}" for why, changes in apart.by_nature]
     if cells:
-        yield from row_of_cells("by nature", [*cells, "(as between any two machines; --no-fold lists them)"], manner)
+        yield from row_of_cells(
+            "by nature", [*cells, "(as between any two machines; --no-fold lists them)"], manner
+        )
 
 
 def _by_rank(

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 MOST_TOLD = 5
 WHERE = {
-    "history": "stands in the history at another path",
-    "git": "is in what git keeps itself (a commit, the index, a stash, a reflog)",
-    "unreached": "is in git's own objects, and nothing needs it: git gc --prune=now",
+    "history": "are in the history under another path",
+    "git": "are in what git itself keeps: a commit, the index, a stash or a reflog",
+    "unreached": "are left in git's own objects, where nothing needs them: git gc --prune=now",
 }
 
 
@@ -68,17 +68,17 @@ def _caveats(done: Purged) -> Iterator[str]:
             else "a remote without a name here"
         )
         again = f"git envlog push {escape(sent.remote)} {escape(sent.timeline)}".strip()
-        yield f"it was pushed to {to} with {escape(sent.timeline)}: '{again}' rewrites that; copies of others stay"
+        yield f"{to} was sent it with {escape(sent.timeline)}: '{again}' erases it there; who fetched it keeps it"
     yield from _left_lines(done.left)
     if done.attached:
-        yield (
-            f"{count(done.attached, 'snapshot')} with attachments or output kept, which are sealed: not looked into"
-        )
+        yield f"attachments and kept output of {count(done.attached, 'snapshot')} are sealed, and were not searched"
     if done.mentioned:
-        yield f"{count(done.mentioned, 'intent')} may name it, and stay as they were written"
+        yield f"the words of {count(done.mentioned, 'snapshot')} may name it; words stay as they were written"
     if done.here:
-        named = f"still here: {_named(done.here)}; name it in .envhistignore"
-        yield f"{named}, or the next capture holds it again, and going back takes it away"
+        yield (
+            f"what stands here stays: {_named(done.here)}; unless .envhistignore names it, the next capture takes it "
+            "in again, and a restore of a moment it was erased from removes it"
+        )
 
 
 def _left_lines(left: Sequence[Left]) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _left_lines(left: Sequence[Left]) -> Iterator[str]:
         some = [one for one in left if one.where == where]
         for one in some[:MOST_TOLD]:
             at = f" ('{escape(one.path.decode('utf-8', 'surrogateescape'))}')" if one.path else ""
-            yield f"the same content {told}{at}: {one.oid[:12]}"
+            yield f"the same bytes {told}{at}: {one.oid[:12]}"
         if len(some) > MOST_TOLD:
             yield f"and {len(some) - MOST_TOLD:,} objects more; --json lists them all"
 

@@ -10,10 +10,12 @@ from git_envhist.cli.dates import format_date
 from git_envhist.cli.formats import Look
 from git_envhist.cli.terminal import escape, pad, shorten, width
 from git_envhist.cli.words import (
+    NOT_CHECKED,
     claim,
     count,
     effect_words,
     first_line,
+    mark,
     story_line,
     symbol,
     verdict_cause,
@@ -71,12 +73,13 @@ def list_lines(
     ):
         more = deepest - indent
         told = _columns(intent, story, intent_width + more, room + more if room is not None else None)
-        mark = palette.paint(_slot(snapshot.verdict), symbol(snapshot.verdict))
+        sign = mark(snapshot.verdict)
+        sign = palette.paint("none" if sign == NOT_CHECKED else _slot(snapshot.verdict), sign)
         head = (
             f"{palette.paint('id', look.short_id(snapshot))}  {palette.paint('time', pad(time, time_width))}"
         )
         after = f"  {palette.paint('story', told[1])}" if told[1] else ""
-        lines.append(f"{head}  {mark} {palette.paint('intent', told[0])}{after}")
+        lines.append(f"{head}  {sign} {palette.paint('intent', told[0])}{after}")
     return lines
 
 

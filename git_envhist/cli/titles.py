@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.errors import EnvhistError
-from git_envhist.model import RestorePart, Snapshot
+from git_envhist.history.timeline import subject
+from git_envhist.model import IntentSource, RestorePart, Snapshot
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
@@ -23,6 +24,15 @@ def looking_at(history: EnvHistory, shown: Iterable[Snapshot]) -> Look:
     from git_envhist.cli.formats import Look  # loaded late: a list has made its own
 
     return Look(history.now, others=others_of(history, tuple(shown)))
+
+
+def title_of(snapshot: Snapshot) -> str:
+    """The words that a list will have for what was just captured."""
+    if snapshot.intent_source is IntentSource.GIVEN:
+        return subject(snapshot.intent)
+    from git_envhist.history.intents import title  # loaded late: most captures are given words
+
+    return title(snapshot)
 
 
 def others_of(history: EnvHistory, shown: Sequence[Snapshot]) -> Others:

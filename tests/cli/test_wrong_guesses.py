@@ -102,3 +102,19 @@ def test_a_moment_has_the_same_words_wherever_it_is_told(repo: Repo) -> None:
     repo.write("app.py", "3\n")
     assert "\"restored 'clean'\" (" in repo.run("envrestore", "-n", "again", check=True).out
     assert words in repo.run("envlog", "drop", "-n", "again", check=True).out
+
+
+def test_a_capture_says_what_the_list_will_say(repo: Repo) -> None:
+    repo.git("commit", "-q", "--allow-empty", "-m", "add a login")
+    first = repo.run("envlog", "capture", check=True).out.splitlines()[0]
+    assert first.endswith("] capture: add a login")
+    assert "capture: add a login" in repo.run("envlog", "-1", check=True).out
+    assert repo.run("envlog", "capture", "mine", check=True).out.splitlines()[0].endswith("] mine")
+
+
+def test_the_sign_before_a_moment_is_of_a_check_that_ran_on_it(repo: Repo) -> None:
+    capture(repo, "good", "--verify", "true")
+    repo.run("envlog", "run", "--", "false")
+    ran, checked = repo.run("envlog", check=True).out.splitlines()
+    assert (ran.split()[2], checked.split()[2]) == ("·", "✓")
+    assert " exit 1 · ✓ from " in ran

@@ -202,8 +202,8 @@ def test_what_is_not_ours_is_told_and_not_touched(repo: Repo) -> None:
     repo.git("rm", "-q", "-f", "--cached", "loose")
     done = repo.run("envlog", "purge", "loose", check=True)
     assert "erased 'loose' from 1 snapshot" in done.out
-    assert "nothing needs it: git gc --prune=now" in done.err
-    assert "still here: 'loose'; name it in .envhistignore" in done.err
+    assert "nothing needs them: git gc --prune=now" in done.err
+    assert "what stands here stays: 'loose'; unless .envhistignore names it" in done.err
 
 
 def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo) -> None:
@@ -220,7 +220,7 @@ def test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told(repo: Repo)
     assert repo.run("envlog", "purge", "../outside").status == 129
     # Spelled from where one stands, also behind the dashes.
     done = repo.run("envlog", "purge", "--", "creds", check=True, cwd="sub")
-    assert "1 intent may name it" in done.err
+    assert "the words of 1 snapshot may name it" in done.err
     assert holding(repo, b"xyzzy", b"\ncreds") == []
 
 
@@ -441,4 +441,4 @@ def test_what_is_left_is_not_told_by_half(repo: Repo, tmp_path: Path) -> None:
     env = killing(repo, tmp_path / "bin", "--exclude=refs/envhist/*")
     done = repo.run("envlog", "purge", "creds", check=True, env=env)
     assert "what of yours still has the same content cannot be told" in done.err
-    assert "nothing needs it" not in done.err
+    assert "nothing needs them" not in done.err

@@ -102,7 +102,7 @@ def test_the_same_environment_captured_again_is_known_and_from_when(repo: Repo) 
     repo.write("app.py", "print('hello')\n")
     capture("back", "10:20")
     lines = repo.run("envlog", env=now).out.splitlines()
-    assert [line.split()[2] for line in lines] == ["✓", "·", "✓"]
+    assert [line.split()[2] for line in lines] == ["·", "·", "✓"]
     assert lines[0].endswith("✓ from 10:02")
     assert "from 10:02" not in lines[2]
     first = shown(repo, ":/clean")["id"]
@@ -111,7 +111,7 @@ def test_the_same_environment_captured_again_is_known_and_from_when(repo: Repo) 
     # `good` means a moment's own verdict.
     assert shown(repo, "good")["id"] == first
     capture("again, and it fails", "10:30", "--verify", "false")
-    assert [line.split()[2] for line in repo.run("envlog", env=now).out.splitlines()] == ["✗", "✓", "·", "✓"]
+    assert [line.split()[2] for line in repo.run("envlog", env=now).out.splitlines()] == ["✗", "·", "·", "✓"]
     # The last verdict on it is the one that is known; an error says nothing.
     capture("cannot tell", "10:40", "--verify", "exit 127")
     repo.write("app.py", "other\n")
