@@ -22,7 +22,7 @@ from git_envhist.restoring.damage import told_of_what_comes
 from git_envhist.restoring.doubts import doubtful
 from git_envhist.restoring.ending import TARGET, Way
 from git_envhist.restoring.foreign import Findings
-from git_envhist.restoring.foresight import changes_files, foreseen, is_idle
+from git_envhist.restoring.foresight import changes_files, foreseen, forewarned, is_idle
 from git_envhist.restoring.guards import (
     hidden_by_mounts,
     refuse_left_out,
@@ -100,10 +100,7 @@ class Course:
             wish.planned(planned)
         if is_idle(planned, wish, self.capturing.repository):
             refuse_left_out(planned.plan, wish)
-            if not wish.dry_run and not wish.force:
-                # What cannot be reached is not as it was, even if all the rest is.
-                refuse_mounted(planned.plan, held.taken.out_of_reach)
-            return Decided(planned)
+            return Decided(self._idle(held, planned))
         guard = partial(self._guard, held, planned)
         if wish.dry_run:
             planned = replace(planned, warnings=(*planned.warnings, *map(str, self.unfetched)))
@@ -153,6 +150,15 @@ class Course:
         stopped = ((STOPPED, " ".join(wish.stopped)),) if wish.stopped else ()
         less = ((LESS, "yes"),) if wish.is_part else ()
         return (*notes, *stopped, *less, (PART, self.part.value))
+
+    def _idle(self, held: Held, planned: Restored) -> Restored:
+        """Nothing is to be done; but what cannot be reached is not as it was, even if all the rest is."""
+        refuse = partial(refuse_mounted, planned.plan, held.taken.out_of_reach)
+        if self.wish.dry_run:
+            return planned if self.wish.force else forewarned(planned, refuse)
+        if not self.wish.force:
+            refuse()
+        return planned
 
     def _plan_from(self, held: Held) -> Restored:
         target = self.here.judge(self.choose(held.content))

@@ -27,11 +27,23 @@ def is_idle(planned: Restored, wish: Wish, repository: Repository) -> bool:
 
 def foreseen(planned: Restored, wish: Wish, held: Held, guard: Callable[[], object]) -> Restored:
     """A plan that is only shown, with where HEAD would go; what stands in its way is said, and refuses nothing yet."""
-    try:
+    moves: list[str] = []
+
+    def try_all() -> None:
         guard()
         repository = held.context.repository
-        move = plan_move(repository, planned.target, held.view, force=wish.force) if wish.head else None
+        if wish.head and (move := plan_move(repository, planned.target, held.view, force=wish.force)):
+            moves.append(str(move))
+
+    planned = forewarned(planned, try_all)
+    return replace(planned, head=moves[0]) if moves else planned
+
+
+def forewarned(planned: Restored, guard: Callable[[], object]) -> Restored:
+    """A plan that is only shown, and what would refuse it."""
+    try:
+        guard()
     except Refused as refused:
         warning = f"as it is now, this would be refused: {refused.message}"
         return replace(planned, warnings=(*planned.warnings, warning))
-    return replace(planned, head=str(move)) if move is not None else planned
+    return planned

@@ -67,6 +67,7 @@ def test_what_hides_something_of_the_moment_is_refused_and_with_force_stays(
     file = mount(room, kind, repo.path / "deps/data")
     # Also where all the rest is as it was.
     refused(restore(room, repo, before), "deps/data")
+    assert "would be refused" in restore(room, repo, "-n", before).err
     repo.write("a", b"changed")
     refused(restore(room, repo, before), "deps/data")
     assert repo.read("a") == b"changed"
