@@ -3,12 +3,13 @@
 A whole file system is synced by one call, which waits for all that anybody wrote there: for seconds, where somebody
 installs packages meanwhile. Where a restore has to do with few paths, these and the directories that they stand in are
 synced one by one: on a quiet disk 8 of them take as long as the one call, 64 ten times, a thousand twenty times as long
-(docs/performance.md). What cannot be opened, a link or a file that is closed to us, cannot be synced by itself: then
-all is.
+(decision 39). What cannot be opened, a link or a file that is closed to us, cannot be synced by itself, nor can a
+directory on some file systems of networks and guests: then all is.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +18,9 @@ from git_envhist.model import EntryKind, PlanAction, PlannedDirectory, PlanStep
 from git_envhist.restore.disk import Door
 from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.restore.journal import Journal
+from git_envhist.restore.looks import look
 from git_envhist.restore.proof import open_to_read
-from git_envhist.restore.slots import SLOTS, Slots, slot_directory, slot_name
+from git_envhist.restore.slots import KEPT, SLOTS, Slots, slot_directory, slot_name
 from git_envhist.restore.swap import Staged
 
 FEW = 16
@@ -71,13 +73,22 @@ def _one_by_one(hands: Hands, opened: Callable[[], Iterator[int]]) -> bool:
             return False
         for descriptor in descriptors:
             hands.begin_to_sync(descriptor)
-        # What fails from here on has failed, and is not tried in another way.
-        for descriptor in descriptors:
-            hands.sync_one(descriptor)
-        return True
+        return _sync_each(hands, descriptors)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _sync_each(hands: Hands, descriptors: Iterable[int]) -> bool:
+    """False where a file system knows no such call; what else fails has failed, and is not tried in another way."""
+    for descriptor in descriptors:
+        try:
+            hands.sync_one(descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return False
+    return True
 
 
 def _staged(door: Door, realm: bytes, steps: list[tuple[int, PlanStep]]) -> Iterator[int]:
@@ -99,7 +110,11 @@ def _changed(door: Door, realm: bytes, staged: list[Staged], own: list[PlannedDi
                 yield _open(directory, name, one.step.after.kind)
     for each in own:
         yield door.reach(realm, each.path)
-    yield from _slots(door.slots(realm), {slot_directory(one.slot) for one in staged})
+    slots = door.slots(realm)
+    if look(slots.private, KEPT) is not None:
+        # Where what stood at a path had to go, since somebody took that between two renames.
+        yield open_directory(slots.private, KEPT)
+    yield from _slots(slots, {slot_directory(one.slot) for one in staged})
 
 
 def _slots(slots: Slots, groups: Iterable[bytes]) -> Iterator[int]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Snapshot
 from git_envhist.restore.apply import apply
 from git_envhist.restore.finish import finish
 from git_envhist.restore.hands import Hands
+from git_envhist.restore.slots import ASIDE
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
 
@@ -90,3 +94,55 @@ def test_where_they_are_many_or_some_cannot_be_opened_the_file_system_is_synced(
         finish(journal, door, engine.private)
     assert (staging.whole, ending.whole) == ((0, 1) if odd == "goes" else (1, 0 if odd != "many" else 1))
     assert repo.read("a") == b"1"
+
+
+class Unable(Noting):
+    """Of a file system that cannot sync a directory by itself; or on which that fails."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self._code = code
+
+    def sync_one(self, descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(self._code, os.strerror(self._code))
+
+
+def test_where_a_directory_cannot_be_synced_by_itself_the_file_system_is(repo: Repo) -> None:
+    engine, first, second = two_moments(repo)
+    hands = Unable(errno.EINVAL)
+    engine.restore(second, first, hands=hands)
+    assert hands.whole == 2
+    assert repo.read("a") == b"1"
+
+
+def test_what_fails_while_it_is_synced_has_failed(repo: Repo) -> None:
+    engine, first, second = two_moments(repo)
+    hands = Unable(errno.EIO)
+    with pytest.raises(EnvhistError, match="cannot prepare the restore"):
+        engine.restore(second, first, hands=hands)
+    assert hands.whole == 0
+    assert repo.read("a") == b"2"
+
+
+def test_what_was_put_where_it_stays_on_the_way_is_synced(repo: Repo) -> None:
+    engine, first, second = two_moments(repo)
+    journal, _ = engine.prepare(engine.plan(second, first))
+    hands = Noting()
+    with engine.door(hands) as door:
+        slots = door.slots(b"")
+        directory, name = slots.at(0)
+        hands.link(directory, name, directory, name + ASIDE)
+        kept = slots.keep_named(directory, name + ASIDE, b"a")
+        apply(journal, door, fresh=True)
+        finish(journal, door, engine.private)
+    assert os.path.dirname(os.fsdecode(kept)) in hands.synced
+    assert hands.whole == 0
+
+
+def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
+    repo.write("a", b"1")
+    engine = Engine(repo.path)
+    first = engine.capture()
+    repo.write("a", b"2")
+    return engine, first, engine.capture()
