@@ -86,8 +86,11 @@ class Git:
 
     def job(self, setting: Setting, store: Path, *words: str) -> Job:
         """A git command on the private index."""
+        return self.program(setting, store, "git", *words)
+
+    def program(self, setting: Setting, store: Path, *words: str) -> Job:
+        """A program whose gits work on the private index."""
         return setting.job(
-            "git",
             *words,
             GIT_DIR=str(store / "git"),
             GIT_WORK_TREE=str(setting.top),

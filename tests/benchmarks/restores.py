@@ -1,7 +1,8 @@
 """The rows about going back: a whole environment into an empty directory, and a thousand files where they stand.
 
 git does the second by `read-tree -u`: it neither saves what it replaces nor reads back what it wrote, which is in our
-time.
+time. So two rows stand beside it: git as it is, and git that saves all first and holds what it wrote to its ids.
+Likewise restic as it is, and restic that reads back; borg cannot.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.benchmarks.bench import Bench, medians
 from tests.benchmarks.peers import is_installed
@@ -16,8 +18,10 @@ from tests.benchmarks.runs import Job, peak_memory, seconds, text
 from tests.benchmarks.table import MEGA, Amount, Line
 
 GIT_ALL, RESTIC, BORG, COPY = "git checkout-index -a", "restic restore", "borg extract", "cp -a"
+RESTIC_READS = "restic restore --verify"
 LOST = "git-envhist, all out of the store"
 GIT_SOME = "git read-tree --reset -u"
+GIT_CAREFUL = "git, saved before and read back"
 MEMORY_LIMIT = 300 * MEGA
 
 
@@ -62,9 +66,9 @@ def _ways(bench: Bench) -> dict[str, Callable[[Path], list[Job]]]:
     }  # fmt: skip
     if is_installed("restic"):
         store = stores["restic"] / "restic"
-        ways[RESTIC] = lambda place: [
-            setting.job("restic", "-q", "-r", store, "restore", "latest", "--target", place)
-        ]
+        restore = ("restic", "-q", "-r", store, "restore", "latest", "--target")
+        ways[RESTIC] = lambda place: [setting.job(*restore, place)]
+        ways[RESTIC_READS] = lambda place: [setting.job(*restore, place, "--verify")]
     if is_installed("borg lz4"):
         store_of_borg = stores["borg lz4"] / "borg"
         last = text(setting.job("borg", "list", "--last", "1", "--short", store_of_borg)).strip()
@@ -79,24 +83,52 @@ def some(bench: Bench) -> Iterator[Line]:
     """A thousand changed files, back to what they were and forth again."""
     bench.ensure(bench.ours, bench.git)
     setting = bench.setting
-    bench.time(bench.ours)
-    before = text(bench.git.job(setting, bench.stores[bench.git.name], "write-tree")).strip()
+    before = _moment(bench)
     bench.editor.change_many()
+    after = _moment(bench)
+    times: dict[str, list[float]] = defaultdict(list)
+    for (mine, tree), other in [(before, after), (after, before)] * (bench.runs + 1):
+        # Each finds the files as the other moment has them, rewritten by a program that is not its own.
+        ways = {
+            bench.ours.name: [setting.job("git-envrestore", mine)],
+            GIT_SOME: [_git(bench, "read-tree", "--reset", "-u", tree)],
+            GIT_CAREFUL: _carefully(bench, other.tree, tree),
+        }
+        for number, (name, jobs) in enumerate(ways.items()):
+            if number:
+                text(setting.job("git-envrestore", other.id))
+            times[name].append(seconds(jobs))
+    work = f"restore of {bench.editor.many:,} files"
+    yield from bench.compare(work, medians(times), {GIT_SOME: 1.0, GIT_CAREFUL: 1.0})
+
+
+class Moment(NamedTuple):
+    """The environment at one time, as ours and as git have it."""
+
+    id: str
+    tree: str
+
+
+def _moment(bench: Bench) -> Moment:
     bench.time(bench.ours)
     bench.time(bench.git)
-    after = text(bench.git.job(setting, bench.stores[bench.git.name], "write-tree")).strip()
-    older, newer = (
-        text(setting.job("git", "envlog", "-n1", *skip, "--format=%H")).strip() for skip in (["@~1"], ["@"])
-    )
-    times: dict[str, list[float]] = defaultdict(list)
-    for mine, theirs in [(older, before), (newer, after)] * (bench.runs + 1):
-        times[bench.ours.name].append(seconds([setting.job("git-envrestore", mine)]))
-        # git has the same to do: its index is at the other moment, and so are the files.
-        text(setting.job("git-envrestore", newer if mine == older else older))
-        times[GIT_SOME].append(
-            seconds(
-                [bench.git.job(setting, bench.stores[bench.git.name], "read-tree", "--reset", "-u", theirs)]
-            )
-        )
-    work = f"restore of {bench.editor.many:,} files"
-    yield from bench.compare(work, medians(times), {GIT_SOME: 1.0})
+    newest = bench.setting.job("git", "envlog", "-n1", "@", "--format=%H")
+    return Moment(text(newest).strip(), text(_git(bench, "write-tree")).strip())
+
+
+def _carefully(bench: Bench, here: str, there: str) -> list[Job]:
+    """What is here is saved first, and what was written is held to the ids of the target, path by path."""
+    changed = f"git diff-tree -r --no-renames --diff-filter=d {here} {there}"
+    written = "cut -f2 | git hash-object --no-filters --stdin-paths"
+    wanted = "cut -d' ' -f4"
+    compared = f'test "$({changed} | {written})" = "$({changed} | {wanted})"'
+    return [
+        _git(bench, "add", "-A", "-f", "."),
+        _git(bench, "write-tree"),
+        _git(bench, "read-tree", "--reset", "-u", there),
+        bench.git.program(bench.setting, bench.stores[bench.git.name], "sh", "-c", compared),
+    ]
+
+
+def _git(bench: Bench, *words: str) -> Job:
+    return bench.git.job(bench.setting, bench.stores[bench.git.name], *words)
