@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from git_envhist.errors import GitFailed
 from git_envhist.model import Collected
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.handover import alone, let_go
@@ -35,7 +36,7 @@ from git_envhist.store.reaching import Tips, elsewhere, git_dirs_of, left_of, re
 from git_envhist.store.refhealth import kept_aside
 from git_envhist.store.repacking import ANEW, AS_IT_IS, JOINED, write_pack
 from git_envhist.store.repository import Repository
-from git_envhist.store.retiring import names_of
+from git_envhist.store.retiring import ASIDE, names_of
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.weighing import (
     DELTIFIED,
@@ -174,6 +175,7 @@ class _Collector:
     def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:
         """Write anew what is needed of some packs, and have them go; how many objects went with them."""
         repository = self._repository
+        old = names_of(pack.path for pack in chosen)
         ids = {pack: frozenset(_ids(repository, pack.path)) for pack in chosen}
         held = {oid for names in ids.values() for oid in names}
         # A copy elsewhere may be damaged: what is needed of a pack is written, wherever else it stands.
@@ -187,18 +189,27 @@ class _Collector:
             with alone(repository, removes=bool(left)):
                 self._tell("putting them in place")
                 late = {oid: path for oid, path in self._reached(held, tips).items() if oid in left}
-                again = self._used_again(chosen, left - late.keys())
+                times = _times_in(repository.pack_dir, old)
+                again = self._used_again(chosen, held - live.keys() - late.keys())
                 new += self._write(staging, late, AS_IT_IS)
                 new += self._write(staging, again, AS_IT_IS, f"{SET_APART} {int(time.time())}")
                 self._publish(staging, [*new, *set_apart])
                 gone = left - late.keys() - again.keys()
-                old = names_of(pack.path for pack in chosen)
-                anew = let_go(repository, staging, old, gone, lambda now: self._reached(held, now))
+                known = times if gone else {}
+                anew = let_go(
+                    repository, staging, old, gone, lambda now: self._check(staging, held, now, known)
+                )
         self._remember({})
         if anew:
             # A cache of git's: to be without one costs time alone.
             repository.git.try_run(*anew)
         return len(gone)
+
+    def _check(self, staging: Staging, held: set[bytes], tips: Tips, times: Mapping[str, int]) -> None:
+        """Whether packs that are out of sight may go: nothing is missing, and nobody found anything in them since."""
+        self._reached(held, tips)
+        if _times_in(os.path.join(staging.path, ASIDE), times) != times:
+            raise GitFailed("git has found something again in a pack that was to go")
 
     def _set_apart(
         self, staging: Staging, chosen: Sequence[Weighed], live: Mapping[bytes, bytes]
@@ -266,6 +277,11 @@ def _ids(repository: Repository, path: str) -> list[bytes]:
         return index.names()
     finally:
         index.close()
+
+
+def _times_in(directory: str, bases: Iterable[str]) -> dict[str, int]:
+    """When git last found something in each of some packs."""
+    return {base: os.stat(os.path.join(directory, f"{base}.pack")).st_mtime_ns for base in bases}
 
 
 def _measure(paths: Sequence[str]) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -376,6 +377,32 @@ def test_what_is_added_again_while_packs_are_written_stays(repo: Repo, history: 
     grow_older(repo.path / ".git", 20 * 24 * 3600)
     collect(Repository.open(str(repo.path)))
     assert not stands(repo, added[0])
+
+
+def test_what_is_added_again_right_before_packs_go_brings_them_back(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing leads there, so that only the time of the pack tells of it."""
+    mine = b"captured once, and forgotten\n"
+    repo.write("mine", mine)
+    moment(history, "it holds it")
+    forget(repo, history)
+    grow_older(repo.path / ".git", 20 * 24 * 3600)
+    really = handover.put_aside
+    added = []
+
+    def put_aside(pack_dir: str, aside: str, bases: Sequence[str]) -> None:
+        told = repo.execute("git", "hash-object", "-w", "--stdin", input=mine)
+        added.append(told.out.strip())
+        really(pack_dir, aside, bases)
+
+    monkeypatch.setattr(handover, "put_aside", put_aside)
+    with pytest.raises(SomebodyAtWork, match="needed again"):
+        collect(Repository.open(str(repo.path)))
+    monkeypatch.undo()
+    assert stands(repo, added[0])
+    assert collect(Repository.open(str(repo.path))).removed == 0
+    assert stands(repo, added[0])
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
