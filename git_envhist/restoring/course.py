@@ -100,11 +100,10 @@ class Course:
             wish.planned(planned)
         if is_idle(planned, wish, self.capturing.repository):
             refuse_left_out(planned.plan, wish)
-            return Decided(self._idle(held, planned))
+            return Decided(self._idle(held, self._untold(planned)))
         guard = partial(self._guard, held, planned)
         if wish.dry_run:
-            planned = replace(planned, warnings=(*planned.warnings, *map(str, self.unfetched)))
-            return Decided(foreseen(planned, wish, held, guard))
+            return Decided(foreseen(self._untold(planned), wish, held, guard))
         rest = guard()
         safety = self._save(held, planned.target)
         if wish.saved is not None:
@@ -136,10 +135,15 @@ class Course:
                 beside=look_around,
             )
         changed(saved.safety)
-        brought = tuple(bring(self.capturing.repository.git, self.unfetched))
-        planned = replace(planned, warnings=(*planned.warnings, *brought))
         planned = replace(planned, safety=saved.safety, head=rest.words, relocated=tuple(relocated))
-        return replace(self._record(planned, carried, saved), running=tuple(running))
+        done = self._record(planned, carried, saved)
+        # Last of all: whoever stops that has what is recorded.
+        brought = tuple(bring(self.capturing.repository.git, self.unfetched))
+        return replace(done, running=tuple(running), warnings=(*done.warnings, *brought))
+
+    def _untold(self, planned: Restored) -> Restored:
+        """A plan that brings no commits of submodules, with how they could be had."""
+        return replace(planned, warnings=(*planned.warnings, *map(str, self.unfetched)))
 
     def _notes(self, planned: Restored, saved: Saved, rest: Rest) -> tuple[tuple[str, str], ...]:
         """What a journal says of it."""

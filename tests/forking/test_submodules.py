@@ -163,6 +163,23 @@ def test_commits_of_a_submodule_that_cannot_be_brought_are_told(parent: Repo) ->
     assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
 
 
+def test_whoever_tries_once_more_is_told_of_them_though_no_file_differs(parent: Repo) -> None:
+    made = fork(parent, "made")
+    (made.path / "lib/app.py").write_text("better\n")
+    inside(made).git("commit", "-qam", "better")
+    line, commit = captured(made, "better"), inside(made).git("rev-parse", "HEAD")
+    inside(made).git("config", "transfer.hideRefs", "HEAD")
+    first, again = (parent.run("envrestore", line, check=True) for _ in range(2))
+    assert ("restored in" in first.out, "nothing to restore" in again.out) == (True, True)
+    told, once_more = (
+        [one for one in done.err.splitlines() if commit[:10] in one] for done in (first, again)
+    )
+    assert told == once_more != []
+    inside(made).git("config", "--unset", "transfer.hideRefs")
+    parent.execute(*shlex.split(told[0].partition("is not here: ")[2]))
+    assert inside(parent).git("rev-parse", "FETCH_HEAD") == commit
+
+
 def test_a_fork_that_goes_back_to_its_beginning_keeps_its_git_directories(parent: Repo) -> None:
     made = fork(parent, "made")
     first = json.loads(made.run("envlog", "--json", check=True).out)[-1]["id"]
