@@ -32,6 +32,7 @@ from git_envhist.capture.visits import is_settled
 from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.take import cache_of
+from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.restore.workers import share_out
 from git_envhist.values import replace
@@ -54,7 +55,7 @@ def seed(source: Capturing, own: Capturing, snapshot: Snapshot, lost: frozenset[
         return
     started = time.time_ns()
     # Whatever cannot be read is read by the capture.
-    with suppress(OSError, ValueError):
+    with suppress(EnvhistError, OSError, ValueError):
         look = _Look(here.bases[b""], started, lost)
         shards, _ = share_out(
             head.shards,

@@ -12,8 +12,11 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.visits import is_settled
+from git_envhist.errors import EnvhistError
+from git_envhist.forking import seeding
 from git_envhist.forking.seeding import seed
 from git_envhist.model import EnvPath
+from git_envhist.restore.workers import KILLED
 from tests.forking.test_fork import beside, fork, rich
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
@@ -77,6 +80,16 @@ def test_what_was_changed_since_it_was_written_is_read(rich: Repo) -> None:
     shutil.rmtree(cache(made))
     made.run("envlog", "capture", "read anew", check=True)
     assert before != changed == tree(made)
+
+
+def test_a_worker_that_is_killed_costs_time_alone(rich: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise EnvhistError(KILLED)
+
+    made = fork(rich, "made")
+    monkeypatch.setattr(seeding, "share_out", killed)
+    seed_again(rich, made)
+    assert not cache(made).exists()
 
 
 def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
