@@ -30,6 +30,8 @@ MOST_SAID = 1 << 20
 STEP = re.compile(rb"([A-Z][a-z]{1,20}(?: [a-z]{1,20}){1,3}): +([0-9]{1,3})% ")
 AT_ONCE = 1 << 16
 LONGEST_END = 5.0
+LONGEST_WAIT = 2_000_000.0
+"""Three weeks: the kernel counts them in 31 bits of milliseconds."""
 
 
 class Holds(Protocol):
@@ -113,7 +115,7 @@ def _talk(
         for number, one in enumerate(ours):
             selector.register(one, selectors.EVENT_READ if number else selectors.EVENT_WRITE, number)
         while selector.get_map():
-            heard_of = selector.select(patience)
+            heard_of = selector.select(patience and min(patience, LONGEST_WAIT))
             if not heard_of:
                 raise Silent
             for key, _ in heard_of:

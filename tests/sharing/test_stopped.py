@@ -372,6 +372,14 @@ def test_what_makes_no_sense_is_said_and_the_usual_holds(repo: Repo, bare: Repo)
     assert "envhist.fetchpatience is not a duration: 'for ever'" in done.err
 
 
+def test_who_would_wait_for_months_need_not(repo: Repo, bare: Repo) -> None:
+    """The kernel takes no more than 596 hours for a time to wait."""
+    capture(repo, "one")
+    repo.git("config", "envhist.fetchPatience", "9999h")
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.run("envlog", "fetch", check=True)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_waits_for_another_says_so(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path, kind: str
