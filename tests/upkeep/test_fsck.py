@@ -273,6 +273,29 @@ def test_no_name_is_lost_with_one_object_of_the_notes(
     assert_git_goes_on(repo, tmp_path)
 
 
+def test_what_others_said_of_a_moment_stays_theirs_when_notes_are_gathered(
+    repo: Repo, history: EnvHistory
+) -> None:
+    """Another working tree keeps its notes in a place of its own, also on a moment of ours."""
+    moments = three_moments(repo, history)
+    history.name("ours", moments[0])
+    repo.git("worktree", "add", "-q", "../beside")
+    beside = Repo(repo.path.parent / "beside", repo.env)
+    beside.run("envlog", "capture", "theirs", check=True)
+    beside.run("envlog", "note", moments[0].id, "-m", "said beside", check=True)
+    notes = f"refs/notes/envhist/{history.timeline}"
+    theirs = [
+        ref for ref in repo.git("for-each-ref", "--format=%(refname)", "refs/notes").split() if ref != notes
+    ]
+    assert "said beside" in repo.git("notes", f"--ref={theirs[0]}", "show", moments[0].commit)
+    flip_in(repo, notes)
+
+    repo.run("git-envlog", "fsck", "--repair", check=True)
+
+    told = repo.git("notes", f"--ref={notes}", "show", moments[0].commit)
+    assert ("ours" in told, "said beside" in told) == (True, False)
+
+
 def test_a_damaged_cache_is_found_and_forgotten(repo: Repo, history: EnvHistory) -> None:
     three_moments(repo, history)
     shards = list((repo.path / ".git/envhist/cache").glob("shard-*"))
