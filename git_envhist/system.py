@@ -7,14 +7,17 @@ other ways are tried on any machine.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import stat
 import sys
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+Path = str | bytes
 WITHOUT = "GIT_ENVHIST_WITHOUT"
 
 
@@ -81,11 +84,31 @@ def read_system(environ: Mapping[str, str]) -> System:
 SYSTEM = read_system(os.environ)
 
 NOFOLLOW = os.O_NOFOLLOW if SYSTEM.nofollow else 0
-"""For `os.open`. Where it is nothing, whoever opens what others may swap has to compare."""
+"""For `os.open` of what nobody else makes. What others may have swapped is opened by `open_itself`."""
 DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 """For `os.open`, of a directory."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What asks a process to stop."""
+
+
+def open_itself(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
+    """A descriptor of what bears a name itself, below an open directory; OSError where that is a link."""
+    if SYSTEM.nofollow:
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+    return open_compared(name, flags, dir_fd=dir_fd)
+
+
+def open_compared(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
+    """The same where the system cannot be told to follow no link: what was opened is what was looked at."""
+    before = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    if not stat.S_ISLNK(before.st_mode):
+        descriptor = os.open(name, flags, dir_fd=dir_fd)
+        now = os.fstat(descriptor)
+        if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
+            return descriptor
+        os.close(descriptor)
+    code = errno.ENOTDIR if flags & DIRECTORY == DIRECTORY else errno.ELOOP
+    raise OSError(code, os.strerror(code), name)
 
 
 def how_workers_run(wanted: str) -> str:

@@ -78,18 +78,6 @@ class NamedDescent(Descent):
         self._seen.append(_identity(before))
 
 
-def open_compared(name: bytes, flags: int) -> int:
-    """A descriptor on what stands under a name of the current directory itself; OSError where that is a link."""
-    before = os.lstat(name)
-    if stat.S_ISLNK(before.st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    descriptor = os.open(name, flags)
-    if _identity(os.fstat(descriptor)) == _identity(before):
-        return descriptor
-    os.close(descriptor)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-
-
 def remember_here() -> Callable[[], None]:
     """What brings the process back to its present current directory; to be called once."""
     if not SYSTEM.fchdir:

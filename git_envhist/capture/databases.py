@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import SQLITE_HEADER, SQLITE_SIDECARS
-from git_envhist.system import NOFOLLOW
+from git_envhist.system import open_itself
 from git_envhist.values import dataclass
 
 SMALLEST_PAGE = 512
@@ -181,7 +181,7 @@ def _share_log(memory: int) -> None:
 
 def _open_memory(name: bytes) -> int:
     try:
-        return os.open(name + SHARED_MEMORY, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_itself(name + SHARED_MEMORY, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return -1
     except OSError as error:

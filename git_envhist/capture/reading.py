@@ -16,10 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from git_envhist.capture.byname import open_compared
 from git_envhist.capture.records import COLUMNS
 from git_envhist.model import WhyMissing
-from git_envhist.system import NOFOLLOW, SYSTEM
+from git_envhist.system import NOFOLLOW, SYSTEM, open_compared
 
 TRIES = 10
 CLOCK_GRAIN_NS = 20_000_000

@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 
 from git_envhist.store.durable import cannot_write, forget, sync, write_all
-from git_envhist.system import SYSTEM
+from git_envhist.system import SYSTEM, open_itself
 
 BESIDE = "{}.{}.new"
 """The page, and who writes it."""
@@ -74,7 +74,7 @@ def _sweep(whole: str) -> None:
 
 
 def _take_away(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         # In another container the process that writes it has a number that is nobody's here.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,7 @@ from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.store.git import read_all
 from git_envhist.store.modules import is_own, place_named
 from git_envhist.store.repository import Repository
-from git_envhist.system import DIRECTORY, NOFOLLOW
+from git_envhist.system import DIRECTORY, open_itself
 
 PROGRAM_DIRECTORIES = frozenset((b"bin", b"sbin", b"Scripts", b".bin"))
 NAMES = frozenset((b"pyvenv.cfg", b"direct_url.json", b".modules.yaml"))
@@ -184,7 +184,7 @@ def _write_file(top: int, path: EnvPath, change: Callable[[bytes], bytes | None]
             if new is None:
                 return TOO_LONG
             hands.fchmod(descriptor, mode | stat.S_IWUSR)
-            writing = os.open(name, os.O_WRONLY | NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            writing = open_itself(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
             try:
                 hands.write(writing, new, 0)
                 hands.truncate(writing, len(new))
@@ -231,7 +231,7 @@ def _read_link(top: int, path: EnvPath) -> bytes:
 
 
 def _open_file(directory: int, name: bytes) -> int:
-    return os.open(name, os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    return open_itself(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
 
 
 def _first_line(data: bytes) -> bytes:

@@ -10,6 +10,7 @@ from git_envhist.facts import PACKAGES, tree_leaf, tree_probes
 from git_envhist.facts.probe import File, TreeProbe
 from git_envhist.model import Fact, FactChange
 from git_envhist.recently.walking import Found
+from git_envhist.system import open_itself
 
 NOT_INSTALLED = ("declared",)
 """Probes that tell what is asked for, and not what is there."""
@@ -72,9 +73,7 @@ def _files(
 
 
 def _read(path: bytes) -> bytes:
-    with open(
-        path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-    ) as file:
+    with open(path, "rb", opener=lambda name, flags: open_itself(name, flags | os.O_NONBLOCK)) as file:
         return file.read(LARGEST)
 
 

@@ -27,7 +27,7 @@ from git_envhist.model import (
 )
 from git_envhist.restore.looks import Seen
 from git_envhist.restore.swap import Staged
-from git_envhist.system import DIRECTORY, NOFOLLOW
+from git_envhist.system import DIRECTORY, NOFOLLOW, open_itself
 from git_envhist.values import dataclass
 
 JOURNAL = "journal"
@@ -149,9 +149,7 @@ def _sync(directory: str) -> None:
 
 def _read(directory: str, name: str) -> bytes | None:
     try:
-        descriptor = os.open(
-            os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW
-        )
+        descriptor = open_itself(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with open(descriptor, "rb") as file:

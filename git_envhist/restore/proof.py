@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from git_envhist.errors import EnvhistError
 from git_envhist.model import Entry, EntryKind, PlanStep, StoredAs, shown_path
 from git_envhist.restore.make import Contents, blocks_of
-from git_envhist.system import NOFOLLOW
+from git_envhist.system import open_itself
 
 BLOCK = 1 << 20
-READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 NO_ATIME = getattr(os, "O_NOATIME", 0)
 
 
@@ -21,10 +21,10 @@ def open_to_read(directory: int, name: bytes) -> int:
     """A descriptor of a file, its time of access left alone where we may."""
     if NO_ATIME:
         try:
-            return os.open(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
+            return open_itself(name, READ_FLAGS | NO_ATIME, dir_fd=directory)
         except PermissionError:
             pass  # only the owner may leave it alone; reading is allowed to more
-    return os.open(name, READ_FLAGS, dir_fd=directory)
+    return open_itself(name, READ_FLAGS, dir_fd=directory)
 
 
 def is_link_to(directory: int, name: bytes, entry: Entry) -> bool:

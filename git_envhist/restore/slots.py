@@ -14,7 +14,7 @@ from contextlib import suppress
 from git_envhist.errors import Refused
 from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.restore.looks import Seen, look
-from git_envhist.system import DIRECTORY, NOFOLLOW
+from git_envhist.system import DIRECTORY, open_itself
 
 SLOTS = b"slots"
 KEPT = b"kept"
@@ -38,7 +38,7 @@ class Slots:
     def prepare(self, numbers: Iterable[int]) -> None:
         """Make what the slots stand in."""
         make_directory(self.hands, self.private, SLOTS)
-        slots = os.open(SLOTS, DIRECTORY | NOFOLLOW, dir_fd=self.private)
+        slots = open_itself(SLOTS, DIRECTORY, dir_fd=self.private)
         try:
             for group in sorted({number >> FAN_OUT for number in numbers}):
                 make_directory(self.hands, slots, b"%x" % group)
@@ -83,7 +83,7 @@ class Slots:
     def keep_named(self, directory: int, name: bytes, called: bytes) -> bytes:
         """Put a thing of ours where it stays; where that is."""
         make_directory(self.hands, self.private, KEPT)
-        kept = os.open(KEPT, DIRECTORY | NOFOLLOW, dir_fd=self.private)
+        kept = open_itself(KEPT, DIRECTORY, dir_fd=self.private)
         try:
             for attempt in range(1, 1 << 20):
                 place = b"%d-%b" % (attempt, called[:LONGEST_NAME])
@@ -142,7 +142,7 @@ def open_private(hands: Hands, parent: int, name: bytes) -> int:
     """A directory that is ours alone, made where it is missing; a descriptor, to be closed."""
     make_directory(hands, parent, name)
     try:
-        private = os.open(name, DIRECTORY | NOFOLLOW, dir_fd=parent)
+        private = open_itself(name, DIRECTORY, dir_fd=parent)
     except NotADirectoryError as planted:
         raise _not_ours(name) from planted
     found = os.fstat(private)
@@ -176,13 +176,13 @@ def remove_tree(hands: Hands, directory: int, name: bytes) -> None:
 
 def _remove_directory(hands: Hands, directory: int, name: bytes) -> None:
     # The way down stays open, so that no path grows longer than the system takes.
-    way = [(directory, name, os.open(name, DIRECTORY | NOFOLLOW, dir_fd=directory))]
+    way = [(directory, name, open_itself(name, DIRECTORY, dir_fd=directory))]
     try:
         while way:
             _, _, here = way[-1]
             below = _remove_entries(hands, here)
             if below is not None:
-                way.append((here, below, os.open(below, DIRECTORY | NOFOLLOW, dir_fd=here)))
+                way.append((here, below, open_itself(below, DIRECTORY, dir_fd=here)))
                 continue
             above, gone, here = way.pop()
             os.close(here)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from git_envhist.restore.hands import open_directory
-from git_envhist.system import DIRECTORY, NOFOLLOW
+from git_envhist.system import DIRECTORY, open_itself
 
 MOST = 64
 """So many directories are open at most; the way to those that stand deeper is gone anew each time."""
@@ -32,7 +32,7 @@ class Way:
             shared += 1
         self._leave(shared)
         for name in names[shared:MOST]:
-            self._open.append(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=self._here))
+            self._open.append(open_itself(name, DIRECTORY, dir_fd=self._here))
             self._names.append(name)
         if len(names) > MOST:
             self._deep = open_directory(self._here, b"/".join(names[MOST:]))

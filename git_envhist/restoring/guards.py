@@ -20,7 +20,7 @@ from git_envhist.model import (
 from git_envhist.restoring.processes import holders
 from git_envhist.restoring.scope import HOLDS_MOUNT, LEFT_OUT_NOW, MOUNTED, above
 from git_envhist.restoring.wish import Wish
-from git_envhist.system import NOFOLLOW
+from git_envhist.system import open_itself
 
 DOT_GIT = b".git"
 SHOWN = 3
@@ -148,7 +148,7 @@ def _nested(steps: Iterable[PlanStep]) -> Iterator[tuple[bytes, PlanStep]]:
 
 def _is_sqlite(path: bytes) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_itself(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry
-from git_envhist.system import NOFOLLOW
+from git_envhist.system import open_itself
 from git_envhist.values import once
 
 GITLINK, SYMLINK, TREE = 0o160000, 0o120000, 0o040000
@@ -149,7 +149,7 @@ class Judge:
             return False
 
     def _file_holds(self, path: bytes, size: int, oid: bytes) -> bool:
-        descriptor = os.open(self._root + b"/" + path, os.O_RDONLY | NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_itself(self._root + b"/" + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb", closefd=True) as file:
             digest = hashlib.new(self._format, b"blob %d\0" % size, usedforsecurity=False)
             sha256 = hashlib.sha256()

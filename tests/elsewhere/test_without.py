@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,8 +16,8 @@ import pytest
 
 from git_envhist import system
 from git_envhist.capture import byname
-from git_envhist.capture.byname import NamedDescent, open_compared, remember_here
-from git_envhist.system import SYSTEM, WITHOUT, System, read_system
+from git_envhist.capture.byname import NamedDescent, remember_here
+from git_envhist.system import SYSTEM, WITHOUT, System, open_compared, read_system
 from tests.capture.taking import everything_stored
 from tests.end_to_end.captures import assert_holds
 from tests.support.oracle import git_fsck, listing
@@ -80,6 +81,22 @@ def test_a_snapshot_and_the_next_are_true_without(repo: Repo, lack: str) -> None
     apply(EDITS, repo.path)
     assert_true(repo, capture(repo, lack), lack)
     assert git_fsck(repo.path) == ""
+
+
+@pytest.mark.parametrize("lack", ["nofollow", "proc", "fork,fchdir,flock,openat2,nowait", MANY])
+def test_a_restore_leads_to_the_moment_and_nowhere_out_of_it(repo: Repo, tmp_path: Path, lack: str) -> None:
+    outside = tmp_path / "outside"
+    build({b"sub/file": File(b"outside", mode=0o640)}, outside)
+    build({b"there/sub/file": File(b"inside"), b"gone/sub/file": File(b"2")}, repo.path)
+    first, before = capture(repo, lack), listing(repo.path, top=True)
+    shutil.rmtree(repo.path / "there")
+    apply((Put(b"there", Link(os.fsencode(outside))), Remove(b"gone")), repo.path)
+    second, after = capture(repo, lack), listing(repo.path, top=True)
+    untouched = listing(outside, top=True)
+    for moment, wanted in ((first, before), (second, after), (first, before)):
+        repo.run("envrestore", "-q", moment, env={WITHOUT: lack}, check=True)
+        assert listing(repo.path, top=True) == wanted
+        assert listing(outside, top=True) == untouched
 
 
 CORE = (
@@ -152,11 +169,11 @@ def before_the_next(
     """Have something happen right before one call, behind the back of who looked a moment ago."""
     real, done = getattr(os, call), []
 
-    def wrapped(name: bytes, *more: object) -> object:
+    def wrapped(name: bytes, *more: object, **named: object) -> object:
         if not done and when(name):
             done.append(True)
             act()
-        return real(name, *more)
+        return real(name, *more, **named)
 
     monkeypatch.setattr(byname.os, call, wrapped)
 
