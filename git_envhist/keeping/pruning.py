@@ -64,6 +64,14 @@ class Pruning:
 
         `expire_before`: what was let go before that day leaves the trash, where it is not thirty days ago.
         """
+        done = self._prune(policy, timelines, dry_run, expire_before)
+        if not dry_run:
+            self._dropping.join_weeks()
+        return done
+
+    def _prune(
+        self, policy: Policy, timelines: Sequence[str], dry_run: bool, expire_before: date | None
+    ) -> Pruned:
         today = self._dropping.today
         until = today + timedelta(days=DAYS)
         before = today - timedelta(days=DAYS) if expire_before is None else expire_before
@@ -77,17 +85,18 @@ class Pruning:
             thinned, told_by = self._thin(policy, name)
             found.append(thinned)
             warnings += told_by
-        self._dropping.join_weeks()
         return Pruned(tuple(found), until, expired, warnings=tuple(warnings))
 
     def by_itself(self) -> None:
         """What is done once a day: all timelines of this repository by what is configured, within the size."""
         settings = self._history.settings
         names = own_timelines(self._history)
-        self.prune(policy_of(settings), names, expire_before=self._time_is_over_before(names))
+        self._prune(policy_of(settings), names, False, self._time_is_over_before(names))
         excess = self._excess(settings.max_size)
         if excess > 0:
             self._make_room(names, excess)
+        # Not before: with what went today what went this week would not be of an earlier day any more.
+        self._dropping.join_weeks()
 
     def _time_is_over_before(self, names: Sequence[str]) -> date:
         """What was let go before this day has lain its thirty days, and not by the word of the clock alone."""

@@ -28,8 +28,8 @@ from git_envhist.upkeep.trouble import keep_trouble
 from git_envhist.values import replace
 
 SHARES = 14
-MANY_REFS = 4
-"""The newest moment and the notes of one timeline are always two, and what went this week one more."""
+MANY_REFS = 3
+"""The newest moment and the notes of a timeline that lives are two."""
 NOW, NEVER = ("now", "all"), ("never", "false")
 HINT = "git envlog gc --prune=now"
 

@@ -209,6 +209,22 @@ def test_beyond_the_size_the_oldest_go_first_and_the_trash_does_not_wait(repo: R
     assert sum(path.stat().st_size for path in packs) < 900 << 10
 
 
+def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> None:
+    for key, number in (("keepLast", 2), ("keepDaily", 0), ("keepWeekly", 0)):
+        repo.git("config", f"envhist.{key}", str(number))
+    taken: list[str] = []
+    for number in range(4):
+        taken += take(repo, 1, size=200_000, first=number)
+        by_itself(repo, number)
+    assert ids(repo) == taken[2:]
+    repo.git("config", "envhist.maxSize", "900k")
+    taken += take(repo, 1, size=200_000, first=4)
+    by_itself(repo, 4)
+    assert ids(repo) == taken[3:]
+    told = json.loads(repo.run("envlog", "undrop", "--json", check=True).out)["trash"]
+    assert [one["id"] for one in told] == [taken[2]]
+
+
 def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     taken = take(repo, 3)
     history = EnvHistory.open(str(repo.path), environ={**os.environ, **day(3)})
