@@ -127,7 +127,7 @@ class Command:
     ) -> None:
         self.name = name
         self.usage = usage
-        self.help = run.__doc__ or ""
+        self.help = "\n".join(map(str.strip, (run.__doc__ or "").strip().split("\n")))
         self.counts = counts
         """Whether `-5` stands for `--max-count=5`."""
         own = declared(run)

@@ -38,7 +38,10 @@ DONE = {"git": "git's hooks", LEFT: "what agents left here"}
 @option("-f", "--force", is_flag=True, help="also where others would notice: shared or committed hooks")
 @option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
 def install_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
-    """Has git, or a coding agent, capture by itself: after each commit, merge, checkout and rebase."""
+    """Has git, or a coding agent, capture by itself: after each commit, merge, checkout and rebase.
+
+    Its hook before a push does nothing, unless envhist.autoPush is set.
+    """
     session.no_paths()
     if _is_for_shells(agents, options):
         from git_envhist.cli.shell import install_shell  # loaded late: once in the life of an installation

@@ -19,14 +19,20 @@ AS_TOLD = "?"
 ACTIVATE = b"/bin/activate"
 NAMED = re.compile(rb"^\s*VIRTUAL_ENV=(/[^\n]+|'/[^'\n]+'|\"/[^\"\n]+\")\s*$", re.MULTILINE)
 FIRST_PATHS = 3
+AGAIN = "git envrestore --undo, and again with --relocate"
+NOTHING_CAME = f"nothing came, so nothing was rewritten; where what came before names another place: {AGAIN}"
 NAMING = (LINK, TEXT)
 
 
-def names_another_place(source: Capturing, restored: Restored) -> str | None:
-    """A word about the paths that came and name the place where they were changed; None where there are none."""
+def names_another_place(source: Capturing, restored: Restored, *, asked: bool) -> str | None:
+    """A word about the paths that came and name the place where they were changed; None where there are none.
+
+    `asked`: they were to be rewritten, which they are as they come."""
     timeline, own = restored.target.timeline, source.repository.root
-    if restored.moment is None or timeline == current_timeline(source.repository, source.settings):
+    if timeline == current_timeline(source.repository, source.settings):
         return None
+    if restored.moment is None:
+        return NOTHING_CAME if asked and not restored.plan.steps else None
     root = place_of(source, timeline) or place_told(own, restored.plan.steps)
     if root is None or root == own:
         return None
@@ -40,11 +46,7 @@ def names_another_place(source: Capturing, restored: Restored) -> str | None:
         return None
     first = ", ".join(f"'{os.fsdecode(path)}'" for path in found[:FIRST_PATHS])
     more = f" and {len(found) - FIRST_PATHS:,} more" if len(found) > FIRST_PATHS else ""
-    advice = (
-        ""
-        if restored.relocated
-        else "; to have it rewritten: git envrestore --undo, and again with --relocate"
-    )
+    advice = "" if restored.relocated else f"; to have it rewritten: {AGAIN}"
     return f"what came with this still names '{root}': {first}{more}{advice}"
 
 

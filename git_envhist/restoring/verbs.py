@@ -83,7 +83,7 @@ class Going:
             return restored
         from git_envhist.forking.adopting import names_another_place  # loaded late: hardly ever needed
 
-        warning = names_another_place(here, restored)
+        warning = names_another_place(here, restored, asked=wish.relocate)
         return replace(restored, warnings=(*restored.warnings, warning)) if warning else restored
 
     def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:

@@ -229,6 +229,11 @@ def test_what_is_adopted_from_a_relocated_fork_is_said_to_name_the_fork(repo: Re
     assert (repo.read("plain"), "names" in done.err) == (b"2", False)
     done = repo.run("envrestore", line, check=True)
     assert f"still names '{made.path}': 'bin/tool'" in done.err
+    # It has come: to rewrite it, it has to come again.
+    assert (
+        "nothing came, so nothing was rewritten" in repo.run("envrestore", line, "--relocate", check=True).err
+    )
+    assert repo.run("envrestore", line, check=True).err == ""
 
 
 def test_what_came_from_elsewhere_says_itself_where_it_stood(repo: Repo) -> None:
