@@ -126,7 +126,7 @@ class Core:
         """The plain bytes of a sealed file; `SealingError` where the key is not here."""
         from git_envhist.capture.seal import unseal  # loaded late: keeps envlog fast
 
-        return unseal(self.keys.get, path, b"file", blob)
+        return unseal(self.keys.to_open, path, b"file", blob)
 
     @once
     def _capturing(self) -> Capturing:

@@ -61,7 +61,7 @@ def attachments_of(history: History, snapshot: Snapshot) -> tuple[tuple[str, byt
         bring_contents(history.repository, history.environ, snapshot, [one.blob for one in snapshot.attached])
 
     def opened(name: EnvPath, sealed: bytes) -> bytes:
-        return unseal(history.keys.get, name, b"attachment", sealed)
+        return unseal(history.keys.to_open, name, b"attachment", sealed)
 
     with CatFile(history.repository.git) as reader:
         found = list(read_attachments(reader, snapshot, opened))

@@ -192,10 +192,10 @@ class Going:
         from git_envhist.services.bringing import Bringing  # loaded late: hardly anybody has services
 
         history = self._history
-        return Bringing(self._capturing, self._restoring, history.keys.get, history.log)
+        return Bringing(self._capturing, self._restoring, history.keys.to_open, history.log)
 
     def _open_attachment(self, name: EnvPath, sealed: bytes) -> bytes:
-        return unseal(self._history.keys.get, name, b"attachment", sealed)
+        return unseal(self._history.keys.to_open, name, b"attachment", sealed)
 
     def _walk(self) -> Walk:
         from git_envhist.history.cursor import read_walk  # loaded late: undo and redo alone

@@ -16,7 +16,7 @@ import hmac
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from git_envhist.errors import SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
@@ -112,6 +112,7 @@ class KeyRing:
         """The key that this ring made, where there was none: its owner wants to know how to back it up."""
         self._known: dict[str, Key] = {}
         self._unreadable: dict[str, str] = {}
+        self._damaged: dict[str, str] = {}
         self._current: Key | None = None
 
     @property
@@ -130,13 +131,11 @@ class KeyRing:
 
     def first_use(self) -> bool:
         """Whether nothing was sealed here before; from now on something was."""
-        try:
-            if self.ours.read(USED) is not None:
-                return False
-            self.ours.write(USED, b"")
-        except OSError:
-            return False
-        return True
+        with suppress(OSError):
+            if self.ours.read(USED) is None:
+                self.ours.write(USED, b"")
+                return True
+        return False
 
     def current_id(self) -> str | None:
         """The id that `current` names, whether or not its key is still there; nothing is made."""
@@ -160,10 +159,17 @@ class KeyRing:
             self._put_back(key, [place for place, copy in copies if copy is None])
         return self._known[key_id]
 
+    def to_open(self, key_id: str) -> Key | None:
+        """The same for whoever opens what it sealed: a key that is there and cannot be read is told as that."""
+        key = self.get(key_id)
+        problem = self._damaged.get(key_id) or self._unreadable.get(key_id)
+        if key is None and problem is not None:
+            raise SealingError(f"{problem}: what it sealed cannot be opened", hint=NO_OTHER_COPY)
+        return key
+
     def all(self) -> tuple[Key, ...]:
         """Every key of this repository; those of others, in the backup place, stay there."""
-        keys = (self.get(key_id) for key_id in self.ours.ids())
-        return tuple(key for key in keys if key is not None)
+        return tuple(key for key_id in self.ours.ids() if (key := self.get(key_id)) is not None)
 
     def use(self, key: Key) -> None:
         """Seal new files with this key from now on."""
@@ -251,14 +257,13 @@ class KeyRing:
         if content is None:
             return None
         self._close_to_others(place, key_id)
-        try:
+        with suppress(SealingError):
             key = read_key_file(content)
-        except SealingError:
-            key = None
-        if key is None or key.id != key_id:
-            self._warn(f"the key file '{place.path(key_id)}' is damaged")
-            return None
-        return key
+            if key.id == key_id:
+                return key
+        self._damaged[key_id] = f"the key file '{place.path(key_id)}' is damaged"
+        self._warn(self._damaged[key_id])
+        return None
 
     def _close_to_others(self, place: KeyPlace, key_id: str) -> None:
         closed = place.make_private(key_id)
@@ -268,10 +273,8 @@ class KeyRing:
 
     def _put_back(self, key: Key, places: list[KeyPlace]) -> None:
         for place in places:
-            try:
+            with suppress(OSError):  # a second copy is a comfort; the key itself is at hand
                 place.write(key.id, write_key_file(key))
-            except OSError:
-                continue  # a second copy is a comfort; the key itself is at hand
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:

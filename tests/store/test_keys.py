@@ -114,6 +114,19 @@ def test_a_damaged_copy_is_healed_from_the_other_with_a_word(tmp_path: Path, dam
     assert path.read_bytes() == write_key_file(key)
 
 
+def test_a_key_that_is_damaged_everywhere_is_told_as_that_and_not_as_one_that_is_not_here(
+    tmp_path: Path,
+) -> None:
+    key = ring_of(tmp_path).current()
+    for place in ring_of(tmp_path).places:
+        Path(place.path(key.id)).write_bytes(b"envhist-key 1\nzz\n")
+    assert ring_of(tmp_path).get(key.id) is None
+    with pytest.raises(SealingError, match=rf"the key file '.*{key.id}' is damaged") as caught:
+        ring_of(tmp_path).to_open(key.id)
+    assert caught.value.hint == "'git envlog key import' takes a key from a backup"
+    assert ring_of(tmp_path).to_open(KNOWN.id) is None
+
+
 def test_a_lost_key_costs_a_warning_and_new_files_get_a_new_one(tmp_path: Path) -> None:
     ring = ring_of(tmp_path)
     lost = ring.current()

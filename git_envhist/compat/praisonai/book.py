@@ -201,7 +201,7 @@ def before_of(snapshot: Snapshot, every: Sequence[Snapshot]) -> Snapshot | None:
 
 
 def _unseal(history: EnvHistory, name: EnvPath, sealed: bytes) -> bytes:
-    return unseal(history.keys.get, name, b"attachment", sealed)
+    return unseal(history.keys.to_open, name, b"attachment", sealed)
 
 
 def _holds_something(git: Git, tree: str) -> bool:
