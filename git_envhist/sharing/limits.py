@@ -12,8 +12,8 @@ from git_envhist.store.remotes import last
 from git_envhist.values import dataclass
 
 N = TypeVar("N", int, float)
-UPLOAD_SIZE = 1_500_000_000
-"""The common hosts take packs of 2 GB."""
+UPLOAD_SIZE = 200_000_000
+"""So much is lost, at most, when a push is broken off. The common hosts take packs of 2 GB."""
 LARGEST_OBJECT = 100_000_000
 """The common hosts refuse an object of 100 MB and keep it out for ever."""
 SMALLEST = 1 << 16
