@@ -51,6 +51,11 @@ class Door:
         return self._homes[realm][0]
 
     @property
+    def tops_with_slots(self) -> tuple[int, ...]:
+        """The open tops in which slots stand, since they cannot be renamed to from elsewhere."""
+        return tuple(home for home, name in self._homes.values() if name == PRIVATE)
+
+    @property
     def realms(self) -> Mapping[bytes, Slots]:
         return self._slots
 

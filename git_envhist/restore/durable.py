@@ -55,6 +55,14 @@ def sync_kept(door: Door) -> None:
         door.hands.sync(slots.private)
 
 
+def sync_tops(door: Door) -> None:
+    """Return when it is on the medium that no slots stand in a top any more, and how that was dressed: the journal, on
+    another file system, may be gone for good before that."""
+    for top in door.tops_with_slots:
+        if not _sync_each(door.hands, (top,)):
+            door.hands.sync(top)
+
+
 def _sync(door: Door, realm: bytes, paths: int, opened: Callable[[], Iterator[int]]) -> None:
     if paths > FEW or not _one_by_one(door.hands, opened):
         door.hands.sync(door.slots(realm).private)

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from git_envhist.model import TOP, Entry, EntryKind, EnvPath, LeftAlone, PlannedDirectory
 from git_envhist.restore.disk import Door
-from git_envhist.restore.durable import sync_changed, sync_kept
+from git_envhist.restore.durable import sync_changed, sync_kept, sync_tops
 from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.restore.journal import Journal, Phase, remove_journal, set_phase, written_at
 from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
@@ -49,6 +49,7 @@ def finish(
         sync_kept(door)
     door.clear()
     _dress_tops(journal, door, lambda own: own.before if undone else own.after)
+    sync_tops(door)
     last()
     remove_journal(directory)
     return tuple(kept)

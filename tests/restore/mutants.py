@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant("looks.py", "same = (known.size, known.mtime_ns, known.mode)", "same = (now.size, now.mtime_ns, now.mode)",
            "meanwhile"),
     Mutant("hands.py", "NOREPLACE, EXCHANGE = 1, 2", "NOREPLACE, EXCHANGE = 0, 2", "meanwhile"),
-    Mutant("hands.py", "above, here = here, os.open(name, DIRECTORY | NOFOLLOW, dir_fd=here)",
+    Mutant("hands.py", "above, here = here, open_itself(name, DIRECTORY, dir_fd=here)",
            "above, here = here, os.open(name, DIRECTORY, dir_fd=here)", "meanwhile"),
     Mutant("finish.py", "return is_untouched(staged.new, inside)", "return True", "meanwhile"),
     Mutant("finish.py", "return _is_as_staged(slots, staged, begun) and _is_taken_apart(slots, staged)", "return True",
@@ -65,6 +65,7 @@ MUTANTS = (
     Mutant("durable.py", "hands.sync_one(descriptor)", "pass", "kinds or durable"),
     Mutant("durable.py", "yield door.reach(realm, each.path)", "pass", "durable"),
     Mutant("finish.py", "sync_changed(door, journal)", "pass", "kinds"),
+    Mutant("finish.py", "sync_tops(door)", "pass", "durable"),
     Mutant("verify.py", "yield \"content\"", "pass", "kinds"),
     Mutant("dress.py", "self._hands.futime(descriptor, entry.mtime_ns)", "pass", "kinds or killed"),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from git_envhist.model import Snapshot
 from git_envhist.restore.apply import apply
 from git_envhist.restore.finish import finish
 from git_envhist.restore.hands import Hands
+from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import ASIDE
 from tests.restore.engine import Engine
 from tests.support.repository import Repo
@@ -146,3 +147,35 @@ def two_moments(repo: Repo) -> tuple[Engine, Snapshot, Snapshot]:
     first = engine.capture()
     repo.write("a", b"2")
     return engine, first, engine.capture()
+
+
+def test_a_top_on_another_file_system_is_synced_when_the_slots_are_gone_from_it(repo: Repo) -> None:
+    engine, first, second = two_moments(repo)
+    hands = Apart()
+    engine.restore(second, first, hands=hands)
+    assert hands.after_clearing == [str(repo.path)]
+    assert hands.whole == 0
+    assert engine.debris() == []
+
+
+class Apart(Noting):
+    """Of a git directory on another file system: nothing can be renamed from there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after_clearing: list[str] = []
+        self._is_cleared = False
+
+    def rename(self, one: int, name: bytes, other: int, other_name: bytes) -> None:
+        if name.startswith(b"absent-"):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        super().rename(one, name, other, other_name)
+
+    def rmdir(self, directory: int, name: bytes) -> None:
+        super().rmdir(directory, name)
+        self._is_cleared |= name == PRIVATE
+
+    def sync_one(self, descriptor: int) -> None:
+        super().sync_one(descriptor)
+        if self._is_cleared:
+            self.after_clearing.append(os.readlink(f"/proc/self/fd/{descriptor}"))
