@@ -223,9 +223,14 @@ class Held:
 
     def _captured(self, done: Published) -> Captured:
         taken = self.taken
+        snapshot = read_snapshot(done.commit, done.data)
         new_files, new_bytes = taken.merged.fresh()
+        if taken.base is None and done.parent is not None:
+            # The records were lost: all was read again, and the two trees alone tell what of it is new.
+            told = snapshot.changed.added + snapshot.changed.modified
+            new_files, new_bytes = min(new_files, told), new_bytes if told >= new_files else 0
         return Captured(
-            read_snapshot(done.commit, done.data),
+            snapshot,
             files=taken.files,
             new_files=new_files,
             new_bytes=new_bytes,

@@ -200,3 +200,16 @@ def test_new_is_what_has_other_bytes_and_not_what_was_only_touched(repo: Repo) -
     for path in ("large", "sub/new", "sub/small", "app.py"):
         os.utime(repo.path / path)
     assert "\n 4 files, 0 new, " in repo.run("envlog", "capture", "four", check=True).out
+
+
+def test_what_is_read_again_because_the_records_were_lost_is_not_new(repo: Repo) -> None:
+    repo.write("gone", "x\n")
+    repo.write("stays", "y\n")
+    capture(repo, "one")
+    repo.run("envlog", "purge", "gone", check=True)
+    (repo.path / "gone").unlink()
+    assert re.search(r"\n \d+ files?, 0 new, ", repo.run("envlog", "capture", "two", check=True).out)
+    shutil.rmtree(repo.path / ".git/envhist/cache")
+    repo.write("app.py", "another\n")
+    told = json.loads(repo.run("envlog", "capture", "three", "--json", check=True).out)
+    assert (told["new_files"], told["files"]) == (1, 2)
