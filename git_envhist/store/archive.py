@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Protocol
 
-import zstandard
-
 from git_envhist.errors import Damaged, EnvhistError, Refused
 from git_envhist.store.bounds import Bomb
+from git_envhist.store.compression import packing, unpacking
 from git_envhist.store.durable import cannot_write, forget, sync, sync_directory
 
 VERSION_NAME, BUNDLE_NAME = "envhist-export", "history.bundle"
@@ -104,13 +103,12 @@ def _put_beside(new: str, path: str) -> None:
 
 
 def _write_members(file: IO[bytes], bundle: Readable, size: int) -> None:
-    maker = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
-    with maker.stream_writer(file, closefd=False) as out:
-        out.write(_head(VERSION_NAME, len(VERSION)) + VERSION + _padding(len(VERSION)))
-        out.write(_head(BUNDLE_NAME, size))
+    with packing(file, LEVEL) as write:
+        write(_head(VERSION_NAME, len(VERSION)) + VERSION + _padding(len(VERSION)))
+        write(_head(BUNDLE_NAME, size))
         while part := bundle.read(AT_ONCE):
-            out.write(part)
-        out.write(_padding(size) + bytes(2 * BLOCK))
+            write(part)
+        write(_padding(size) + bytes(2 * BLOCK))
 
 
 def _head(name: str, size: int) -> bytes:
@@ -131,10 +129,9 @@ def read_archive(path: str) -> Iterator[Bundle]:
     except OSError as error:
         raise CannotRead(f"cannot read '{path}': {(error.strerror or str(error)).lower()}") from error
     with file:
-        limited = zstandard.ZstdDecompressor(max_window_size=WINDOW)
         try:
-            with limited.stream_reader(file, read_across_frames=False, closefd=False) as stream:
-                yield _open_bundle(_told_as_damage(path, stream.read), os.fstat(file.fileno()).st_size)
+            with unpacking(file, WINDOW) as read:
+                yield _open_bundle(_told_as_damage(read), os.fstat(file.fileno()).st_size)
         except IsADirectoryError as error:
             raise CannotRead(f"cannot read '{path}': it is a directory") from error
 
@@ -211,11 +208,11 @@ def _member(read: Callable[[int], bytes], name: str) -> int:
     return member.size
 
 
-def _told_as_damage(path: str, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+def _told_as_damage(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
     def told(size: int) -> bytes:
         try:
             return read(size)
-        except zstandard.ZstdError as broken:
+        except ValueError as broken:
             raise _no_export() from broken
 
     return told
