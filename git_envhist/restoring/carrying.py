@@ -230,7 +230,7 @@ def _judge(differences: Iterable[Difference], lost: set[EnvPath]) -> tuple[LeftA
 
 
 def _losses(applied: Applied) -> tuple[LeftAlone, ...]:
-    return tuple(LeftAlone(EnvPath(path), f"no {what} here") for path, what in applied.losses)
+    return tuple(LeftAlone(EnvPath(path), f"its {what} cannot be had here") for path, what in applied.losses)
 
 
 def _kept(place: Place, kept: Iterable[LeftAlone]) -> tuple[LeftAlone, ...]:

@@ -119,7 +119,7 @@ def _make(directory: str) -> None:
 
 
 def _told(planned: Restored, filled: Filled) -> Restored:
-    losses = tuple(LeftAlone(EnvPath(path), f"no {what} here") for path, what in filled.losses)
+    losses = tuple(LeftAlone(EnvPath(path), f"its {what} cannot be had here") for path, what in filled.losses)
     return replace(planned, verified=filled.written, kept=filled.kept, losses=(*planned.losses, *losses))
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from git_envhist.capture.reading import CLOCK_GRAIN_NS, SECOND_NS, grain
 from tests.cli.test_terminal_session import on_terminal
-from tests.end_to_end.captures import assert_holds
+from tests.end_to_end.captures import assert_holds, capture
 from tests.support.mounts import Room, private_mounts
-from tests.support.oracle import git_fsck, listing
+from tests.support.oracle import Listing, git_fsck, listing
+from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshot import read_back
-from tests.support.trees import File, build
+from tests.support.trees import File, Link, build
 
 
 @pytest.fixture
@@ -69,6 +72,55 @@ def test_a_file_that_the_disk_cannot_read_costs_itself_alone(shown: Repo, room: 
     shown.path = shown.path.parent / "place"
     refused = room.capture(shown, "--strict", check=False)
     assert refused.status == 3
+
+
+def without_extras(found: Listing) -> Listing:
+    return {path: replace(entry, xattrs=(), uid=0, gid=0) for path, entry in found.items()}
+
+
+def test_attributes_that_a_file_system_has_no_place_for_are_told_and_all_else_comes(
+    repo: Repo, room: Room
+) -> None:
+    build(
+        {b"dir/a": File(b"1", xattrs=(("user.note", b"2"),)), b"dir/b": File(b"3"), b"l": Link(b"a")},
+        repo.path,
+    )
+    if not listing(repo.path)[b"dir/a"].xattrs:
+        pytest.skip("no attributes here either")
+    first, wanted = capture(repo), listing(repo.path, top=True)
+    there = repo.path.parent / "there"
+    there.mkdir()
+    room.mount("-t", "ramfs", "none", there)
+    words = ("envrestore", "--json", "--to", str(there / "new"), first)
+    done = repo.run(*words, prefix=room.inside(repo.path))
+    assert done.status == 5, done.err
+    assert json.loads(done.out)["losses"] == [{"path": "dir/a", "why": "its attributes cannot be had here"}]
+    found = room.listing(there / "new")
+    assert without_extras(found) == without_extras(wanted)
+    assert {entry.xattrs for entry in found.values()} == {()}
+
+
+def test_an_owner_whom_only_root_can_make_one_is_told_and_all_else_comes(repo: Repo, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    user = as_ordinary_user()
+    build({b"dir/theirs": File(b"1", mode=0o644), b"dir/ours": File(b"2")}, repo.path)
+    os.chown(repo.path / "dir/theirs", 12345, 12345)
+    os.chmod(repo.path / "dir/theirs", 0o4755)
+    first, wanted = capture(repo), listing(repo.path, top=True)
+    repo.write("dir/ours", b"changed")
+    (repo.path / "dir/theirs").unlink()
+    there = tmp_path / "there"
+    for words, top in ((("--to", str(there)), there), ((), repo.path)):
+        done = repo.run("envrestore", *words, first, prefix=user)
+        assert done.status == 5, done.err
+        assert done.err.splitlines() == ["warning: not as it was: 'dir/theirs': its owner cannot be had here"]
+        found = listing(top, top=True)
+        theirs = found[b"dir/theirs"]
+        # What ran as its owner does not run as another.
+        assert (theirs.uid, theirs.mode & 0o7777) == (os.geteuid(), 0o755)
+        without = {path: entry for path, entry in found.items() if path != b"dir/theirs"}
+        assert without == {path: entry for path, entry in wanted.items() if path != b"dir/theirs"}
 
 
 def test_what_comes_in_small_helpings_is_read_to_the_end(shown: Repo, room: Room) -> None:
