@@ -14,7 +14,7 @@ from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone, StoredAs
 from git_envhist.restore.dress import Dresser, Lose, read_xattrs
 from git_envhist.restore.hands import NO_LINKS, Hands
 from git_envhist.restore.make import HOLE, NOT_MADE, Contents, Maker, blocks_of, same_bytes, without_zeros
-from git_envhist.restore.proof import has_bytes
+from git_envhist.restore.proof import has_bytes, holds
 from git_envhist.restore.verify import compare, compare_stat
 
 MAIN = b""
@@ -99,13 +99,13 @@ class Pen:
         if entry.stored is StoredAs.PLAIN and len(data) < HOLE:
             if data:
                 self._hands.write(descriptor, data, 0)
-                if os.pread(descriptor, len(data), 0) != data:
+                if not holds(descriptor, data, 0):
                     raise _not_as_written(entry)
             return len(data)
         at = 0
         for block in blocks_of(self._contents, entry.path, entry, data):
             self._write_block(descriptor, block, at)
-            if os.pread(descriptor, len(block), at) != block:
+            if not holds(descriptor, block, at):
                 raise _not_as_written(entry)
             at += len(block)
         return at

@@ -46,10 +46,20 @@ def has_bytes(descriptor: int, size: int, realm: bytes, entry: Entry, contents: 
         return _blob_id(_blocks(descriptor), size, len(entry.oid)) == entry.oid
     at = 0
     for block in blocks_of(contents, shown_path(realm, entry.path), entry, contents.blob(entry.oid)):
-        if os.pread(descriptor, len(block), at) != block:
+        if not holds(descriptor, block, at):
             return False
         at += len(block)
     return at == size and not os.pread(descriptor, 1, at)
+
+
+def holds(descriptor: int, data: bytes, at: int) -> bool:
+    """Whether an open file has these bytes there, however few of them the system gives at a time."""
+    found = os.pread(descriptor, len(data), at)
+    while 0 < len(found) < len(data) and (
+        more := os.pread(descriptor, len(data) - len(found), at + len(found))
+    ):
+        found += more
+    return found == data
 
 
 def is_proven(directory: int, name: bytes, realm: bytes, entry: Entry, contents: Contents) -> bool:

@@ -8,6 +8,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from git_envhist.api import EnvHistory
 from git_envhist.model import LeftAlone, Pair, Plan, Snapshot
 from git_envhist.restore.apply import Applied, abort, apply
@@ -134,3 +136,12 @@ class Engine:
         """What a restore that is over has left."""
         found = os.listdir(self.private) if os.path.isdir(self.private) else []
         return [*found, *(["at the top"] if os.path.lexists(self.top / ".envhist-restore") else [])]
+
+
+def in_small_helpings(patch: pytest.MonkeyPatch) -> None:
+    """From now on the system takes and gives a few bytes at a time, as it may."""
+    pwrite, write, pread, read = os.pwrite, os.write, os.pread, os.read
+    patch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:70_001], at))
+    patch.setattr(os, "write", lambda fd, data: write(fd, data[:701]))
+    patch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 50_001), at))
+    patch.setattr(os, "read", lambda fd, size: read(fd, min(size, 5001)))

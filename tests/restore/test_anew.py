@@ -17,7 +17,7 @@ from git_envhist.restore.plan import PRIVATE, make_plan
 from git_envhist.restoring.elsewhere import Source, write_elsewhere
 from git_envhist.restoring.sources import FromPlan, FromSnapshot
 from tests.restore.dying import Dead, DyingHands, DyingPlainHands
-from tests.restore.engine import Engine
+from tests.restore.engine import Engine, in_small_helpings
 from tests.restore.test_killed import BEFORE
 from tests.support.oracle import Listing, listing
 from tests.support.repository import make_repo
@@ -76,6 +76,16 @@ def test_everything_comes_as_it_was(scene: Scene, tmp_path: Path, how: str) -> N
     assert (filled.kept, filled.losses, filled.left_alone) == ((), (), ())
     assert filled.written == len(scene.then) - 1
     assert (tmp_path / "there" / "holes").stat().st_blocks * 512 < 400_000
+
+
+def test_in_however_small_helpings_everything_comes(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        in_small_helpings(patch)
+        filled = scene.fill(tmp_path / "there")
+    assert seen(tmp_path / "there") == scene.then
+    assert (filled.kept, filled.losses, filled.left_alone) == ((), (), ())
 
 
 def test_a_plan_is_written_as_the_snapshot_is(scene: Scene, tmp_path: Path) -> None:

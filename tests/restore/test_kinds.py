@@ -18,7 +18,7 @@ from git_envhist.restore.hands import Hands
 from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify
-from tests.restore.engine import Engine
+from tests.restore.engine import Engine, in_small_helpings
 from tests.support.oracle import rsync_differences
 from tests.support.repository import Repo
 from tests.support.trees import Directory, File, HardLink, build
@@ -55,6 +55,22 @@ def test_rsync_sees_no_difference(repo: Repo, tmp_path: Path, how: str) -> None:
     assert rsync_differences(tmp_path / "copy", repo.path) == ()
     assert (outcome.differences, outcome.left_alone, outcome.prepared.losses) == ((), {}, ())
     assert repo.git("-C", "nested", "log", "--format=%s") == "nested"
+
+
+def test_what_the_system_takes_and_gives_in_small_helpings_is_whole(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build({b"d/f%d" % n: File(b"%d" % n * 9_000) for n in range(20)}, repo.path)
+    repo.write("big", os.urandom(9 << 20))
+    engine = Engine(repo.path, how="here")
+    first, then = engine.capture(), engine.look()
+    wreck(repo)
+    second = engine.capture()
+    in_small_helpings(monkeypatch)
+    outcome = engine.restore(second, first)
+    monkeypatch.undo()
+    assert (outcome.differences, outcome.left_alone) == ((), {})
+    assert engine.look() == then
 
 
 def test_holes_are_holes_again(repo: Repo) -> None:
