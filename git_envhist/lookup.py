@@ -38,9 +38,8 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
     """The snapshots of a timeline, newest first; none where there is no such timeline."""
     fetched = Fetched.of(repository)
     if is_fetched(name) and fetched.is_there:
-        return with_others_words(
-            fetched, with_our_words(repository.git, fetched, [*fetched.read(name, limit, tell)])
-        )
+        found = _read_fetched(fetched, name, limit, tell)
+        return with_others_words(fetched, with_our_words(repository.git, fetched, found))
     ref = HEADS + name
     try:
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
@@ -64,6 +63,17 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
         found = with_others_words(fetched, found)
     # What a commit says of its timeline is its author's word: none that stands here was fetched.
     return [replace(one, timeline=name) if is_fetched(one.timeline) else one for one in found]
+
+
+def _read_fetched(fetched: Fetched, name: str, limit: int | None, tell: Tell) -> list[Snapshot]:
+    try:
+        return list(fetched.read(name, limit, tell))
+    except GitFailed:
+        if fetched.git.ask("cat-file", "-e", f"{REMOTES}{name}^{{commit}}").status == 0:
+            raise
+        # It stands beside all others, and none of them is to be asked for in vain because of it.
+        tell(f"'{name}' leads nowhere: fetch it again, or import it")
+        return []
 
 
 def list_timelines(repository: Repository, own: str | None) -> tuple[str, ...]:

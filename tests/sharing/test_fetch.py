@@ -252,6 +252,24 @@ def test_what_a_power_cut_left_is_in_no_fetchs_way(
     )
 
 
+def test_a_ref_of_it_that_leads_nowhere_is_in_nobodys_way(
+    repo: Repo, bare: Repo, colleague: Repo, shared: str
+) -> None:
+    colleague.run("envlog", "capture", "mine", check=True)
+    colleague.run("envlog", "fetch", check=True)
+    fetched = colleague.path / ".git/envhist/fetched.git"
+    (fetched / "refs/envhist/remotes/origin/lab").mkdir()
+    (fetched / "refs/envhist/remotes/origin/lab/gone-000001").write_text("a" * 40 + "\n")
+    warning = "warning: 'origin/lab/gone-000001' leads nowhere: fetch it again, or import it\n"
+    for words in (("--all",), ("--all", "-5"), ("--all", "--json"), ("show", shared)):
+        listed = colleague.run("envlog", *words, check=True)
+        assert listed.err in (warning, ""), words
+    assert "mine" in colleague.run("envlog", "--all", check=True).out
+    assert colleague.run("envlog", "origin/lab/gone-000001").status != 0
+    colleague.run("envlog", "fetch", check=True)
+    assert colleague.run("envlog", "--all", check=True).err == ""
+
+
 def test_hostile_objects_are_refused_with_the_whole_pack(repo: Repo, bare: Repo, colleague: Repo) -> None:
     for key in ("receive.fsckObjects", "transfer.fsckObjects"):
         bare.git("config", key, "false")
