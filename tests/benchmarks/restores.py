@@ -91,8 +91,8 @@ def some(bench: Bench) -> Iterator[Line]:
         # Each finds the files as the other moment has them, rewritten by a program that is not its own.
         ways = {
             bench.ours.name: [setting.job("git-envrestore", mine)],
-            GIT_SOME: [_git(bench, "read-tree", "--reset", "-u", tree)],
-            GIT_CAREFUL: _carefully(bench, other.tree, tree),
+            GIT_SOME: [git_job(bench, "read-tree", "--reset", "-u", tree)],
+            GIT_CAREFUL: careful_jobs(bench, other.tree, tree),
         }
         for number, (name, jobs) in enumerate(ways.items()):
             if number:
@@ -113,22 +113,22 @@ def _moment(bench: Bench) -> Moment:
     bench.time(bench.ours)
     bench.time(bench.git)
     newest = bench.setting.job("git", "envlog", "-n1", "@", "--format=%H")
-    return Moment(text(newest).strip(), text(_git(bench, "write-tree")).strip())
+    return Moment(text(newest).strip(), text(git_job(bench, "write-tree")).strip())
 
 
-def _carefully(bench: Bench, here: str, there: str) -> list[Job]:
+def careful_jobs(bench: Bench, here: str, there: str) -> list[Job]:
     """What is here is saved first, and what was written is held to the ids of the target, path by path."""
     changed = f"git diff-tree -r --no-renames --diff-filter=d {here} {there}"
     written = "cut -f2 | git hash-object --no-filters --stdin-paths"
     wanted = "cut -d' ' -f4"
     compared = f'test "$({changed} | {written})" = "$({changed} | {wanted})"'
     return [
-        _git(bench, "add", "-A", "-f", "."),
-        _git(bench, "write-tree"),
-        _git(bench, "read-tree", "--reset", "-u", there),
+        git_job(bench, "add", "-A", "-f", "."),
+        git_job(bench, "write-tree"),
+        git_job(bench, "read-tree", "--reset", "-u", there),
         bench.git.program(bench.setting, bench.stores[bench.git.name], "sh", "-c", compared),
     ]
 
 
-def _git(bench: Bench, *words: str) -> Job:
+def git_job(bench: Bench, *words: str) -> Job:
     return bench.git.job(bench.setting, bench.stores[bench.git.name], *words)

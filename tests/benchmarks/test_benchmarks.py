@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import big_file
+from tests.benchmarks.bench import Bench
 from tests.benchmarks.contents import content
 from tests.benchmarks.corpus import FULL, SMALL, SMALL_FILE, plan, write_database
-from tests.benchmarks.runs import Failed, Job, peak_memory, seconds
+from tests.benchmarks.peers import Setting
+from tests.benchmarks.restores import careful_jobs, git_job
+from tests.benchmarks.runs import Failed, Job, peak_memory, seconds, text
 from tests.benchmarks.scenarios import PAGES, Editor
 from tests.benchmarks.scratch import Scratch, du
 from tests.benchmarks.table import Amount, Line, render
@@ -80,6 +83,26 @@ def _interrupted(scratch: Scratch) -> None:
 def test_a_program_that_fails_is_no_measurement(tmp_path: Path) -> None:
     with pytest.raises(Failed):
         seconds([Job(["sh", "-c", "exit 3"], tmp_path, dict(os.environ))])
+
+
+def test_the_git_that_reads_back_minds_what_is_not_as_it_wrote_it(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    with Scratch() as scratch:
+        setting = Setting(tmp_path / "app", tmp_path, dict(os.environ))
+        bench = Bench(scratch, setting, SMALL, 1, lambda _: None)
+    bench.git.prepare(setting, tmp_path)
+    bench.stores[bench.git.name] = tmp_path
+    file, trees = tmp_path / "app/file", []
+    for written in ("one", "two"):
+        file.write_text(written)
+        text(git_job(bench, "add", "-A", "-f", "."))
+        trees.append(text(git_job(bench, "write-tree")))
+    jobs = careful_jobs(bench, here=trees[1], there=trees[0])
+    seconds(jobs)
+    assert file.read_text() == "one"
+    file.write_text("not")
+    with pytest.raises(Failed):
+        seconds(jobs[-1:])
 
 
 def test_memory_is_that_of_all_processes_together(tmp_path: Path) -> None:
