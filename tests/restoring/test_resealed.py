@@ -66,3 +66,22 @@ def test_undo_does_not_stop_at_a_state_that_only_the_key_tells_apart(repo: Repo,
     assert repo.read(".env") == b"TOKEN=0"
     repo.run("envrestore", "--redo", check=True)
     assert repo.read(".env") == b"TOKEN=12345678"
+
+
+def test_what_only_the_key_tells_apart_does_not_differ(repo: Repo, another_key: Path) -> None:
+    repo.write(".env", "TOKEN=12345678")
+    repo.write("deep/.env", "A=1")
+    first = capture(repo)
+    repo.run("envlog", "key", "import", "--use", str(another_key), check=True)
+    repo.write(".env", "TOKEN=0")
+    capture(repo)
+    repo.run("envrestore", first, check=True)
+    for words in ((), ("--name-only",), ("--json",), ("--quiet",), ("-p",)):
+        done = repo.run("envdiff", "--exit-code", *words, first)
+        assert done.status == 0, (words, done.out)
+    assert repo.run("envdiff", first, "@", check=True).out == ""
+    os.chmod(repo.path / ".env", 0o600)
+    repo.write("deep/.env", "A=2")
+    told = repo.run("envdiff", "--name-status", first, check=True).out
+    assert told.splitlines() == ["M\t.env", "M\tdeep/.env"]
+    assert "TOKEN" not in repo.run("envdiff", first, check=True).out
