@@ -420,5 +420,8 @@ def test_a_flipped_bit_is_noticed(repo: Repo, colleague: Repo, file: str, where:
     at = int(where * len(data)) if isinstance(where, float) else where
     data[at] ^= 4
     Path(file).write_bytes(data)
-    assert colleague.run("envlog", "import", file).status == 128
+    done = colleague.run("envlog", "import", file)
+    assert done.status == 128
+    assert "\\n" not in done.err, "it is one line that says what is the matter"
+    assert "fsck" not in done.err, "nothing of ours is damaged"
     assert json.loads(colleague.run("envlog", "--all", "--json", check=True).out) == []
