@@ -130,6 +130,8 @@ def room_left(path: str, kept_free: int) -> int | None:
     if not SYSTEM.statvfs:
         return None
     place = os.statvfs(path)
+    if not place.f_blocks:
+        return None  # a file system that has no size (ramfs, many a FUSE) says zero of everything
     return (place.f_bavail - place.f_blocks // kept_free) * place.f_frsize
 
 

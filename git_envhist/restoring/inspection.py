@@ -23,6 +23,8 @@ from git_envhist.store.sizes import Sizes
 from git_envhist.store.trees import object_id
 
 NO_KEY = "it is sealed, and the key is not here"
+UNTOLD = 16 << 30
+"""So many bytes may come from elsewhere to where nobody says how much room there is."""
 LARGEST_CONFIG = 1 << 20
 
 
@@ -124,7 +126,8 @@ def _entries(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, Entry]]:
 def room_at(directory: str) -> int:
     """How many bytes the file system of a place, or of the next directory above it, still has."""
     found = os.statvfs(nearest_directory(directory))
-    return found.f_bavail * found.f_frsize
+    # One that has no size, or does not tell of it, says zero of everything.
+    return found.f_bavail * found.f_frsize if found.f_blocks else UNTOLD
 
 
 def nearest_directory(place: str) -> str:

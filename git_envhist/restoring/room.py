@@ -42,6 +42,8 @@ def refuse_without_room(plan: Plan, bases: Mapping[bytes, bytes], git: Git, cont
         return
     for device, coming in _by_device(plan, bases).items():
         place = os.statvfs(device)
+        if not place.f_blocks:
+            continue  # a file system that does not tell of its size
         room = place.f_bavail * place.f_frsize - OURS - EACH * coming.paths
         if place.f_files and coming.paths > place.f_favail:
             raise _full(

@@ -100,6 +100,27 @@ def test_attributes_that_a_file_system_has_no_place_for_are_told_and_all_else_co
     assert {entry.xattrs for entry in found.values()} == {()}
 
 
+THERE_AND_BACK = """\
+set -e
+git init -q repo && cd repo && mkdir dir && echo 1 > dir/a && echo 1 > b
+first=$(git-envlog capture --porcelain -m first)
+test "$(git show "$first:dir/a")" = 1
+echo 2 > dir/a && rm b
+test "$(git-envlog capture --json -m second | grep -c '"missing": \\[\\]')" = 1
+git-envrestore -q "$first" && test "$(cat dir/a b | tr -d '\\n')" = 11
+git-envrestore -q --to ../new "$first" && test "$(cat ../new/dir/a)" = 1
+"""
+
+
+def test_a_file_system_that_tells_of_no_size_has_all_the_room_there_is(repo: Repo, room: Room) -> None:
+    there = repo.path.parent / "there"
+    there.mkdir()
+    room.mount("-t", "ramfs", "none", there)
+    assert os.statvfs(room.seen(there)).f_blocks == 0
+    done = repo.execute(*room.inside(there), "sh", "-c", THERE_AND_BACK, check=False)
+    assert (done.status, done.err) == (0, "")
+
+
 def test_an_owner_whom_only_root_can_make_one_is_told_and_all_else_comes(repo: Repo, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file away")
