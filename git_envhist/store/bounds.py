@@ -108,4 +108,6 @@ def why(done: Completed, bounds: Bounds, place: str, else_it: str) -> EnvhistErr
     if any(words in done.err for words in NO_MEMORY):
         return Bomb(f"what was exported takes more memory to read than it may ({bounds.memory:,} bytes)")
     told = done.complaint.splitlines()[0]
-    return Damaged(f"what was exported {else_it}: {told}", hint="nothing was taken in: have the file sent again")
+    return Damaged(
+        f"what was exported {else_it}: {told}", hint="nothing was taken in: have the file sent again"
+    )

@@ -38,6 +38,8 @@ LARGEST = 32 << 20
 """Larger packs are not copied while somebody waits."""
 AT_ONCE = 2
 """So many times the largest is copied after one capture at most; the rest is for the captures that follow."""
+AT_A_TIME = 24
+"""So many packs go between two looks: a git that comes meanwhile, and listed them, misses them for milliseconds."""
 # fmt: off
 BY_PACKS = frozenset((
     "bundle", "clone", "commit-graph", "count-objects", "fsck", "gc", "index-pack", "maintenance", "multi-pack-index",
@@ -86,8 +88,7 @@ def merge_packs(
             # Who came meanwhile keeps both: the next merge takes in what stands twice.
             if not replaced or not is_quiet(common_dir, at_work):
                 return 0
-            forget_second_names(common_state, pack_dir, names_of(replaced))
-            return _take_away(staging, replaced, lambda: goes_by_packs(common_dir, at_work()))
+            return _take_away(staging, common_state, replaced, lambda: goes_by_packs(common_dir, at_work()))
     finally:
         own.close()
 
@@ -206,8 +207,10 @@ def entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes, in
         index.close()
 
 
-def _take_away(staging: Staging, paths: Sequence[str], is_wanted: Callable[[], bool]) -> int:
-    """Let packs go; how many went. They come back where a git is at work that may have listed them.
+def _take_away(
+    staging: Staging, common_state: str, paths: Sequence[str], is_wanted: Callable[[], bool]
+) -> int:
+    """Let packs go, some at a time; how many went. They come back where a git is at work that may have listed them.
 
     One that listed them before they went would write down, when they are gone, that they are there; below such an index
     nothing of theirs is found, although the merged pack has it all. Whoever is not at work any more when they are out
@@ -215,11 +218,17 @@ def _take_away(staging: Staging, paths: Sequence[str], is_wanted: Callable[[], b
     """
     pack_dir, bases = os.path.dirname(paths[0]), names_of(paths)
     aside = os.path.join(staging.path, GONE)
-    put_aside(pack_dir, aside, bases)
-    wanted = is_wanted()
-    if wanted:
-        bring_again(aside, pack_dir, bases)
-    else:
-        drop_caches(pack_dir, bases)
+    went = 0
+    for start in range(0, len(bases), AT_A_TIME):
+        some = bases[start : start + AT_A_TIME]
+        if start and is_wanted():
+            break
+        forget_second_names(common_state, pack_dir, some)
+        put_aside(pack_dir, aside, some)
+        if is_wanted():
+            bring_again(aside, pack_dir, some)
+            break
+        drop_caches(pack_dir, some)
+        went += len(some)
     sync_directory(pack_dir)
-    return 0 if wanted else len(paths)
+    return went

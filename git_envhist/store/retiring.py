@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from git_envhist.store.atwork import RunningGit, callers
 from git_envhist.store.durable import sync_directory
@@ -34,13 +35,14 @@ def names_of(paths: Iterable[str]) -> list[str]:
 
 
 def put_aside(pack_dir: str, aside: str, bases: Sequence[str]) -> None:
-    """Take packs out of git's sight, into a directory that is made for it; git's caches that name them go."""
+    """Take packs out of git's sight, into a directory of their own; git's caches that name them go."""
     drop_caches(pack_dir, bases)
-    os.mkdir(aside, 0o700)
+    with suppress(FileExistsError):
+        os.mkdir(aside, 0o700)
     _move(pack_dir, aside, bases, SUFFIXES)
 
 
-def bring_again(aside: str, pack_dir: str, bases: Iterable[str]) -> None:
+def bring_again(aside: str, pack_dir: str, bases: Sequence[str]) -> None:
     """Put back what was put aside."""
     _move(aside, pack_dir, bases, SUFFIXES[::-1])
 
@@ -76,9 +78,10 @@ def may_write(gits: Iterable[RunningGit]) -> list[RunningGit]:
     return [git for git in gits if git.command not in HARMLESS and git.pid not in ours]
 
 
-def _move(source: str, target: str, bases: Iterable[str], suffixes: Sequence[str]) -> None:
-    for base in bases:
-        for suffix in suffixes:
+def _move(source: str, target: str, bases: Sequence[str], suffixes: Sequence[str]) -> None:
+    # First the indexes of all, or last: only as long as these are on their way does git see some of the packs alone.
+    for suffix in suffixes:
+        for base in bases:
             try:
                 os.rename(os.path.join(source, base + suffix), os.path.join(target, base + suffix))
             except FileNotFoundError:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from git_envhist.store import merging
 from git_envhist.store.atwork import RunningGit
 from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.merging import FACTOR, MOST_PACKS, choose, goes_by_packs, merge_packs
@@ -145,7 +146,10 @@ def test_a_multi_pack_index_never_names_a_pack_that_went(tmp_path: Path) -> None
     subprocess.run(["git", "fsck", "--strict"], cwd=repository, check=True)
 
 
-def test_a_merge_that_dies_anywhere_loses_nothing_and_is_done_by_the_next(tmp_path: Path) -> None:
+def test_a_merge_that_dies_anywhere_loses_nothing_and_is_done_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "AT_A_TIME", 4)
     model = empty_repo(tmp_path, "sha1").path / ".git"
     for number in range(MOST_PACKS + 1):
         publish(model, "sha1", [b"shared", b"%d" % number])
@@ -211,6 +215,29 @@ def test_packs_stay_where_a_git_comes_while_they_are_merged(tmp_path: Path) -> N
     assert merge_packs(state, packs, "sha1") == 21
     assert len(packs_of(repository)) == 1
     assert len(contents_of(repository)) == 20
+
+
+def test_many_packs_go_some_at_a_time_and_the_rest_stays_for_a_git_that_comes(tmp_path: Path) -> None:
+    repository = empty_repo(tmp_path, "sha1").path / ".git"
+    number = 2 * merging.AT_A_TIME + 2
+    for one in range(number):
+        publish(repository, "sha1", [b"%d" % one])
+    state, packs = str(repository / "envhist"), str(repository / "objects/pack")
+    fsck = [RunningGit(1, time.time(), "fsck")]
+
+    def comes_after(some: int) -> list[RunningGit]:
+        return fsck if len(packs_of(repository)) <= number + 1 - some else []
+
+    # It is there when the second lot is out of sight: that comes back, and no more goes.
+    assert (
+        merge_packs(state, packs, "sha1", at_work=lambda: comes_after(merging.AT_A_TIME + 1))
+        == merging.AT_A_TIME
+    )
+    assert len(packs_of(repository)) == number + 1 - merging.AT_A_TIME
+    assert len(contents_of(repository)) == number
+    assert merge_packs(state, packs, "sha1") == number + 1 - merging.AT_A_TIME
+    assert len(packs_of(repository)) == 1
+    assert len(contents_of(repository)) == number
 
 
 def test_an_index_that_a_git_writes_while_packs_go_names_none_that_went(tmp_path: Path) -> None:
