@@ -67,6 +67,8 @@ def let_go(
     The words by which git makes its commit-graph anew, where the old one spoke of what goes.
     """
     tips = tips_of(repository.git)
+    # One that began while the last of it was written has listed them, and would miss them until they come back.
+    _wait_for_others(repository, removes=False)
     forget_second_names(repository.common_state, repository.pack_dir, bases)
     aside = os.path.join(staging.path, ASIDE)
     staging.holds_others()

@@ -267,6 +267,25 @@ def test_a_git_that_goes_by_packs_is_waited_for_and_nothing_goes(
     assert {path.name for path in packs_of(repo)} == before
 
 
+def test_a_git_that_goes_by_packs_and_begins_in_the_last_moment_misses_none(
+    repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.write("x", "y")
+    moment(history, "one")
+    forget(repo, history)
+    missed: list[object] = []
+    monkeypatch.setattr(handover, "put_aside", lambda *words: missed.append(words))
+
+    def tell(step: str) -> None:
+        if step == "putting them in place":
+            (repo.path / ".git/gc.pid").write_text("1 another-machine")
+
+    with pytest.raises(SomebodyAtWork):
+        collect(Repository.open(str(repo.path)), keep_since=NOTHING_STAYS, tell=tell)
+
+    assert not missed
+
+
 def test_a_commit_whose_message_is_being_written_keeps_nobody_from_packing(
     repo: Repo, history: EnvHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
