@@ -22,7 +22,7 @@ from git_envhist.store.pairs import read_pairs
 from git_envhist.store.sizes import Sizes
 from git_envhist.store.trees import object_id
 
-NO_KEY = "it is sealed, and the key is not here"
+NO_KEY = "it is sealed, and no key here opens it"
 UNTOLD = 16 << 30
 """So many bytes may come from elsewhere to where nobody says how much room there is."""
 LARGEST_CONFIG = 1 << 20

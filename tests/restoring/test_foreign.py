@@ -229,7 +229,7 @@ def test_what_only_a_foreign_key_opens_is_left_out(stranger: Stranger) -> None:
     tree = {b".env": file(sealed, stored=StoredAs.SEALED), b"f": file(b"1")}
     there, told = write(stranger, write_snapshot(stranger.repo.path, tree))
     assert os.listdir(there) == ["f"]
-    assert "'.env': it is sealed, and the key is not here" in told
+    assert "'.env': it is sealed, and no key here opens it" in told
 
 
 def test_our_own_comes_as_it_was(stranger: Stranger) -> None:

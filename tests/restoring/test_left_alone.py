@@ -97,7 +97,7 @@ def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
     assert refused.status == 3
     assert "git envlog key import" in refused.err
     planned = json.loads(repo.run("envrestore", "-n", "--json", "--foreign", first, check=True).out)["plan"]
-    why = "it is sealed, and the key is not here"
+    why = "it is sealed, and no key here opens it"
     assert planned["left_alone"] == [{"path": path, "why": why} for path in (".env", "gone.env")]
     done = repo.run("envrestore", "--foreign", first)
     assert done.status == 5, done.err
