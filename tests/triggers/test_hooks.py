@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pty
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -74,6 +75,19 @@ def happened(repo: Repo, action: list[str], **more: str) -> list[tuple[str, str]
     settle(repo)
     new = len(intents(repo)) - before
     return [*zip(triggers(repo)[:new], intents(repo)[:new], strict=True)][::-1]
+
+
+def test_a_terminal_that_closes_right_after_the_commit_costs_no_moment(at_rest: Repo) -> None:
+    """`ssh -t host git commit`, an editor's terminal: the hook has not started our program yet when it is hung up."""
+    before = len(intents(at_rest))
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(at_rest.path)
+        os.execvpe("git", ["git", "commit", "-q", "--allow-empty", "-m", "hung up"], dict(at_rest.env))
+    os.waitpid(child, 0)
+    os.close(terminal)
+    wait_for(lambda: len(intents(at_rest)) > before, "the moment of a commit in a terminal that was closed")
+    assert intents(at_rest)[0] == "hung up"
 
 
 def test_a_commit_is_captured_with_its_subject_and_what_git_does_not_see(at_rest: Repo) -> None:
