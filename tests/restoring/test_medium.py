@@ -1,0 +1,93 @@
+"""What a restore has staged is on the medium before its journal says so, whoever waits for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.api import EnvHistory
+from git_envhist.errors import EnvhistError
+from git_envhist.model import Snapshot
+from git_envhist.restore.durable import FEW
+from git_envhist.restore.hands import Hands
+from git_envhist.restoring import carrying
+from tests.support.repository import Repo
+
+SYNCS = ("sync", "sync_one")
+Moments = tuple[EnvHistory, Snapshot]
+
+
+@pytest.fixture(params=[3, 2 * FEW], ids=["few", "many"])
+def moments(request: pytest.FixtureRequest, repo: Repo) -> Moments:
+    """A history, and the moment of so many files that are other ones now."""
+    paths = [f"d/{number}" for number in range(request.param)]
+    for path in paths:
+        repo.write(path, b"1")
+    history = EnvHistory.open(str(repo.path))
+    first = history.capture("one").snapshot
+    assert first is not None
+    for path in paths:
+        repo.write(path, b"2")
+    return history, first
+
+
+def contents(repo: Repo) -> set[bytes]:
+    return {path.read_bytes() for path in (repo.path / "d").iterdir()}
+
+
+def journal_of(history: EnvHistory) -> Path:
+    return Path(history.repository.state) / "restore/journal"
+
+
+def test_it_is_there_before_the_journal(
+    repo: Repo, moments: Moments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, first = moments
+    found: list[bool] = []
+
+    def watched(name: str) -> None:
+        really = getattr(Hands, name)
+
+        def sync(hands: Hands, descriptor: int) -> None:
+            really(hands, descriptor)
+            found.append(journal_of(history).exists())
+
+        monkeypatch.setattr(Hands, name, sync)
+
+    for name in SYNCS:
+        watched(name)
+    write = carrying.write_journal
+    synced: list[int] = []
+
+    def written(*words: object) -> None:
+        synced.append(len(found))
+        write(*words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(carrying, "write_journal", written)
+    history.restore(first)
+    assert contents(repo) == {b"1"}
+    # Once before the journal stood there, and once more before what went is thrown away.
+    assert synced[0] > 0
+    assert (found[0], found[-1]) == (False, True)
+
+
+def test_where_the_medium_refuses_nothing_is_touched(
+    repo: Repo, moments: Moments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, first = moments
+
+    def refuse(hands: Hands, descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for name in SYNCS:
+        monkeypatch.setattr(Hands, name, refuse)
+    with pytest.raises(EnvhistError, match="cannot prepare the restore"):
+        history.restore(first)
+    monkeypatch.undo()
+    assert contents(repo) == {b"2"}
+    assert not journal_of(history).exists()
+    history.restore(first)
+    assert contents(repo) == {b"1"}
