@@ -103,7 +103,7 @@ def _refs(repository: Repository) -> dict[str, str]:
 def _refuse_changed(repository: Repository, found: Whole) -> None:
     """What came while somebody was asked stands on packs that would go, and was not in the question."""
     if (_refs(repository), tuple(_packs(repository.pack_dir))) != (found.refs, found.packs):
-        raise Refused("the history has changed meanwhile", hint="nothing was removed; run the command again")
+        raise Refused("the history has changed meanwhile", hint="run the command again: it asks anew")
 
 
 def _refuse_left(found: Whole) -> None:
