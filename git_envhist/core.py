@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -146,11 +146,8 @@ class Core:
             from git_envhist.sharing.bringing import bring  # loaded late: most snapshots are ours
 
             bring(self.repository, self._environ, snapshot, paths, self._waits_for(FETCH))
-        elif not (snapshot.trusted or self.judge(snapshot).trusted):
-            from git_envhist.store.unfolding import refuse_endless  # loaded late: likewise
-
-            # Plain git brought it: nobody has looked at it yet.
-            refuse_endless(self.repository.git, [snapshot.tree])
+        else:
+            look_at(self, [snapshot])
         return snapshot
 
     def _waits_for(self, whom: str) -> Callable[[], None]:
@@ -203,3 +200,13 @@ class Core:
         annotate_now(self.repository, self.settings, snapshot, records, line, files or {})
         self.forget_world()
         self.happened("told", snapshot, *records)
+
+
+def look_at(history: Core, snapshots: Iterable[Snapshot]) -> None:
+    """Refuse trees without end, of what plain git brought: nobody has looked at that yet."""
+    unknown = [one for one in snapshots if not (one.trusted or is_fetched(one.timeline))]
+    unseen = [one.tree for one in unknown if not history.judge(one).trusted]
+    if unseen:
+        from git_envhist.store.unfolding import refuse_endless  # loaded late: most snapshots are ours
+
+        refuse_endless(history.repository.git, unseen)

@@ -41,8 +41,11 @@ def _lines(history: EnvHistory, wanted: Wanted) -> list[Line]:
 
 
 def _told(history: EnvHistory, lines: Sequence[Line]) -> list[Snapshot]:
+    from git_envhist.core import look_at  # loaded late: keeps envlog fast
+
     folded = [line for line in lines if line.is_turn]
     try:
+        look_at(history, (line.newest for line in folded))
         stories = dict(_stories(history, [line.step for line in folded]))
     except EnvhistError:
         # What is damaged is told by others; a list tells as much as it can.

@@ -98,7 +98,9 @@ def _range(history: EnvHistory, revisions: tuple[str, ...]) -> list[Snapshot]:
 def _that_changed(
     history: EnvHistory, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]
 ) -> frozenset[str]:
-    from git_envhist.store.series import those_that_changed  # loaded late: keeps envlog fast
+    from git_envhist.core import look_at  # loaded late: keeps envlog fast
+    from git_envhist.store.series import those_that_changed  # loaded late: likewise
 
+    look_at(history, found)
     steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
     return those_that_changed(history.repository.git, steps, pathspecs)

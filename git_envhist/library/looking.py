@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from git_envhist.api import EnvHistory
+from git_envhist.core import look_at
 from git_envhist.errors import SnapshotNotFound, UsageError
 from git_envhist.lookup import each, refuse_unknown
 from git_envhist.model import Snapshot, Trigger, VerdictStatus
@@ -133,6 +134,7 @@ class Looking(EnvHistory):
     def _that_changed(self, found: Sequence[Snapshot], pathspecs: tuple[bytes, ...]) -> list[Snapshot]:
         from git_envhist.store.series import those_that_changed  # loaded late: likewise
 
+        look_at(self, found)
         steps = [(snapshot.commit, snapshot.parent) for snapshot in found]
         changed = those_that_changed(self.repository.git, steps, pathspecs)
         return [snapshot for snapshot in found if snapshot.commit in changed]

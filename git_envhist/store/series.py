@@ -14,8 +14,9 @@ from git_envhist.model import Change
 from git_envhist.store.compare import find_changes, is_directory
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
-from git_envhist.store.pathspecs import at_top, matching
+from git_envhist.store.pathspecs import matching
 from git_envhist.store.rows import NOT_PIECES, RAW, Row, Rows, parse_row, sort_rows
+from git_envhist.store.treediff import compare_many
 
 HINT = "'git envlog fsck' says what is missing"
 AT_ONCE = 64
@@ -69,7 +70,8 @@ def _compare_all(git: Git, steps: Sequence[Step]) -> Iterator[tuple[str, Rows]]:
         asked = steps[start : start + AT_ONCE]
         lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
         words = (*RAW, "--stdin", "--always", "--root", "-t", "--no-renames", "--", b":(top)", NOT_PIECES)
-        listed = git.run(*at_top(git), *words, stdin=lines.encode("ascii"), environment=git.no_index)
+        trees = [name for step in asked for name in step if name]
+        listed = compare_many(git, words, lines.encode("ascii"), trees)
         left = {commit for commit, _ in asked}
         for commit, rows in _by_commit(listed):
             left.discard(commit)

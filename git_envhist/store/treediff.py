@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist import trace
 from git_envhist.errors import GitFailed
@@ -42,36 +42,58 @@ class Comparison:
         """The rows; `EndlessTrees` where there are more than an environment has."""
         done = self._running.finish()
         if _took_too_much(done):
-            self._refuse_endless()
+            _refuse_endless(self._git, self._trees)
             self._running = _Running(self._words, self._environment, held=False)
             done = self._running.finish()
-        if done.by_itself().status != 0:
-            raise GitFailed(done.complaint)
-        return done.out
-
-    def _refuse_endless(self) -> None:
-        from git_envhist.store.unfolding import refuse_endless  # loaded late: hardly anything takes so much
-
-        names = "".join(f"{tree}^{{tree}}\n" for tree in self._trees).encode("ascii")
-        told = self._git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").split()
-        refuse_endless(self._git, [tree for tree in told if tree not in EMPTY_TREES.values()])
+        return _rows_of(done)
 
     def close(self) -> None:
         if not self._running.is_finished:
             self._running.finish()
 
 
+def compare_many(git: Git, words: Sequence[str | bytes], asked: bytes, trees: Sequence[str]) -> bytes:
+    """What git says of many comparisons that it is asked for; `trees`: all that these have to do with."""
+    words, environment = [*at_top(git), *words], {**git.environment, **git.no_index}
+    done = _Running(words, environment, asked).finish()
+    if _took_too_much(done):
+        _refuse_endless(git, trees)
+        done = _Running(words, environment, asked, held=False).finish()
+    return _rows_of(done)
+
+
+def _rows_of(done: Completed) -> bytes:
+    if done.by_itself().status != 0:
+        raise GitFailed(done.complaint)
+    return done.out
+
+
+def _refuse_endless(git: Git, trees: Iterable[str]) -> None:
+    from git_envhist.store.unfolding import refuse_endless  # loaded late: hardly anything takes so much
+
+    names = "".join(f"{tree}^{{tree}}\n" for tree in trees).encode("ascii")
+    told = git.run("cat-file", "--batch-check=%(objectname)", stdin=names).decode("ascii").splitlines()
+    # What is missing is told by whoever needs it.
+    refuse_endless(git, [tree for tree in told if " " not in tree and tree not in EMPTY_TREES.values()])
+
+
 class _Running:
     """A git command at work."""
 
     def __init__(
-        self, words: Sequence[str | bytes], environment: Mapping[bytes, bytes], *, held: bool = True
+        self,
+        words: Sequence[str | bytes],
+        environment: Mapping[bytes, bytes],
+        stdin: bytes = b"",
+        *,
+        held: bool = True,
     ) -> None:
         self.is_finished = False
         self._answer = memory_file(b"")
         self._complaints = memory_file(b"")
+        self._asked = memory_file(stdin)
         actions = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, self._asked, 0),
             (os.POSIX_SPAWN_DUP2, self._answer, 1),
             (os.POSIX_SPAWN_DUP2, self._complaints, 2),
         ]
@@ -96,6 +118,7 @@ class _Running:
             self._close()
 
     def _close(self) -> None:
+        os.close(self._asked)
         os.close(self._answer)
         os.close(self._complaints)
 
