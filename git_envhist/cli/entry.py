@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from git_envhist import trace
-from git_envhist.cli import hear_interrupts
+from git_envhist.cli import hear_interrupts, is_echo
 from git_envhist.cli.argv import first_operand, split_words, wants_json
 from git_envhist.cli.failure import Stopped, as_defect, tell
 from git_envhist.cli.output import Output, OutputClosed
@@ -222,5 +222,6 @@ def _stop_at_signals() -> None:
             signal.signal(number, _stop)
 
 
-def _stop(number: int, frame: object) -> NoReturn:
-    raise Stopped(number)
+def _stop(number: int, frame: object) -> None:
+    if not is_echo(number):
+        raise Stopped(number)
