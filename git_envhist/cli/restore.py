@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from git_envhist.cli.command import Session, command
@@ -25,7 +23,8 @@ from git_envhist.cli.restoreview import (
     since_restore_line,
     way_back,
 )
-from git_envhist.errors import Interrupted, UsageError
+from git_envhist.cli.stopping import stoppable
+from git_envhist.errors import UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, RestorePart, Snapshot
 from git_envhist.restoring.wish import Wish, checked_classes
@@ -102,7 +101,7 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         return _write_elsewhere(session, snapshot, options)
     # Whether there is a check at all is known before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
-    with _stoppable(session), shown_progress("reading what is here") as progress:
+    with stoppable(session, snapshot), shown_progress("reading what is here") as progress:
         restored = session.history.going.to(snapshot, _wish(session, options, progress))
     if check is None or options["dry_run"]:
         return _tell(session, restored, options)
@@ -126,7 +125,7 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     """Undo or redo, as often as the operand says."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.going.undo if mode == "undo" else session.history.going.redo
-    with _stoppable(session), shown_progress("reading what is here") as progress:
+    with stoppable(session), shown_progress("reading what is here") as progress:
         restored = go(steps, _wish(session, options, progress))
     # Who has just gone back gets forth by that: one more undo would lead further back.
     other = "redo" if mode == "undo" else "undo"
@@ -135,23 +134,6 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     if mode == "undo" and not session.json and restored.target.restore is RestorePart.TO:
         session.line(since_restore_line(restored, steps, dry_run=options["dry_run"]))
     return status
-
-
-@contextmanager
-def _stoppable(session: Session) -> Iterator[None]:
-    """Whoever stops a restore is told what became of it; half way, its journal says so."""
-    try:
-        yield
-    except KeyboardInterrupt as stopped:
-        number = getattr(stopped, "number", signal.SIGINT)
-        safety = session.history.going.changed
-        if safety is None:
-            raise Interrupted(number) from stopped
-        raise Interrupted(
-            number,
-            "the files are restored, but not all that goes with them",
-            hint=f"what was here before: git envrestore {safety.id[:7]}",
-        ) from stopped
 
 
 def _mode(options: dict[str, Any]) -> str | None:

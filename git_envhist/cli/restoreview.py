@@ -19,6 +19,7 @@ from git_envhist.model import (
     PlanAction,
     PlanStep,
     Restored,
+    RestorePart,
     Side,
     Snapshot,
 )
@@ -155,9 +156,19 @@ def _idle_lines(restored: Restored, rest: str = "") -> Iterator[str]:
         yield "nothing to restore: all is as the restore of a part has left it"
     else:
         yield "nothing to restore: the environment is as it was then"
+        yield from _goal_lines(restored.target)
     if rest:
         yield rest
     yield from _outside_lines(restored)
+
+
+def _goal_lines(target: Snapshot) -> Iterator[str]:
+    """Who goes to what was saved before a restore that did not come about may mean where that one was to go."""
+    from git_envhist.history.intents import meant_by  # loaded late: few go where they are
+
+    meant = meant_by(target) if target.restore is RestorePart.BEFORE else None
+    if meant is not None:
+        yield f"it was saved before a restore of {meant[:7]}; to that: git envrestore {meant[:7]}"
 
 
 def _tracked_line(now: int, before: int) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.model import Snapshot
+from tests.crash.faults import needs_strace, traced
 from tests.restore.engine import Engine
 from tests.support.oracle import Listing, git_fsck, listing
 from tests.support.repository import Repo
@@ -125,6 +126,36 @@ def test_what_is_as_it_was_is_not_touched(two: tuple[Repo, str, Listing, Listing
     assert (before.st_ino, before.st_ctime_ns) == (after.st_ino, after.st_ctime_ns)
     again = repo.run("envrestore", first, check=True)
     assert again.out == "nothing to restore: the environment is as it was then\n"
+
+
+def test_who_goes_to_what_was_saved_before_a_restore_is_led_to_where_that_one_went(
+    two: tuple[Repo, str, Listing, Listing],
+) -> None:
+    repo, first, _, now = two
+    repo.run("envrestore", first, check=True)
+    repo.run("envrestore", "@~1", check=True)
+    assert state(repo) == now
+    there = repo.run("envrestore", "@~3", check=True).out.splitlines()
+    assert there == [
+        "nothing to restore: the environment is as it was then",
+        f"it was saved before a restore of {first[:7]}; to that: git envrestore {first[:7]}",
+    ]
+
+
+@needs_strace
+def test_who_stops_a_restore_before_it_began_is_told_which_moment_was_meant(
+    two: tuple[Repo, str, Listing, Listing],
+) -> None:
+    repo, first, then, now = two
+    stopped = repo.run("envrestore", first, prefix=traced("mkdirat", "signal=INT", "1"))
+    assert (stopped.status, state(repo)) == (130, now)
+    assert "saved what was here as" in stopped.out
+    again, _, newest = stopped.err.partition("hint: again with: ")[2].partition(" (")
+    assert newest == "'@' is what was saved here, by now)\n"
+    # What comes to mind is '@': that is what is here.
+    assert repo.run("envrestore", "@", check=True).out.endswith(f"; to that: {again}\n")
+    repo.run("envrestore", again.split()[-1], check=True)
+    assert state(repo) == then
 
 
 def test_paths_and_classes_choose(two: tuple[Repo, str, Listing, Listing]) -> None:
