@@ -23,7 +23,11 @@ def told_of_what_comes(plan: Plan, open_contents: Callable[[], Contents]) -> Ite
         if entry is not None
     ]
     with _told(
-        coming, open_contents, "of that moment", "leave them out: git envrestore <rev> -- . ':!<path>'"
+        coming,
+        open_contents,
+        "of that moment",
+        "'git envlog fsck --repair' brings back what is still to be had; or leave them out: "
+        "git envrestore <rev> -- . ':!<path>'",
     ):
         yield
 

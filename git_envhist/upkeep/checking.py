@@ -113,7 +113,8 @@ class _Search:
         snapshots = 0
         for ref, tip in refs.sound.items():
             for commit in self._chain(tip):
-                snapshots += ref.startswith(HEADS)
+                # What is in the trash is told of, too, where it has lost something.
+                snapshots += not ref.startswith(NOTES)
                 found = self._touched.look(commit)
                 if found is not None:
                     hurt.append((ref, found))

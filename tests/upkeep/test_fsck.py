@@ -90,6 +90,13 @@ def test_a_whole_history_is_whole(repo: Repo, history: EnvHistory) -> None:
     assert (told["whole"], told["moments"], told["faults"], told["broken"]) == (True, 3, [], [])
 
 
+def test_what_is_broken_in_the_trash_is_counted_among_all(repo: Repo, history: EnvHistory) -> None:
+    moments = three_moments(repo, history)
+    repo.run("git-envlog", "drop", moments[1].id, check=True)
+    flip_in(repo, f"{moments[1].commit}:d/only-1")
+    assert "1 of 3 moments not whole" in repo.run("git-envlog", "fsck").out
+
+
 def test_a_flipped_bit_is_named_by_path_and_moment(repo: Repo, history: EnvHistory, tmp_path: Path) -> None:
     moments = three_moments(repo, history)
     pack = flip_in(repo, f"{moments[1].commit}:d/only-1")
