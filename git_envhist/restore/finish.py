@@ -17,7 +17,7 @@ from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.restore.journal import Journal, Phase, remove_journal, set_phase, written_at
 from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
 from git_envhist.restore.slots import ASIDE, Slots
-from git_envhist.restore.swap import Staged
+from git_envhist.restore.swap import Prove, Staged
 
 
 def finish(
@@ -27,11 +27,12 @@ def finish(
     *,
     undone: bool = False,
     last: Callable[[], None] = lambda: None,
+    prove: Prove | None = None,
 ) -> tuple[LeftAlone, ...]:
     """Throw away what a restore has put away, and its journal; what had to be kept, and where.
 
-    `undone`: the restore was taken back. `last`: what is to be done while there is still a journal that says so. Can be
-    begun again from wherever a kill left it.
+    `undone`: the restore was taken back. `last`: what is to be done while there is still a journal that says so.
+    `prove`: what goes is held to the bytes that were saved of it. Can be begun again from wherever a kill left it.
     """
     sync_changed(door, journal)
     set_phase(directory, Phase.UNDONE if undone else Phase.DONE)
@@ -42,7 +43,7 @@ def finish(
         slots = door.slots(staged.step.realm)
         if is_aside:
             _keep_aside(slots, staged)
-        if not _is_gone(slots, staged, undone, begun):
+        if not _is_gone(slots, staged, undone, begun, prove):
             kept.append(LeftAlone(staged.step.shown, _keep(slots, staged)))
     if kept or any(asides.values()):
         # Once the journal is gone, what still lies in a slot is nobody's.
@@ -73,7 +74,7 @@ def _called(staged: Staged) -> bytes:
     return staged.step.path.rpartition(b"/")[2]
 
 
-def _is_gone(slots: Slots, staged: Staged, undone: bool, begun: int) -> bool:
+def _is_gone(slots: Slots, staged: Staged, undone: bool, begun: int, prove: Prove | None) -> bool:
     """Whether what lies in a slot may be thrown away: a snapshot holds it, or it was made of one and never changed.
 
     Directories are gone then: whoever stands in one can still put something there, until it is.
@@ -86,13 +87,24 @@ def _is_gone(slots: Slots, staged: Staged, undone: bool, begun: int) -> bool:
         assert staged.victim is not None
         if undone or not is_untouched(staged.victim, inside):
             return False
-        return not inside.is_directory or _is_removed(slots.hands, *slots.at(staged.slot))
+        if inside.is_directory:
+            return _is_removed(slots.hands, *slots.at(staged.slot))
+        return _is_as_saved(slots, staged, prove)
     if not is_same_thing(inside, staged.new):
         return False
     assert staged.new is not None
     if inside.is_directory:
         return _is_as_staged(slots, staged, begun) and _is_taken_apart(slots, staged)
     return is_untouched(staged.new, inside)
+
+
+def _is_as_saved(slots: Slots, staged: Staged, prove: Prove | None) -> bool:
+    """Whoever has a file mapped may write to it and move no time."""
+    before = staged.step.before
+    # What was read from a database at work need not be its bytes.
+    if prove is None or before is None or before.notes:
+        return True
+    return prove(staged.step, *slots.at(staged.slot))
 
 
 def _is_removed(hands: Hands, directory: int, name: bytes) -> bool:

@@ -197,7 +197,10 @@ def _found_again(journal: Journal, door: Door) -> Journal:
 
 def _clean(place: Place, door: Door, journal: Journal, last: Last) -> Carried:
     undone = read_phase(place.private) is Phase.UNDONE
-    kept = finish(journal, door, place.private, undone=undone, last=lambda: last(journal))
+    with closing(place.open_contents()) as contents:
+        kept = finish(
+            journal, door, place.private, undone=undone, last=lambda: last(journal), prove=prover(contents)
+        )
     return Carried(0, _kept(place, kept), (), undone, journal.notes)
 
 
@@ -207,7 +210,8 @@ def _end(place: Place, door: Door, journal: Journal, early: Applied, applied: Ap
     differences, rows = verify(journal, door, place.open_contents, without=without, how=place.how)
     losses = (*_losses(early), *_losses(applied))
     changed = _judge(differences, {item.path for item in losses})
-    kept = finish(journal, door, place.private, last=lambda: last(journal))
+    with closing(place.open_contents()) as contents:
+        kept = finish(journal, door, place.private, last=lambda: last(journal), prove=prover(contents))
     verified = sum(1 + len(staged.step.below) for staged in journal.staged if staged.step.after is not None)
     # What was put aside comes first: of a long list only the beginning is shown.
     everything = (*_kept(place, kept), *left, *changed)

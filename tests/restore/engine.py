@@ -108,7 +108,8 @@ class Engine:
             applied = apply(journal, door, fresh=True)
             left = frozenset(left.path for left in (*prepared.left_alone, *applied.left_alone))
             differences, _ = verify(journal, door, self.contents, without=left, how=self.how)
-            kept = finish(journal, door, self.private)
+            with closing(self.contents()) as contents:
+                kept = finish(journal, door, self.private, prove=prover(contents))
         assert plan.left_alone == () or rules is not None
         return Outcome(prepared, applied, differences, kept)
 
@@ -118,7 +119,7 @@ class Engine:
         assert journal is not None
         with self.door(hands) as door, closing(self.contents()) as contents:
             applied = apply(journal, door, prove=prover(contents))
-            return applied, finish(journal, door, self.private)
+            return applied, finish(journal, door, self.private, prove=prover(contents))
 
     def take_back(self, hands: Hands | None = None) -> tuple[Applied, tuple[LeftAlone, ...]]:
         """What `--abort` does."""

@@ -66,6 +66,7 @@ MUTANTS = (
     Mutant("durable.py", "yield door.reach(realm, each.path)", "pass", "durable"),
     Mutant("finish.py", "sync_changed(door, journal)", "pass", "kinds"),
     Mutant("finish.py", "sync_tops(door)", "pass", "durable"),
+    Mutant("finish.py", "return prove(staged.step, *slots.at(staged.slot))", "return True", "meanwhile"),
     Mutant("verify.py", "yield \"content\"", "pass", "kinds"),
     Mutant("dress.py", "self._hands.futime(descriptor, entry.mtime_ns)", "pass", "kinds or killed"),
 )  # fmt: skip

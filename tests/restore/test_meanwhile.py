@@ -459,3 +459,28 @@ def test_a_running_program_and_a_mapped_file_go_on_as_they_were(repo: Repo) -> N
         finally:
             running.kill()
             running.wait()
+
+
+def test_what_somebody_writes_through_a_mapping_and_no_time_tells_of_is_kept(tmp_path: Path) -> None:
+    top = tmp_path / "repo"
+    make_repo(top, commit=False)
+    file = top / "mapped"
+    build({b"mapped": File(b"old", mtime_ns=10**18)}, top)
+    engine = Engine(top)
+    first = engine.capture()
+    file.write_bytes(b"new" * 2000)
+    with open(file, "r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
+        second = engine.capture()
+
+        def write() -> None:
+            # A page that was dirty already leaves no trace; here it may have been written meanwhile.
+            seen = os.stat(opened.fileno())
+            mapped[:3] = b"NEW"
+            os.utime(opened.fileno(), ns=(seen.st_atime_ns, seen.st_mtime_ns))
+
+        hands = MeddlingHands("after exchange", b"mapped", write)
+        outcome = engine.restore(second, first, hands=hands)
+    assert file.read_bytes() == b"old"
+    (kept,) = outcome.kept
+    assert kept.path == b"mapped"
+    assert (Path(engine.private) / kept.why).read_bytes()[:6] == b"NEWnew"
