@@ -23,7 +23,7 @@ from tests.support.trees import File, build
 
 CALLS = {
     "write": "write,pwrite64",
-    "sync": "fsync,fdatasync",
+    "sync": "fsync,fdatasync,syncfs",
     "rename": "rename,renameat,renameat2,link,linkat",
     "unlink": "unlink,unlinkat,rmdir",
     "mkdir": "mkdir,mkdirat",

@@ -1,4 +1,5 @@
-"""Every fault at every call of a restore: `python -m tests.crash.restorekills [--seconds N] [kind…]` prints a table.
+"""Every fault at every call of a restore: `python -m tests.crash.restorekills [--seconds N] [--spread] [kind…]` prints
+a table.
 
 A restore, and what ends one that was broken off, is killed (or refused) at its first, second, third… call of each kind,
 until one runs to its end without having met the fault; in great numbers, whole process groups are killed at any time,
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,26 +159,28 @@ class Walk:
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--seconds", type=float, default=1e9, help="how long a row may take")
+    words.add_argument("--spread", action="store_true", help="calls anywhere, not the first ones first")
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("kinds", nargs="*", help="of kill, errors, group; all of them where none is named")
     asked = words.parse_args()
     print(f"{HEADING}\n{'| --- ' * HEADING.count(' | ')}| --- |", flush=True)
     wrong = []
-    for row in rows(asked.kinds or ["kill", "errors", "group"], asked.seconds, asked.seed):
+    for row in rows(asked.kinds or ["kill", "errors", "group"], asked.seconds, asked.seed, asked.spread):
         print(row, flush=True)
         wrong += [f"{row.fault}: {line}" for line in row.wrong]
     print("\n".join(wrong))
     return 1 if wrong else 0
 
 
-def rows(kinds: list[str], seconds: float, number: int) -> Iterator[Row]:
+def rows(kinds: list[str], seconds: float, number: int, spread: bool) -> Iterator[Row]:
+    each = each_anywhere if spread else each_point
     for command in ("restore", *ENDS):
         for call in (call for call in CALLS if call not in SKIPPED and "kill" in kinds):
-            yield each_point(f"{command} killed at {call}", command, call, KILL, seconds, number)
+            yield each(f"{command} killed at {call}", command, call, KILL, seconds, number)
     for error in ERRORS if "errors" in kinds else ():
         for call in ("write", "sync", "rename", "mkdir", "open"):
             if error != "EMFILE" or call == "open":
-                yield each_point(f"{error} at {call}", "restore", call, f"error={error}", seconds, number)
+                yield each(f"{error} at {call}", "restore", call, f"error={error}", seconds, number)
     if "group" in kinds:
         yield any_time(seconds, number)
 
@@ -194,6 +198,33 @@ def each_point(name: str, command: str, call: str, fault: str, seconds: float, n
             when += OPEN_STEP if call == "open" else 1
             quiet = 0 if one_point(walk, row, command, call, fault, when) else quiet + 1
     return row
+
+
+def each_anywhere(name: str, command: str, call: str, fault: str, seconds: float, number: int) -> Row:
+    """The same in an order that chance says, until the time is over: a short row has late calls, too."""
+    row = Row(name)
+    with tempfile.TemporaryDirectory(prefix="restorekills-") as place:
+        repo = sealed_repo(Path(place))
+        walk = Walk(repo, prepare(repo), random.Random(number))
+        first = first_open_of_ours(walk) if call == "open" and fault != KILL else 1
+        points = list(range(first, calls_of(walk, command, call) + 1))
+        walk.chance.shuffle(points)
+        deadline = time.monotonic() + seconds
+        while points and time.monotonic() < deadline:
+            one_point(walk, row, command, call, fault, points.pop())
+    return row
+
+
+def calls_of(walk: Walk, command: str, call: str) -> int:
+    """How many calls of a kind a run makes that nothing disturbs, in the process that makes most."""
+    if command != "restore":
+        walk.break_off()
+    log = walk.repo.path.parent / "calls"
+    words = ("strace", "-f", "-qq", "-o", str(log), "-e", f"trace={CALLS[call]}", "-e", "signal=none")
+    walk.repo.run("envrestore", walk.there if command == "restore" else command, prefix=words, check=True)
+    walk.settle([])
+    made = Counter(line.split(None, 1)[0] for line in log.read_text(errors="replace").splitlines())
+    return max(made.values(), default=0)
 
 
 def one_point(walk: Walk, row: Row, command: str, call: str, fault: str, when: int) -> bool:
