@@ -1,8 +1,8 @@
 # >>> git-envhist: captures the environment in the background (git envlog uninstall takes these lines away)
 @UNLESS@(
+	# The terminal may close as soon as git has ended: what it did is captured all the same.
+	trap '' HUP
 	(
-		# The terminal may close as soon as git has ended: what it did is captured all the same.
-		trap '' HUP
 		# The command of git that called has the processors to itself, for two seconds at most.
 		l=${GIT_DIR:-.git}/envhist/hooks/last-@EVENT@
 		echo $$ >"$l" || :

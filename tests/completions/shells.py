@@ -6,15 +6,19 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import termios
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tests.rules.source import CHECKOUT
 
 END = "<<end>>"
+TELL = b"\x18d"
+TIMES, PATIENCE = 10, 5.0
 LINE = re.compile(r"<<line>>(.*?)<<end>>", re.DOTALL)
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\][^\x07]*\x07|\r|\x07|.\x08")
 
@@ -65,8 +69,7 @@ def press_tab(
         (shared.parent / ".zshrc").write_text(ZSH.format(functions=shared / "zsh/site-functions"))
         environment["ZDOTDIR"] = str(shared.parent)
         words = ["zsh", "-d", "-i"]
-    keys = typed + "\t" * tabs
-    shown = _talk(words, f"{keys}\x18d\x15exit\n".encode(), where, environment)
+    shown = _talk(words, (typed + "\t" * tabs).encode(), where, environment)
     line = LINE.search(shown)
     assert line is not None, shown
     return line[1], shown[: line.start()]
@@ -79,23 +82,40 @@ def _talk(words: list[str], keys: bytes, where: Path, env: Mapping[str, str]) ->
         words, cwd=where, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     ) as child:
         os.close(theirs)
-        shown = b""
-        while piece := _read(ours):
-            shown += piece
-            if keys and b"$ " in shown:
-                # The shell has told that it listens.
-                os.write(ours, keys)
-                keys = b""
+        # The prompt tells that the shell listens.
+        shown = _read_until(ours, b"", "$ ")
+        _write(ours, keys)
+        for _ in range(TIMES):
+            # zsh now and then takes the two keys for one, where it waited long for a processor between them.
+            _write(ours, TELL)
+            shown = _read_until(ours, shown, END, PATIENCE)
+            if END.encode() in shown:
+                break
+        # All that is wanted was told, and what a shell does with more words depends on when they come.
+        child.kill()
         child.wait()
     os.close(ours)
     return CONTROL.sub("", shown.decode("utf-8", "replace"))
 
 
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 4096)
-    except OSError:
-        return b""
+def _read_until(terminal: int, shown: bytes, mark: str, patience: float | None = None) -> bytes:
+    """What was shown and what comes: until there is a mark in it, nothing more for so long, or nobody there."""
+    while mark.encode() not in shown:
+        if not select.select([terminal], [], [], patience)[0]:
+            break
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    return shown
+
+
+def _write(terminal: int, keys: bytes) -> None:
+    with suppress(OSError):  # a shell that has ended is told by what it showed
+        os.write(terminal, keys)
 
 
 def ask_fish(typed: str, where: Path, env: Mapping[str, str], shared: Path) -> list[str]:
