@@ -152,6 +152,7 @@ def test_a_whole_moment_of_a_damaged_store_is_written_truly_or_not_at_all(repo: 
             assert (done.status in (4, 128), place.exists()) == (True, False), done.err
             assert "unexpected" not in done.err
         for path, data in whole.items():
+            path.chmod(0o600)
             path.write_bytes(data)
     assert 128 in statuses
     repo.run("envrestore", moment, "--to", str(tmp_path / "whole"), check=True)
