@@ -138,8 +138,8 @@ class _Verifier:
     def _enter(self, realm: bytes, path: bytes) -> int:
         if self._open != (realm, path):
             if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor, self._open = -1, None
+                before, self._descriptor, self._open = self._descriptor, -1, None
+                os.close(before)
             with self._door.directory(realm, EnvPath(path)) as descriptor:
                 self._descriptor = open_directory(descriptor, b"")
             self._open = (realm, path)

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
 
 from git_envhist import trace
 from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all, refuse_without_git
@@ -31,13 +32,16 @@ class Child:
     ) -> None:
         """`source`: an open file that it reads, which is closed here."""
         self._complaints = memory_file(b"")
-        if source is not None:
-            self._input = -1
-        elif talks:
-            source, self._input = pipe_ours()
-        else:
-            source, self._input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1
-        self._output, sink = pipe_ours()
+        # Files of Python's: what stops this program comes before or after they are closed, and never between that
+        # and the mark of it, where the next one to close them would close what is not there, or somebody else's.
+        self._input: FileIO | None = None
+        if source is None and talks:
+            source, asked = pipe_ours()
+            self._input = FileIO(asked, "w")
+        elif source is None:
+            source = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        answer, sink = pipe_ours()
+        self._output = FileIO(answer)
         self._process = 0
         try:
             self._process = _start(git, arguments, source, sink, self._complaints)
@@ -56,19 +60,20 @@ class Child:
         return self._process
 
     def write(self, data: bytes) -> None:
+        assert self._input is not None
         view = memoryview(data)
         while view:
-            view = view[os.write(self._input, view) :]
+            view = view[self._input.write(view) :]
 
     def read(self, size: int = READ_SIZE) -> bytes:
         """Up to `size` bytes of what it says, as soon as there are any; nothing at its end."""
-        return os.read(self._output, size)
+        return os.read(self._output.fileno(), size)
 
     def finish(self) -> Completed:
         """Let it come to its own end, with all that it has still to say, and say what came of it."""
-        os.close(self._input)
-        self._input = -1
-        said = read_all(self._output)
+        if self._input is not None:
+            self._input.close()
+        said = read_all(self._output.fileno())
         done = self.close()
         return Completed(done.status, said, done.err)
 
@@ -92,10 +97,9 @@ class Child:
         return Completed(status, b"", complaints)
 
     def _close_pipes(self) -> None:
-        for descriptor in (self._input, self._output):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._input = self._output = -1
+        if self._input is not None:
+            self._input.close()
+        self._output.close()
 
 
 def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int, complaints: int) -> int:

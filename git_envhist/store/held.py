@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from io import FileIO
 from typing import Protocol
 
 from git_envhist import trace
@@ -56,7 +57,9 @@ def run_held(
     """Run a command to its end; `Silent` where it says nothing for so many seconds. `heard`: given what it says."""
     began = trace.now()
     pipes = pipe_ours(), pipe_ours(), pipe_ours()
-    ours, theirs = [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
+    # Files of Python's: what stops this program never comes between the closing of one and its mark.
+    ours = FileIO(pipes[0][1], "w"), FileIO(pipes[1][0]), FileIO(pipes[2][0])
+    theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
     actions = [(os.POSIX_SPAWN_DUP2, one, number) for number, one in enumerate(theirs)]
     try:
         try:
@@ -73,9 +76,8 @@ def run_held(
             _end(child)
             raise
     finally:
-        for one in ours:
-            if one >= 0:
-                os.close(one)
+        for mine in ours:
+            mine.close()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     trace.tell_git(words, began, status)
     if len(told) > MOST_TOLD:
@@ -104,14 +106,14 @@ def _end(child: int) -> None:
 
 
 def _talk(
-    ours: list[int], stdin: bytes, patience: float | None, told: Callable[[bytes], None] | None
+    ours: Sequence[FileIO], stdin: bytes, patience: float | None, told: Callable[[bytes], None] | None
 ) -> tuple[bytes, bytes]:
-    """Say one thing, hear two. What was closed is -1 in `ours` afterwards."""
+    """Say one thing, hear two."""
     left = memoryview(stdin)
     heard = {1: bytearray(), 2: bytearray()}
     most = {1: MOST_TOLD + 1, 2: MOST_SAID}
     with selectors.DefaultSelector() as selector:
-        os.set_blocking(ours[0], False)
+        os.set_blocking(ours[0].fileno(), False)
         for number, one in enumerate(ours):
             selector.register(one, selectors.EVENT_READ if number else selectors.EVENT_WRITE, number)
         while selector.get_map():
@@ -133,8 +135,7 @@ def _talk(
                     is_done = not left
                 if is_done:
                     selector.unregister(key.fd)
-                    os.close(key.fd)
-                    ours[key.data] = -1
+                    ours[key.data].close()
     return bytes(heard[1]), bytes(heard[2])
 
 

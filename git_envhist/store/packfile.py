@@ -101,9 +101,9 @@ class PackFile:
 
     def close(self) -> None:
         self.index.close()
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def _read_at(self, offset: int) -> tuple[bytes, bytes]:
         deltas: list[bytes] = []

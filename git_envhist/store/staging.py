@@ -172,10 +172,11 @@ class Staging:
         self._release()
 
     def _release(self) -> None:
-        for descriptor in (self._journal, self._lock):
+        # Marked first: a signal that comes between would have it closed twice, with an error in the signal's place.
+        descriptors, self._journal, self._lock = (self._journal, self._lock), -1, -1
+        for descriptor in descriptors:
             if descriptor >= 0:
                 os.close(descriptor)
-        self._journal = self._lock = -1
 
     def __enter__(self) -> Self:
         return self

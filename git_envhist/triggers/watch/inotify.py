@@ -52,9 +52,9 @@ class Inotify:
         return True in heeded
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _events(self) -> Iterator[tuple[int, int, bytes]]:
         while True:
