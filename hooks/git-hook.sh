@@ -2,10 +2,11 @@
 @UNLESS@(
 	# The terminal may close as soon as git has ended: what it did is captured all the same.
 	trap '' HUP
+	# Left before git goes on: a push right after it sees that a capture is to come.
+	l=${GIT_DIR:-.git}/envhist/hooks/last-@EVENT@
+	{ [ -d "${l%/*}" ] || mkdir -p -m 700 "${l%/*}"; echo $$ >"$l"; } 2>/dev/null || :
 	(
 		# The command of git that called has the processors to itself, for two seconds at most.
-		l=${GIT_DIR:-.git}/envhist/hooks/last-@EVENT@
-		echo $$ >"$l" || :
 		n=0
 		while [ $n -lt 40 ] && kill -0 "$PPID" && sleep 0.05; do n=$((n + 1)); done
 		# Of hooks that were called in a row the last one starts the program; every push is to go along.
