@@ -14,9 +14,14 @@ from tests.support.talk import Talk, end
 
 # Each transaction puts its number into two tables and a counter: it is whole where all three agree.
 WRITER = """
-    import sqlite3, sys
+    import sqlite3, sys, time
     connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=120)
-    connection.execute("pragma journal_mode=" + sys.argv[2])
+    while True:
+        try:
+            connection.execute("pragma journal_mode=" + sys.argv[2])
+            break
+        except sqlite3.OperationalError:  # of this one SQLite says at once that others are at work
+            time.sleep(0.01)
     connection.execute("pragma synchronous=" + sys.argv[3])
     connection.execute("pragma wal_autocheckpoint=20")
     connection.execute("pragma cache_size=10")
