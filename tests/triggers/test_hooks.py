@@ -130,7 +130,8 @@ def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
     for number in ("1", "2", "3"):
         subprocess.run([hook, number], cwd=repo.path, env=env, check=True, pass_fds=[writing])
         # Who pushes right after a commit sees from it that a capture is to come.
-        assert (word := last.read_text()) not in words
+        word = last.read_text()
+        assert word not in words
         words.add(word)
     go.touch()
     os.close(writing)
