@@ -133,6 +133,8 @@ def _hint_for_code(commit: str) -> str:
 def _similar_name(word: str, world: World) -> str | None:
     from difflib import get_close_matches  # loaded late: keeps every command fast that finds its snapshot
 
+    if word in world.others:
+        return f"nothing of the timeline '{word}' can be read; 'git envlog fsck' says why"
     names = {name for snapshot in world.own.snapshots for name in snapshot.names}
     names |= {"good", "bad", "now", world.own.name, *world.others}
     folded = {name.lower(): name for name in sorted(names)}

@@ -331,6 +331,8 @@ def test_a_fetched_copy_of_our_own_snapshot_is_no_second_candidate() -> None:
         ("nothing~1", MORNING, "'git envlog' lists every snapshot"),
         ("before-refacter", MORNING, "did you mean 'before-refactor'?"),
         ("Good", MORNING, "did you mean 'good'?"),
+        ("box/app", world(WORKING, others={"box/app": Timeline.of("box/app", [])}),
+         "nothing of the timeline 'box/app' can be read"),
         ("9ac", MORNING, "an id takes at least 4 digits"),
         ("v1.2", world(WORKING, commits={"v1.2": OTHER_CODE}), "while code commit 0c0d0c0 was checked out"),
         ("v1~1", world(WORKING, commits={"v1~1": OTHER_CODE}), "while code commit 0c0d0c0 was checked out"),
