@@ -8,7 +8,6 @@ name of ours has one.
 
 from __future__ import annotations
 
-import glob
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,6 +123,8 @@ class Fetched:
                 raise
 
     def _sweep(self) -> None:
+        import glob  # loaded late: here and below, whoever reads needs none of it
+
         left = glob.glob(os.path.join(glob.escape(self.objects_dir), "*", "tmp_*"))
         left += glob.glob(os.path.join(glob.escape(self.path), "*.lock"))
         left += glob.glob(os.path.join(glob.escape(self.path), "refs", "**", "*.lock"), recursive=True)
@@ -150,6 +151,8 @@ class Fetched:
 
     def vouch(self, packs: Iterable[str]) -> None:
         """Say that some packs were looked at, to whoever goes on with what was broken off."""
+        import glob  # loaded late: likewise
+
         new = frozenset(packs)
         try:
             for path in glob.glob(os.path.join(glob.escape(self.path), UNDER_WAY + "*+")):

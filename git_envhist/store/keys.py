@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import hmac
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from contextlib import contextmanager, suppress
 from git_envhist.errors import SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
 from git_envhist.store.locks import lock_file
+from git_envhist.store.mac import keyed
 from git_envhist.system import open_ours
 from git_envhist.values import dataclass, field
 
@@ -45,15 +45,15 @@ class Key:
     def of(cls, secret: bytes) -> Key:
         if len(secret) != SECRET_LENGTH:
             raise SealingError(f"a key has {SECRET_LENGTH} bytes, not '{len(secret)}'")
-        return cls(hmac.digest(secret, b"envhist key id", "sha512")[:6].hex(), secret)
+        return cls(keyed(secret, b"envhist key id", "sha512")[:6].hex(), secret)
 
     def derive(self, label: bytes) -> bytes:
         """The subkey of 64 bytes for one use."""
-        return hmac.digest(self.secret, b"envhist subkey " + label, "sha512")
+        return keyed(self.secret, b"envhist subkey " + label, "sha512")
 
     def mac(self, data: bytes) -> str:
         """What only a holder of this key can write under some data, in hex."""
-        return hmac.digest(self.derive(b"mac"), data, "sha256").hex()
+        return keyed(self.derive(b"mac"), data, "sha256").hex()
 
 
 def write_key_file(key: Key) -> bytes:

@@ -6,13 +6,13 @@ where it was signed by a key that is here, and by that key; what none signed sta
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Mapping
 
 from git_envhist.errors import Damaged
 from git_envhist.model import SnapshotId
 from git_envhist.model.moments import were_of
 from git_envhist.store.commits import Commit, encode_commit, parse_commit
+from git_envhist.store.mac import are_same
 from git_envhist.store.message import NewerFormat, mac_input, read_message, split_mac, with_mac
 from git_envhist.store.signatures import FindKey
 from git_envhist.store.trailers import quote
@@ -99,9 +99,7 @@ def retell(
     if link.snapshot:
         bare, mac = split_mac(message)
         key = find_key(link.key) if mac is not None and link.key is not None else None
-        is_ours = key is not None and hmac.compare_digest(
-            key.mac(mac_input(data.tree, data.author, bare)), mac or ""
-        )
+        is_ours = key is not None and are_same(key.mac(mac_input(data.tree, data.author, bare)), mac or "")
         message = with_trailers(bare, {**(trailers or {}), WAS: link.id, WERE: _were(link, bare)})
         if key is not None and is_ours:
             message = with_mac(message, key.mac(mac_input(new_tree, data.author, message)))

@@ -6,11 +6,11 @@ nowhere else.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from git_envhist.model import Record, Snapshot, SnapshotId, Verdict
+from git_envhist.store.mac import are_same
 from git_envhist.store.message import mac_input, split_mac
 from git_envhist.store.records import VERDICT, format_record, read_verdict
 from git_envhist.values import replace
@@ -42,7 +42,7 @@ def is_signed(snapshot: Snapshot, find_key: FindKey) -> bool:
     key = find_key(snapshot.key) if mac is not None and snapshot.key is not None else None
     if key is None or mac is None:
         return False
-    return hmac.compare_digest(key.mac(mac_input(snapshot.tree, snapshot.author, message)), mac)
+    return are_same(key.mac(mac_input(snapshot.tree, snapshot.author, message)), mac)
 
 
 def signed(record: Record, snapshot: SnapshotId, key: SigningKey) -> Record:
@@ -105,7 +105,7 @@ def _is_signed_verdict(record: Record, snapshot: Snapshot, find_key: FindKey) ->
         signed_line = _verdict_input(Record(record.kind, record.at, bare), snapshot.id)
     except ValueError:  # somebody's, with what none of ours holds, e.g. no number where one belongs
         return False
-    return hmac.compare_digest(key.mac(signed_line), mac)
+    return are_same(key.mac(signed_line), mac)
 
 
 def _verdict_input(record: Record, snapshot: SnapshotId) -> bytes:

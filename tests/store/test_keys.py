@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 from git_envhist.errors import SealingError
 from git_envhist.store.keys import Key, KeyRing, read_key_text, write_key_file, write_key_text
+from git_envhist.store.mac import are_same, keyed
 
 KNOWN = Key.of(bytes(range(64)))
 
@@ -290,3 +294,20 @@ def test_an_unknown_key_cannot_be_exported(ring: KeyRing) -> None:
 def test_what_a_hostile_file_calls_its_key_never_leads_out_of_the_places(ring: KeyRing, name: str) -> None:
     ring.current()
     assert ring.get(name) is None
+
+
+@given(key=st.binary(max_size=300), data=st.binary(max_size=300), name=st.sampled_from(["sha256", "sha512"]))
+def test_keyed_hashes_are_those_of_everybody(key: bytes, data: bytes, name: str) -> None:
+    assert keyed(key, data, name) == hmac.digest(key, data, name)
+
+
+def test_the_same_is_the_same_and_nothing_else() -> None:
+    assert are_same("a1b2", "a1b2")
+    assert not are_same("a1b2", "a1b3")
+    assert not are_same("a1b2", "a1b2c3")
+
+
+def test_who_signed_a_moment_is_said_without_openssl() -> None:
+    told = "import sys; from git_envhist.store import keys, signatures; print('_hashlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
