@@ -112,7 +112,9 @@ class Core:
         return self._read_world()
 
     def _read_world(self) -> World:
-        return world_of(self.timeline or "", self.timelines, self.log, self.repository.git)
+        return world_of(
+            self.timeline or "", self.timelines, self.log, self.repository.git, self.settings.has_remote
+        )
 
     @once
     def now(self) -> datetime:

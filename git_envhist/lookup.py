@@ -137,11 +137,13 @@ def world_of(
     list_names: Callable[[], Sequence[str]],
     log: Callable[[int | None, str | None], Sequence[Snapshot]],
     git: Git,
+    has_remote: bool,
 ) -> World:
     """All that a revision can speak of."""
     others = Others(lambda: [name for name in list_names() if name != own], lambda name: log(None, name))
     dropped = Dropped(git)
-    return World(Timeline.of(own, log(None, own or None)), others, CodeCommits(git), Paths(git, own), dropped)
+    mine = Timeline.of(own, log(None, own or None))
+    return World(mine, others, CodeCommits(git), Paths(git, own), dropped, has_remote)
 
 
 class Paths:

@@ -44,6 +44,8 @@ class Settings:
     auto_push: bool = False
     """Whether the history is pushed along with `git push`."""
     remote: str | None = None
+    has_remote: bool = False
+    """Whether there is a place to push to and fetch from."""
     """Where the history goes, if not where the code goes."""
     timeline: str | None = None
     exclude: tuple[str, ...] = ()
@@ -102,6 +104,7 @@ class _Reader:
             enabled=self.boolean("envhist.enabled", True),
             auto_push=self.boolean("envhist.autopush", False),
             remote=self.text("envhist.remote") or None,
+            has_remote=any(key.startswith("remote.") and key.endswith(".url") for key in self.all),
             timeline=self.text("envhist.timeline"),
             exclude=self.every("envhist.exclude"),
             fingerprint=self.every("envhist.fingerprint"),

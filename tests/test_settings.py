@@ -19,6 +19,8 @@ def test_without_any_configuration_the_defaults_serve() -> None:
         ([("envhist.enabled", None)], Settings()),
         ([("envhist.enabled", "false"), ("envhist.enabled", "yes")], Settings()),
         ([("envhist.timeline", "a/b")], Settings(timeline="a/b")),
+        ([("remote.origin.url", "x")], Settings(has_remote=True)),
+        ([("remote.origin.fetch", "x"), ("remote.pushdefault", "x")], Settings()),
         ([("envhist.exclude", "*.o"), ("envhist.exclude", "x")], Settings(exclude=("*.o", "x"))),
         ([("envhist.fingerprint", "*.iso")], Settings(fingerprint=("*.iso",))),
         ([("envhist.secret", "vault")], Settings(secret=("vault",))),

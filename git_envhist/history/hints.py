@@ -35,7 +35,9 @@ def nothing_captured(world: World) -> str:
 
 
 def _how_to_begin(world: World) -> str:
-    return f"{BEGIN}; what others have: git envlog --all" if world.others else BEGIN
+    if world.others:
+        return f"{BEGIN}; what others have: git envlog --all"
+    return f"{BEGIN}; what was pushed elsewhere: git envlog fetch" if world.has_remote else BEGIN
 
 
 def explain(

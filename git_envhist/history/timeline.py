@@ -77,6 +77,8 @@ class World:
     is_path: Callable[[str], bool] = lambda text: False
     dropped: Callable[[str], str | None] = lambda prefix: None
     """The id in the trash that begins with these digits."""
+    has_remote: bool = False
+    """Whether there is a place from which history can be fetched."""
 
     def timeline(self, name: str) -> Timeline | None:
         if name == self.own.name:

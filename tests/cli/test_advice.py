@@ -62,6 +62,13 @@ def test_an_empty_history_says_how_to_begin(repo: Repo) -> None:
     assert not hints(switched_off(repo, "envhistEmpty").run("envlog").err)
 
 
+def test_in_a_clone_it_says_too_where_others_have_theirs(repo: Repo) -> None:
+    repo.git("remote", "add", "origin", "../elsewhere")
+    elsewhere = "git envlog capture; what was pushed elsewhere: git envlog fetch"
+    assert hints(repo.run("envlog").err) == [f"hint: nothing was captured here yet: {elsewhere}"]
+    assert hints(repo.run("envrestore", "@").err) == [f"hint: {elsewhere}"]
+
+
 def test_a_refusal_says_what_overrides_it(repo: Repo) -> None:
     refused = repo.run("envlog", "capture", "--name", "list")
     assert (refused.status, len(hints(refused.err))) == (3, 1)
