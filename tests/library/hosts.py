@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -99,6 +100,7 @@ def forks() -> None:
     reader = history.reader(moment.snapshot)  # type: ignore[arg-type]
     assert b"".join(reader.read(b"file")) == b"5"  # type: ignore[arg-type]
     children.append(sleeper(asleep, awake))
+    children.append(one_that_lets_go(reader.close))  # type: ignore[arg-type]
     reader.close()  # git ends once nobody can ask it any more
     place = os.path.join(history.repository.state, "a lock")
     with locked(place):
@@ -147,6 +149,21 @@ def sleeper(asleep: int, awake: int) -> int:
     os.read(there, 1)
     os.close(there)
     os.close(begun)
+    return child
+
+
+def one_that_lets_go(let_go: Callable[[], object]) -> int:
+    """A copy that has files of its own when it lets go of what the host had open: they stay."""
+    child = os.fork()
+    if child == 0:
+        mine = [os.open("file", os.O_RDONLY) for _ in range(50)]
+        status = 1
+        try:
+            let_go()
+            gc.collect()
+            status = 0 if [os.fstat(one).st_size for one in mine] else 2
+        finally:
+            os._exit(status)
     return child
 
 
