@@ -4,7 +4,7 @@
 	trap '' HUP
 	# Left before git goes on: a push right after it sees that a capture is to come.
 	l=${GIT_DIR:-.git}/envhist/hooks/last-@EVENT@
-	{ [ -d "${l%/*}" ] || mkdir -p -m 700 "${l%/*}"; echo $$ >"$l"; } 2>/dev/null || :
+	{ [ -d "${l%/*}" ] || [ ! -d "${GIT_DIR:-.git}" ] || mkdir -p -m 700 "${l%/*}"; echo $$ >"$l"; } 2>/dev/null || :
 	(
 		# The command of git that called has the processors to itself, for two seconds at most.
 		n=0

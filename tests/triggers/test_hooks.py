@@ -140,6 +140,15 @@ def test_of_hooks_in_a_row_the_last_one_starts_the_program_but_for_pushes(
     assert sorted(told.read_text().split()) == started
 
 
+def test_a_hook_that_is_called_elsewhere_leaves_nothing_there(repo: Repo, tmp_path: Path) -> None:
+    hook, elsewhere = tmp_path / "post-merge", tmp_path / "elsewhere"
+    hook.write_bytes(whole("post-merge", "/bin/true"))
+    hook.chmod(0o755)
+    elsewhere.mkdir()
+    subprocess.run([hook], cwd=elsewhere, env=repo.env, check=True)
+    assert list(elsewhere.iterdir()) == []
+
+
 def test_an_amended_commit_is_one_snapshot_though_two_hooks_call(at_rest: Repo) -> None:
     at_rest.write("app.py", "print('amended')\n")
     found = happened(at_rest, ["commit", "-q", "-a", "--amend", "-m", "amended"])
