@@ -44,9 +44,9 @@ class Settings:
     auto_push: bool = False
     """Whether the history is pushed along with `git push`."""
     remote: str | None = None
+    """Where the history goes, if not where the code goes."""
     has_remote: bool = False
     """Whether there is a place to push to and fetch from."""
-    """Where the history goes, if not where the code goes."""
     timeline: str | None = None
     exclude: tuple[str, ...] = ()
     fingerprint: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class _Reader:
             enabled=self.boolean("envhist.enabled", True),
             auto_push=self.boolean("envhist.autopush", False),
             remote=self.text("envhist.remote") or None,
-            has_remote=any(key.startswith("remote.") and key.endswith(".url") for key in self.all),
+            has_remote=any(_is_place(key) and any(self.all[key]) for key in self.all),
             timeline=self.text("envhist.timeline"),
             exclude=self.every("envhist.exclude"),
             fingerprint=self.every("envhist.fingerprint"),
@@ -214,6 +214,10 @@ def parse_duration(text: str) -> float | None:
     if not digits.isascii() or not digits.isdecimal() or len(digits) > 9 or unit not in DURATIONS:
         return None
     return float(int(digits) * DURATIONS[unit])
+
+
+def _is_place(key: str) -> bool:
+    return key == "envhist.remote" or (key.startswith("remote.") and key.endswith(".url"))
 
 
 def _is_filter(key: str) -> bool:

@@ -20,6 +20,7 @@ def test_without_any_configuration_the_defaults_serve() -> None:
         ([("envhist.enabled", "false"), ("envhist.enabled", "yes")], Settings()),
         ([("envhist.timeline", "a/b")], Settings(timeline="a/b")),
         ([("remote.origin.url", "x")], Settings(has_remote=True)),
+        ([("envhist.remote", "x")], Settings(remote="x", has_remote=True)),
         ([("remote.origin.fetch", "x"), ("remote.pushdefault", "x")], Settings()),
         ([("envhist.exclude", "*.o"), ("envhist.exclude", "x")], Settings(exclude=("*.o", "x"))),
         ([("envhist.fingerprint", "*.iso")], Settings(fingerprint=("*.iso",))),

@@ -62,7 +62,7 @@ def signed_again(
     name = signing_key_id(record)
     key = find_key(name) if name is not None else None
     before = Record(record.kind, record.at, fields)
-    is_ours = key is not None and mac == key.mac(_verdict_input(before, snapshot))
+    is_ours = key is not None and are_same(str(mac), key.mac(_verdict_input(before, snapshot)))
     # What none of ours signed stays somebody's claim.
     now = key.mac(_verdict_input(told, snapshot)) if key is not None and is_ours else mac
     return Record(record.kind, record.at, {**told.fields, MAC: now})
