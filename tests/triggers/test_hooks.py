@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.store.locks import locked
 from git_envhist.triggers.git.shim import whole
 from tests.support.gits import gits
 from tests.support.repository import Repo, make_repo
@@ -350,6 +351,20 @@ def test_the_next_capture_does_not_wait_for_a_check(at_rest: Repo, tmp_path: Pat
         while _somebody_is_at_work(at_rest):
             with contextlib.suppress(OSError):
                 os.close(os.open(tmp_path / "go", os.O_WRONLY | os.O_NONBLOCK))
+
+
+def test_who_comes_while_another_is_at_work_waits_for_its_end(at_rest: Repo) -> None:
+    """The other may have taken its mark, and looked for no more, just before."""
+    lock = git_dir(at_rest) / "envhist/hooks/lock"
+    with locked(str(lock)):
+        at_rest.git("commit", "-q", "--allow-empty", "-m", "while another is at work")
+        wait_for(lambda: _somebody_waits_for(lock), "the hook's turn")
+    wait_for(lambda: intents(at_rest)[0] == "while another is at work", "its moment")
+
+
+def _somebody_waits_for(lock: Path) -> bool:
+    waiting = [line for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
+    return any(f":{lock.stat().st_ino} " in line for line in waiting)
 
 
 def test_what_git_sets_for_its_hooks_confuses_nothing(at_rest: Repo) -> None:

@@ -1,7 +1,7 @@
 """What `git-envhist hook <event> <caller>` does: it lets go of git, leaves a mark, and captures when git is done.
 
-One worker for each working tree, by a lock: whoever finds another at work has only to leave its mark. A rebase of a
-hundred commits is one mark; the capture waits for its end, and for the end of the git that called.
+One worker for each working tree, by a lock, and one that waits for it: whoever finds both has only to leave its mark.
+A rebase of a hundred commits is one mark; the capture waits for its end, and for the end of the git that called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 
 from git_envhist.model.causing import HookRun, Mark
 from git_envhist.store.git import LOCAL_VARIABLES, clean_environment, spawn
-from git_envhist.store.locks import locked_now
+from git_envhist.store.locks import locked, locked_now
 from git_envhist.triggers.git.events import EVENTS, RIDING
 from git_envhist.triggers.git.outcomes import leave_mark, place_of, read_mark, take_mark, write_outcome
 
@@ -96,30 +96,33 @@ def wait_for_end(git_dir: str, caller: int | None, quiet: float = QUIET) -> bool
 def _answer(git_dir: str, event: str, caller: int | None, environ: Mapping[str, str]) -> None:
     place = place_of(os.path.join(git_dir, "envhist"))
     leave_mark(place, event)
-    left: Mark | None = None
-    # A mark that came before the lock was let go was left to us.
-    while (mark := read_mark(place)) is not None and (left is None or mark.seen != left.seen):
-        with ExitStack() as held:
-            if not held.enter_context(locked_now(os.path.join(place, "lock"))):
-                return
-            left = _serve(place, git_dir, caller, environ, held.close)
+    with ExitStack() as held:
+        if _comes_next(place, held):
+            _serve(place, git_dir, caller, environ, held.close)
+
+
+def _comes_next(place: str, held: ExitStack) -> bool:
+    """Wait for whoever is at work; False where somebody waits already, who will answer our mark, too."""
+    with locked_now(os.path.join(place, "next")) as alone:
+        if alone:
+            held.enter_context(locked(os.path.join(place, "lock")))
+        return alone
 
 
 def _serve(
     place: str, git_dir: str, caller: int | None, environ: Mapping[str, str], let_others: Callable[[], None]
-) -> Mark | None:
-    """Answer what is marked; the mark that has to wait for a later hook, if it has."""
+) -> None:
+    """Answer what is marked, unless that has to wait for a later hook."""
     mark = read_mark(place)
     if mark is None:
-        return None
+        return
     if not wait_for_end(git_dir, caller):
         message = "a rebase, merge or cherry-pick has stopped half way: captured when it goes on"
         write_outcome(place, HookRun(mark.event, time.time(), "waiting", message=message))
-        return mark
+        return
     # Marks that came meanwhile are answered by the same capture.
     mark = read_mark(place) or mark
     _Capture(place, mark, _what_happened(git_dir, mark.event), let_others).run(environ)
-    return None
 
 
 class _Capture:
