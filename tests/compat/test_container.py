@@ -22,7 +22,7 @@ from git_envhist.compat.chimera.env.container import NoContainers, find_tool
 def podman() -> Iterator[list[str]]:
     """The words that begin a command of podman, with a store of its own; it skips where podman cannot be had."""
     # A longer path than some 50 letters is none for podman.
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         words = ["podman", "--root", f"{place}/store", "--runroot", f"{place}/run", "--storage-driver", "vfs"]
         try:
             subprocess.run([*words, "info"], capture_output=True, check=True)
