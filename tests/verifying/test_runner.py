@@ -156,8 +156,12 @@ def test_its_status_is_told_as_a_shell_would() -> None:
 
 
 def is_gone(process: int) -> bool:
-    """Whether a process ended; one that nobody has waited for yet has ended too."""
-    told = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
-    )
-    return told.stdout.strip()[:1] in ("", "Z")
+    """Whether a process ended; one that nobody has waited for yet has ended too, one that was killed is about to."""
+    for _ in range(100):
+        told = subprocess.run(
+            ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+        )
+        if told.stdout.strip()[:1] in ("", "Z"):
+            return True
+        time.sleep(0.05)
+    return False
