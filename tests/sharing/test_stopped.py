@@ -343,18 +343,19 @@ def test_a_server_that_is_slow_and_tells_so_is_waited_for(repo: Repo, bare: Repo
     assert repo.run("envlog", "fetch", check=True).err == ""
 
 
+# git hears of what comes by packets of 64 KiB: each takes a quarter of the patience.
 SLOWLY = """
 import subprocess, sys, time
 with subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE) as serving:
     while part := serving.stdout.read1(8192):
         sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
-        time.sleep(0.5)
+        time.sleep(0.15)
 """
 
 
 def test_a_line_that_is_slow_is_no_silence(repo: Repo, bare: Repo, tmp_path: Path) -> None:
-    repo.write("much", os.urandom(200_000))
+    repo.write("much", os.urandom(700_000))
     capture(repo, "one")
     repo.run("envlog", "push", "--yes", check=True)
     place = tmp_path / "upload-pack"
