@@ -44,5 +44,6 @@ def keyed(key: bytes, data: bytes, name: str) -> bytes:
 
 def are_same(one: str, other: str) -> bool:
     """Whether two texts are one, in a time that says nothing of where they differ."""
-    same: bool = _compare(one, other)
+    # As bytes: what somebody else wrote for a signature may be any text.
+    same: bool = _compare(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
     return same

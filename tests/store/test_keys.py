@@ -305,6 +305,8 @@ def test_the_same_is_the_same_and_nothing_else() -> None:
     assert are_same("a1b2", "a1b2")
     assert not are_same("a1b2", "a1b3")
     assert not are_same("a1b2", "a1b2c3")
+    assert not are_same("a1b2", "\u00e91b2")
+    assert not are_same("a1b2", "\udce91b2")
 
 
 def test_who_signed_a_moment_is_said_without_openssl() -> None:
