@@ -220,12 +220,18 @@ class _Copies:
         self._making.release()
         if get_ident() in self._by_us:
             return
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC) if self._ours else -1
+        nothing = -1
+        with suppress(OSError):  # it may have no number left, or no /dev
+            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC) if self._ours else -1
         for descriptor, what in self._ours.items():
             # The number may be another thing's by now.
             with suppress(OSError):
                 seen = os.fstat(descriptor)
-                if (seen.st_dev, seen.st_ino) == what:
+                if (seen.st_dev, seen.st_ino) != what:
+                    continue
+                if nothing < 0:
+                    os.close(descriptor)
+                else:
                     # The number stays taken: what of ours still knows it may close it, and nothing of the host's.
                     os.dup2(nothing, descriptor, inheritable=False)
         self._ours.clear()
