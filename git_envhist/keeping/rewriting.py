@@ -113,8 +113,8 @@ class Rewriting:
 
     def _write(self, stand: Stand, wanted: Wanted, staging: Staging, keeps: bool) -> New:
         repository = self._repository
-        telling = Telling(repository.git.with_objects(staging.path))
         find_key = self._history.keys.get
+        telling = Telling(repository.git.with_objects(staging.path), find_key)
         kept = {link.commit for link in wanted.links}
         gone = tuple(link for link in stand.links if link.commit not in kept)
         with PackWriter(staging.pack_dir, repository.object_format) as writer:
