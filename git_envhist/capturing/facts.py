@@ -277,7 +277,10 @@ class FactTaker:
         from git_envhist.capturing.factasking import Asking  # loaded late: where there is something to ask
 
         means = self.means
-        job: dict[str, object] = {"place": tuple(means.place), "key": means.key.secret if means.key else None}
+        job: dict[str, object] = {
+            "place": tuple(means.place),
+            "key": means.key.material if means.key else None,
+        }
         return Asking(means.how, job, means.lines)
 
     def _warn(self, name: str, why: str) -> None:
