@@ -95,7 +95,9 @@ class Rewriting:
                     held.enter_context(self._alone())
                 stand = self.stand(timeline)
                 staging = held.enter_context(
-                    Staging.create(self._repository.common_state, self._repository.pack_dir)
+                    Staging.create(
+                        self._repository.common_state, self._repository.pack_dir, self._repository.shared
+                    )
                 )
                 wanted = decide(stand, staging)
                 if wanted.is_as(stand):
