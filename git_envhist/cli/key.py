@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from git_envhist.store.keys import Key, KeyRing
 
 LONGEST_TEXT = 1 << 16
-USAGE = "git envlog key show | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
+USAGE = "git envlog key show | new | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
 
 
 class Passphrase:
@@ -85,7 +85,7 @@ class CannotRead(EnvhistError):
 
 
 @command("key", USAGE)
-@argument("action", default="show", metavar="show|export|import")
+@argument("action", default="show", metavar="show|new|export|import")
 @argument("subject", metavar="[<id> | <file>]")
 @option("--use", is_flag=True, help="import: seal new files with this key from now on")
 @option("--passphrase", "asks", is_flag=True, help="export: wrap it for a passphrase, which is asked for")
@@ -100,7 +100,7 @@ def key(
     file: str | None,
     to: str | None,
 ) -> None:
-    """Shows, exports or imports the keys that seal secret files."""
+    """Shows, renews, exports or imports the keys that seal secret files."""
     session.no_paths()
     if use and action != "import":
         raise UsageError("--use goes with 'import' only", hint=USAGE)
@@ -111,13 +111,15 @@ def key(
     ring = session.history.keys
     if action == "show" and subject is None:
         _show(session, ring)
+    elif action == "new" and subject is None:
+        _renew(session, ring)
     elif action == "export":
         _export(session, ring, subject, Passphrase(file) if asks or file else None, to)
     elif action == "import":
         _import(session, ring, subject, use, Passphrase(file))
     else:
         raise UsageError(
-            f"not a word that 'key' knows: '{subject if action == 'show' else action}'", hint=USAGE
+            f"not a word that 'key' knows: '{subject if action in ('show', 'new') else action}'", hint=USAGE
         )
     for warning in ring.warnings:
         warn(warning)
@@ -139,6 +141,20 @@ def _show(session: Session, ring: KeyRing) -> None:
     session.line(
         "A backup: git envlog key export -o <a file outside this machine>; it comes back with 'import'."
     )
+
+
+def _renew(session: Session, ring: KeyRing) -> None:
+    before = ring.current_id()
+    made = ring.renew()
+    session.done("the key is made")
+    if session.json:
+        session.print_json(_as_json(ring, made, made.id))
+        return
+    session.line(
+        f"made the key {made.id}: new files are sealed with it, and new snapshots are signed with it"
+    )
+    if before is not None:
+        session.line(f"what the key {before} sealed is still opened by it")
 
 
 def _export(
