@@ -11,13 +11,15 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 
 if TYPE_CHECKING:
+    from git_envhist.keeping.resealing import Resealed
     from git_envhist.store.keys import Key, KeyRing
 
 LONGEST_TEXT = 1 << 16
-USAGE = "git envlog key show | new | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
+USAGE = "git envlog key show | new [--reseal] | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
 
 
 class Passphrase:
@@ -88,6 +90,7 @@ class CannotRead(EnvhistError):
 @argument("action", default="show", metavar="show|new|export|import")
 @argument("subject", metavar="[<id> | <file>]")
 @option("--use", is_flag=True, help="import: seal new files with this key from now on")
+@option("--reseal", is_flag=True, help="new: seal what the history holds again, with the new key")
 @option("--passphrase", "asks", is_flag=True, help="export: wrap it for a passphrase, which is asked for")
 @option("--passphrase-file", "file", metavar="<file>", help="the passphrase is the first line of that file")
 @option("-o", "--output", "to", metavar="<file>", help="export: into a new file that you alone can read")
@@ -96,6 +99,7 @@ def key(
     action: str,
     subject: str | None,
     use: bool,
+    reseal: bool,
     asks: bool,
     file: str | None,
     to: str | None,
@@ -104,6 +108,8 @@ def key(
     session.no_paths()
     if use and action != "import":
         raise UsageError("--use goes with 'import' only", hint=USAGE)
+    if reseal and action != "new":
+        raise UsageError("--reseal goes with 'new' only", hint=USAGE)
     if to is not None and action != "export":
         raise UsageError("--output goes with 'export' only", hint=USAGE)
     if (asks or file) and action not in ("export", "import"):
@@ -112,7 +118,7 @@ def key(
     if action == "show" and subject is None:
         _show(session, ring)
     elif action == "new" and subject is None:
-        _renew(session, ring)
+        _renew(session, ring, reseal)
     elif action == "export":
         _export(session, ring, subject, Passphrase(file) if asks or file else None, to)
     elif action == "import":
@@ -143,18 +149,30 @@ def _show(session: Session, ring: KeyRing) -> None:
     )
 
 
-def _renew(session: Session, ring: KeyRing) -> None:
+def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
     before = ring.current_id()
     made = ring.renew()
     session.done("the key is made")
+    sealed = _reseal(session) if reseal else None
     if session.json:
-        session.print_json(_as_json(ring, made, made.id))
+        counts = {"snapshots": sealed.snapshots, "left": sealed.left} if sealed is not None else {}
+        session.print_json({**_as_json(ring, made, made.id), **counts})
         return
     session.line(
         f"made the key {made.id}: new files are sealed with it, and new snapshots are signed with it"
     )
-    if before is not None:
+    if sealed is not None:
+        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them anew")
+        if sealed.left:
+            warn(f"{count(sealed.left, 'object')} stay as they are: no key here opens them")
+    elif before is not None:
         session.line(f"what the key {before} sealed is still opened by it")
+
+
+def _reseal(session: Session) -> Resealed:
+    from git_envhist.keeping.resealing import Resealing  # loaded late: few ask for it
+
+    return Resealing(session.history).reseal()
 
 
 def _export(

@@ -1675,6 +1675,11 @@ RESTORE = (
         ("keeping/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
     ),
     Line(
+        "envlog key --reseal",
+        "what the history holds is opened by the new key alone",
+        ("secrets/test_key_places.py::test_resealed_history_is_opened_by_the_new_key_alone",),
+    ),
+    Line(
         "config envhist.keyin",
         "keys in the user's configuration alone",
         (

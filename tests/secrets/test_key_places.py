@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import capture
-from tests.secrets.test_foreign_snapshots import trusted
+from tests.keeping.test_purge import objects
+from tests.secrets.test_foreign_snapshots import ref_of, trusted
 from tests.support.repository import Repo
 
 SECRET = "API_KEY=hunter2-and-more\n"
@@ -120,3 +121,82 @@ def test_new_key_belongs_to_the_same_repository(repo: Repo) -> None:
     materials = [path.read_bytes().split()[2] for path in homes.iterdir() if len(path.name) == 32]
     assert len(materials) == 2
     assert len({material[128:] for material in materials}) == 1
+
+
+def objects_with(repo: Repo, words: bytes) -> list[str]:
+    return [oid for oid, data in objects(repo.path / ".git").items() if words in data]
+
+
+@pytest.fixture
+def aged(repo: Repo) -> Repo:
+    """A history with everything that is sealed: files, facts, attachments, staged content, in the trash too."""
+    repo.write(".env", SECRET)
+    repo.write("deep/er/prod.env", "B=1\n")
+    repo.write("plain.txt", "x")
+    repo.git("add", "-f", ".env")
+    repo.write("../talk.txt", "words")
+    repo.run(
+        "envlog",
+        "capture",
+        "one",
+        "--attach",
+        str(repo.path.parent / "talk.txt"),
+        "--name",
+        "first",
+        check=True,
+    )
+    repo.write(".env", "API_KEY=second\n")
+    capture(repo, "two")
+    repo.write(".env", "API_KEY=third\nOTHER=1\n")
+    repo.write("added/.env", "C=1\n")
+    capture(repo, "three")
+    repo.run("envlog", "drop", "@~1", check=True)
+    return repo
+
+
+def test_resealed_history_is_opened_by_the_new_key_alone(aged: Repo) -> None:
+    before = current(aged)
+    ids = [one["id"] for one in json.loads(aged.run("envlog", "--json", check=True).out)]
+    shown = [aged.run("envlog", "show", f"{one}:.env", check=True).out for one in ids]
+    assert objects_with(aged, f"key {before}\n".encode())
+    told = json.loads(aged.run("envlog", "key", "new", "--reseal", "--json", check=True).out)
+    assert (told["snapshots"], told["left"]) == (3, 0)
+    made = current(aged)
+    assert objects_with(aged, f"key {before}\n".encode()) == []
+    assert objects_with(aged, f"Env-Key: {before}\n".encode()) == []
+    for place in (aged.path / ".git/envhist/keys", Path(aged.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
+        (place / before).unlink()
+    assert [one["id"] for one in json.loads(aged.run("envlog", "--json", check=True).out)] == ids
+    assert [aged.run("envlog", "show", f"{one}:.env", check=True).out for one in ids] == shown
+    assert all(trusted(aged, one) for one in ids)
+    aged.run("envlog", "undrop", "--all", check=True)
+    assert aged.run("envlog", "show", "@~1:.env", check=True).out == "API_KEY=second\n"
+    assert aged.run("envlog", "show", "@:added/.env", check=True).out == "C=1\n"
+    assert aged.run("envlog", "show", "first:deep/er/prod.env", check=True).out == "B=1\n"
+    aged.run("envrestore", "--attachments", "../talks", "first", check=True)
+    assert "OTHER" in aged.run("envlog", "show", "@", check=True).out
+    aged.run("envlog", "fsck", check=True)
+    assert aged.run("envdiff", "@", check=True).out == ""
+    aged.run("envrestore", "first", check=True)
+    assert aged.read(".env") == SECRET.encode()
+    assert made == current(aged)
+
+
+def test_resealing_again_after_a_capture_with_old_content_leaves_none(aged: Repo) -> None:
+    before = current(aged)
+    aged.run("envlog", "key", "new", check=True)
+    aged.write("plain.txt", "y")
+    capture(aged, "with files that the older key sealed")
+    assert objects_with(aged, f"key {before}\n".encode())
+    aged.run("envlog", "key", "new", "--reseal", check=True)
+    assert objects_with(aged, f"key {before}\n".encode()) == []
+
+
+def test_what_no_key_opens_stays_as_it_is(aged: Repo) -> None:
+    before = current(aged)
+    for place in (aged.path / ".git/envhist/keys", Path(aged.env["XDG_CONFIG_HOME"]) / "git-envhist/keys"):
+        (place / before).unlink()
+    tip = aged.git("rev-parse", ref_of(aged))
+    told = json.loads(aged.run("envlog", "key", "new", "--reseal", "--json", check=True).out)
+    assert told["snapshots"] == 0
+    assert aged.git("rev-parse", ref_of(aged)) == tip
