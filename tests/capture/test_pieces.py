@@ -162,7 +162,7 @@ def test_a_page_of_a_database_shares_all_other_pages() -> None:
     assert sum(map(len, blobs)) < 100_000
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_file_of_150_megabytes_is_put_together_by_plain_git(repo: Repo) -> None:
     repo.write("big", noise(150 * MIB))
     wanted = sha256(repo.path / "big")

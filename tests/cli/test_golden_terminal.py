@@ -20,8 +20,8 @@ import pytest
 
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS
 from git_envhist.cli.terminal import width
+from tests.support.program_server import ProgramServer
 from tests.support.repository import Repo, make_repo
-from tests.support.warm import Warm
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (60, 80, 200)
@@ -197,13 +197,15 @@ def plain(text: str, repo: Repo) -> str:
 
 
 @pytest.fixture(scope="module")
-def warm() -> Iterator[Warm]:
-    """Where programs come from that were started once already: for each page the first, in a pipe, is."""
-    with Warm() as process:
-        yield process
+def server() -> Iterator[ProgramServer]:
+    """Run the programs that write to a terminal without a new interpreter for each."""
+    with ProgramServer() as started:
+        yield started
 
 
-def printed(repo: Repo, warm: Warm, name: str, columns: int | None, colour: str) -> tuple[str, str]:
+def printed(
+    repo: Repo, server: ProgramServer, name: str, columns: int | None, colour: str
+) -> tuple[str, str]:
     """What comes on a terminal of that width, or in a pipe: there, and beside it; the status stands behind that."""
     if name in CHANGING:
         fresh.__wrapped__(repo)  # type: ignore[attr-defined]
@@ -220,22 +222,24 @@ def printed(repo: Repo, warm: Warm, name: str, columns: int | None, colour: str)
         done = repo.run(words[0], *words[1:], env=env)
         return done.out, f"{done.err}[{done.status}]\n"
     env = {**repo.env, **env, "TERM": "xterm", "COLUMNS": str(columns)}
-    return at_terminal(repo, warm, words, env, said=name in SAID_TOO)
+    return at_terminal(repo, server, words, env, said=name in SAID_TOO)
 
 
 def at_terminal(
-    repo: Repo, warm: Warm, words: tuple[str, ...], env: dict[str, str], *, said: bool
+    repo: Repo, server: ProgramServer, words: tuple[str, ...], env: dict[str, str], *, said: bool
 ) -> tuple[str, str]:
     """The answer goes to a terminal; what is said beside it, too, if `said`: progress hangs on the hour."""
     ours, theirs = pty.openpty()
     with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as beside:
-        warm.begin(words, repo.path, env, (nothing.fileno(), theirs, theirs if said else beside.fileno()))
+        running = server.start(
+            words, repo.path, env, (nothing.fileno(), theirs, theirs if said else beside.fileno())
+        )
         os.close(theirs)
         shown = b""
         with suppress(OSError):
             while piece := os.read(ours, 4096):
                 shown += piece
-        status = warm.ended()
+        status = running.wait()
         beside.seek(0)
         elsewhere = beside.read().decode()
     os.close(ours)
@@ -252,12 +256,12 @@ def _coloured(words: tuple[str, ...], colour: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", [*READING, *CHANGING])
-def test_what_comes_is_what_stands_there(fresh: Repo, warm: Warm, name: str) -> None:
+def test_what_comes_is_what_stands_there(fresh: Repo, server: ProgramServer, name: str) -> None:
     pages = []
     for columns, colour in (
         WIDE_WAYS if name in ("fork", "install-dry") else ALL_WAYS if name in LOOKED_AT else WAYS
     ):
-        text, beside = printed(fresh, warm, name, columns, colour)
+        text, beside = printed(fresh, server, name, columns, colour)
         if columns is not None and name not in AS_GIT_HAS_THEM:
             assert not reaching_beyond(text, columns), columns
         text += beside

@@ -69,7 +69,7 @@ def test_everything_that_can_stand_in_a_directory_is_captured(repo: Repo) -> Non
     assert git_fsck(repo.path) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=25)
 @given(trees())
 def test_an_arbitrary_tree_is_captured(tree: dict[bytes, Node]) -> None:
@@ -79,7 +79,7 @@ def test_an_arbitrary_tree_is_captured(tree: dict[bytes, Node]) -> None:
         assert git_fsck(repo.path) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=25)
 @given(st.data(), st.booleans())
 def test_whatever_was_edited_between_two_captures_is_in_the_second(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.forking.test_fork import beside, fork
+from tests.support.needs import require
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
@@ -152,9 +152,7 @@ def test_a_first_line_that_would_be_too_long_still_runs(with_venv: Repo) -> None
 
 
 def test_a_relocated_package_of_node_runs_what_is_its_own(repo: Repo, tmp_path: Path) -> None:
-    npm = shutil.which("npm", path=MACHINE.get("PATH"))
-    if npm is None:
-        pytest.skip("npm is not installed")
+    npm = require("npm", MACHINE.get("PATH"))
     repo.write("tool/package.json", '{"name": "tool", "version": "1.0.0", "bin": {"tool": "run.js"}}\n')
     repo.write("tool/run.js", "#!/usr/bin/env node\nconsole.log(__filename)\n", mode=0o755)
     scripts = {"where": "tool", "linked": "linked"}
