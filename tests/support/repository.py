@@ -159,7 +159,8 @@ def _template(env: Mapping[str, str], object_format: str) -> Path:
 def _make_template(object_format: str, *_key: object) -> Path:
     if not templates:
         templates.append(tempfile.TemporaryDirectory(prefix="envhist-templates-"))
-    path = Path(tempfile.mkdtemp(dir=templates[0].name))
+    path = Path(tempfile.mkdtemp(dir=templates[0].name)) / "repo"
+    path.mkdir()
     repo = Repo(path, dict(os.environ))
     _init(repo, object_format, bare=False)
     _commit_first(repo)
