@@ -15,6 +15,8 @@ def examples(default: int, full: int) -> int:
     return full if FULL else default
 
 
-def stride(default: int, full: int = 1) -> int:
-    """Return the distance between two steps of which each is tried in this run."""
-    return full if FULL else default
+def sample(count: int, default: int) -> list[int]:
+    """Return the numbers below `count` that this run tries: all, or `default` of them with the first and the last."""
+    if FULL or count <= default:
+        return list(range(count))
+    return sorted({round(number * (count - 1) / (default - 1)) for number in range(default)})
