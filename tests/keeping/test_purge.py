@@ -19,6 +19,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.verifying.areas import open_base
 from git_envhist.verifying.ledger import Ledger
 from tests.cli.test_json import validate
+from tests.support.depth import examples
 from tests.support.repository import Repo, make_repo
 
 
@@ -254,7 +255,7 @@ def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path:
 STEPS = ("capture", "drop", "undrop", "prune", "purge", "gc", "push")
 
 
-@settings(max_examples=4)
+@settings(max_examples=examples(2, 8))
 @given(
     st.lists(
         st.sampled_from(("capture", "drop", "undrop", "prune", "purge", "gc", "push")), min_size=3, max_size=9

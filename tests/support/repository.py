@@ -160,6 +160,8 @@ def _make_template(object_format: str, *_key: object) -> Path:
     if not templates:
         templates.append(tempfile.TemporaryDirectory(prefix="envhist-templates-"))
     path = Path(tempfile.mkdtemp(dir=templates[0].name))
+    # The copies get its mode, and other users enter some of them.
+    path.chmod(0o755)
     repo = Repo(path, dict(os.environ))
     _init(repo, object_format, bare=False)
     _commit_first(repo)
