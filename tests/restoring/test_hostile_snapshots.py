@@ -71,7 +71,7 @@ def test_hostile_snapshot_written_elsewhere_is_refused_or_harmless(
     stranger: Stranger, tmp_path: Path, name: str
 ) -> None:
     commit, before = make(stranger, name), stranger.stamps()
-    history = EnvHistory.open(str(stranger.repo.path))
+    history = EnvHistory.open(str(stranger.repo.path), workers="here")
     why = refusal(lambda: history.going.write_to(history.resolve(commit), str(tmp_path / "there")))
     assert is_a_reason(why)
     if why is not None:
@@ -81,9 +81,11 @@ def test_hostile_snapshot_written_elsewhere_is_refused_or_harmless(
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(stranger: Stranger, as_it_was: object, name: str) -> None:
+def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
+    stranger: Stranger, as_it_was: object, name: str
+) -> None:
     commit = make(stranger, name)
-    history = EnvHistory.open(str(stranger.repo.path))
+    history = EnvHistory.open(str(stranger.repo.path), workers="here")
     before = history.capture("what is here").snapshot
     assert before is not None
     why = refusal(lambda: history.going.to(history.resolve(commit), Wish(foreign=True)))
