@@ -82,7 +82,8 @@ def _run_lines(found: Status, most: int) -> Iterator[str]:
 
 def _what_came(one: HookRun) -> str:
     if one.snapshot is not None:
-        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)})"
+        said = f"; {one.message}" if one.message else ""
+        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)}){said}"
     return f"{one.result}: {one.message}" if one.message else one.result
 
 

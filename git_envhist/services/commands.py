@@ -16,6 +16,7 @@ from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.attendance import NOT_APPROVED, approve, may_run
 from git_envhist.store.git import LOCAL_VARIABLES
 
 UNDER_WAY = "GIT_ENVHIST_SERVICE"
@@ -36,6 +37,8 @@ class Way(NamedTuple):
 
     root: str
     environ: Mapping[str, str]
+    common_dir: str
+    """The repository whose configuration names the commands."""
     seconds: float = PATIENCE
 
 
@@ -52,6 +55,9 @@ def run_into(way: Way, name: str, command: str, target: IO[bytes], most: int) ->
 def _run(
     way: Way, name: str, command: str, source: IO[bytes] | None, target: IO[bytes] | None, most: int
 ) -> str | None:
+    if not may_run(way.environ, way.common_dir, command):
+        return NOT_APPROVED
+    approve(way.environ, way.common_dir, command)
     # Files, no pipes: a server that was started keeps its outputs open for as long as it runs.
     with TemporaryFile() as said:
         try:

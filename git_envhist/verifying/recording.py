@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.annotating import annotate_now
+from git_envhist.capturing.attendance import approve
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.errors import EnvhistError, SealingError
 from git_envhist.model import Record, Snapshot, Verdict
@@ -76,6 +77,7 @@ class Scribe:
             return None
 
     def _remember(self, snapshot: Snapshot, verdict: Verdict, typed: str) -> list[str]:
+        approve(self.environ, self.repository.common_dir, typed)
         try:
             facts = circumstances_of(self.repository.git, snapshot.tree)
             self.ledger.add(Line(snapshot.id, verdict.tree_before or "", facts, typed, verdict))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from git_envhist.api import EnvHistory
 from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.attendance import UNATTENDED, trusted_list
 from git_envhist.capturing.identity import who_am_i
+from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.model import Actor, Captured, IntentSource, Snapshot, Trigger
+from git_envhist.opening import Opened, open_repository
 from git_envhist.triggers.agents.events import Event, version_in
 from git_envhist.triggers.agents.sessions import held, take_spooled, turn_after
 from git_envhist.triggers.agents.turns import Job
@@ -32,19 +35,42 @@ OF_GIT = (
 )
 
 
+class NotNamed(EnvhistError):
+    """No person installed an agent's hooks in this repository or captured it."""
+
+    code = "not-named"
+
+
 class Agents:
     """The environments that the events of one process are about, each opened once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = {name: value for name, value in environ.items() if name not in OF_GIT}
+        self.environ[UNATTENDED] = "1"
+        self._trusted = trusted_list(environ)
         self._open: dict[str, EnvHistory] = {}
 
     def history(self, event: Event) -> EnvHistory:
-        """The history of the directory that an agent works in."""
-        directory = event.directory or os.getcwd()
-        if directory not in self._open:
-            self._open[directory] = EnvHistory.open(directory, environ=self.environ, workers="fork")
-        return self._open[directory]
+        """The history of the project that an agent works in; `NotNamed` if no person named its repository."""
+        places = event.directories or (os.getcwd(),)
+        found = next((one for one in places if one in self._open), None)
+        if found is None:
+            found, opened = self._first_named(places)
+            self._open[found] = EnvHistory(opened, self.environ, workers="fork", directory=found)
+        return self._open[found]
+
+    def _first_named(self, directories: Sequence[str]) -> tuple[str, Opened]:
+        for directory in directories:
+            try:
+                opened = open_repository(directory, self.environ)
+            except NotARepository:
+                continue
+            if self._trusted.has_repository(opened.repository.common_dir):
+                return directory, opened
+        raise NotNamed(
+            f"hooks do not capture the repository of '{directories[0]}': no person named it",
+            hint="git envlog install --agent <name>, or capture it once: git envlog capture",
+        )
 
     def due(self, spool: str, event: Event | None, failed: Callable[[Event, Exception], None]) -> list[Job]:
         """The captures that are due, those of spooled events first."""

@@ -36,7 +36,10 @@ def held(spool: str) -> Iterator[None]:
 
 
 def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
-    """The events that hooks left, oldest first; each is gone from the spool when it is given."""
+    """The events that hooks left, oldest first; each is gone from the spool when it is given.
+
+    The first line of each is the project directory that the agent named, or empty.
+    """
     for path in _oldest_first(spool):
         name = os.path.basename(path)
         agent, _, rest = name.partition(".")
@@ -47,7 +50,8 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
             os.unlink(path)
         except OSError:
             continue
-        event = read_event(agent, kind, data, environ) if kind in KINDS else None
+        project, _, told = data.partition(b"\n")
+        event = read_event(agent, kind, told, environ, os.fsdecode(project)) if kind in KINDS else None
         if event is not None:
             yield event
 

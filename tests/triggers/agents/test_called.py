@@ -69,6 +69,11 @@ TRANSCRIPTS = {
 }
 
 
+def hooks_of(repo: Repo) -> Path:
+    """The directory of the shims and the spool: the user's, and in no repository."""
+    return Path(repo.env["XDG_DATA_HOME"]) / "git-envhist/hooks"
+
+
 class Working:
     """A working tree that agents work in."""
 
@@ -112,7 +117,7 @@ class Working:
 
     def idle(self) -> None:
         """Wait until nothing is left that a hook asked for."""
-        spool = self.repo.path / ".git/envhist/hooks/spool"
+        spool = hooks_of(self.repo) / "spool"
         until = time.monotonic() + LONG
         while any(spool.glob("*.told")):
             assert time.monotonic() < until
@@ -225,7 +230,7 @@ def test_the_shim_itself_lets_go_what_only_looks_and_hands_on_all_else_to_the_by
     working: Callable[..., Working], tmp_path: Path
 ) -> None:
     here = working("claude-code")
-    shim = here.repo.path / ".git/envhist/hooks/agent-claude-code"
+    shim = hooks_of(here.repo) / "agent-claude-code"
     program, told = tmp_path / "program", tmp_path / "told"
     program.write_text(f"#!/bin/sh\ncat >{told}\n")
     program.chmod(0o755)
@@ -238,7 +243,7 @@ def test_the_shim_itself_lets_go_what_only_looks_and_hands_on_all_else_to_the_by
 
 def test_without_the_program_or_without_the_shim_nothing_happens(working: Callable[..., Working]) -> None:
     here = working("cursor")
-    shim = here.repo.path / ".git/envhist/hooks/agent-cursor"
+    shim = hooks_of(here.repo) / "agent-cursor"
     shim.write_text(shim.read_text().replace("git-envhist", "git-envhist-that-vanished"))
     for kind in ("before", "after"):
         here.call("cursor", kind)
@@ -313,7 +318,7 @@ def test_a_pipe_of_the_agent_ends_with_the_hook(working: Callable[..., Working],
 
 def test_what_a_killed_hook_began_to_write_does_not_stay(working: Callable[..., Working]) -> None:
     here = working("codex")
-    spool = here.repo.path / ".git/envhist/hooks/spool"
+    spool = hooks_of(here.repo) / "spool"
     spool.mkdir()
     for name, age in (("codex.prompt.1", 86_400.0), ("codex.prompt.2", 0.0)):
         (spool / name).write_text('{"prompt": "half of')
