@@ -15,7 +15,7 @@ from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capture.masking import mask_secrets
 from git_envhist.capturing.attendance import NOT_APPROVED, approve, may_run
 from git_envhist.store.git import LOCAL_VARIABLES
 
@@ -122,7 +122,7 @@ def _told(status: int, said: IO[bytes]) -> str | None:
     how = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
     size = _size(said)
     tail = os.pread(said.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
-    words = mask_tokens(tail[-1]).decode("utf-8", "replace")[:LONGEST_WORD] if tail else ""
+    words = mask_secrets(tail[-1]).decode("utf-8", "replace")[:LONGEST_WORD] if tail else ""
     return f"{how}: {words}" if words else how
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.attendance import NOT_APPROVED, may_run
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model import Bisected, Captured, Checked, Snapshot, Trigger
 from git_envhist.values import replace
 from git_envhist.verifying.commands import check_of_capture, check_to_run, recorded_check
 from git_envhist.verifying.live import check_live
-from git_envhist.verifying.recording import Scribe, mask
+from git_envhist.verifying.recording import Scribe
 from git_envhist.verifying.turns import is_inside, somebody_checks
 from git_envhist.verifying.watching import UNWATCHED, Watching
 
@@ -113,7 +114,7 @@ class Checks:
         return bisect(
             line_between(line, first, last),
             ends,
-            mask(typed),
+            mask_text(typed),
             lambda one: self._older(one, typed, watching),
             watching,
         )
@@ -162,7 +163,7 @@ class Checks:
         """The command, unless no person is present and none ran it here before."""
         if not self._is_approved(command):
             raise NotApproved(
-                f"the check '{mask(command)}' does not run: {NOT_APPROVED}",
+                f"the check '{mask_text(command)}' does not run: {NOT_APPROVED}",
                 hint="run it once by hand: git envlog verify",
             )
         return command

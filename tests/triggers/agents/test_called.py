@@ -157,9 +157,34 @@ def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
         assert actor.session == next(iter(told(agent, "end", here.repo, here.transcript).values()))
         assert ("agent-moment", moment) in snapshot.meta
     assert after.actor.agent_version == TRANSCRIPTS[agent][1]
-    assert [snapshot.attachments for snapshot in history.log(1)] == [("1-transcript.jsonl",)]
+    assert [snapshot.attachments for snapshot in history.log(1)] == [("1-transcript.jsonl", "2-prompt.txt")]
     here.repo.run("envrestore", "@", "--attachments", "../said", check=True)
     assert (here.repo.path.parent / "said/1-transcript.jsonl").read_text() == TRANSCRIPTS[agent][0]
+    assert (here.repo.path.parent / "said/2-prompt.txt").read_text() == PROMPT
+
+
+def test_prompt_is_stored_sealed_and_only_its_masked_title_is_readable(
+    working: Callable[..., Working],
+) -> None:
+    here, secret = working("claude-code"), "Tr0ub4dor&3"
+    rest = "the customer is Mrs Example, and the staging server is 192.0.2.7"
+    prompt = f"log in with password {secret} and look at the shop\n{rest}\nAPI_KEY={secret}"
+    here.call("claude-code", "prompt", prompt=prompt)
+    here.call("claude-code", "before")
+    (snapshot,) = here.snapshots(1)
+    assert snapshot.intent == "log in with password *** and look at the shop"
+    assert snapshot.attachments == ("1-prompt.txt",)
+    # Neither the objects of the history nor a file of ours hold it in the clear.
+    here.idle()
+    objects = here.repo.git("rev-list", "--objects", "--all", "--glob=refs/envhist/*", "--glob=refs/notes/*")
+    stored = [here.repo.git("cat-file", "-p", line.split()[0]) for line in objects.splitlines()]
+    files = [
+        path for top in (here.repo.path / ".git/envhist", hooks_of(here.repo)) for path in top.rglob("*")
+    ]
+    stored += [path.read_bytes().decode("latin-1") for path in files if path.is_file()]
+    assert not [text for text in stored if secret in text or "Mrs Example" in text]
+    here.repo.run("envrestore", "@", "--attachments", "../said", check=True)
+    assert (here.repo.path.parent / "said/1-prompt.txt").read_text() == prompt
 
 
 def test_what_copilot_does_not_tell_before_a_tool_is_found_where_it_keeps_it(
