@@ -64,7 +64,7 @@ class Capturing:
         from git_envhist.services.commands import Way  # loaded late: hardly anybody has one
         from git_envhist.services.dumping import SECONDS, dumped  # loaded late: likewise
 
-        way = Way(self.repository.root, self.environ, SECONDS)
+        way = Way(self.repository.root, self.environ, self.repository.common_dir, SECONDS)
         with dumped(self.settings.services, way, self.settings, self.repository.state) as dumps:
             yield dumps
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.factdiff import compare_facts, fact_ids
 from git_envhist.capturing.facts import FactTaker
 from git_envhist.capturing.identity import moment, signature, who_am_i
@@ -34,7 +32,6 @@ from git_envhist.model import (
 )
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
-from git_envhist.spelling import in_bytes
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
@@ -175,10 +172,12 @@ class Held:
         return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
     def _draft(self, request: Request, timeline: str, attachments: tuple[str, ...]) -> Draft:
+        from git_envhist.capture.masking import mask_secrets  # loaded late: an unchanged capture says nothing
+        from git_envhist.capture.masking import mask_text as mask  # loaded late: likewise
+
         intent, source = _intent(request, self.view)
-        mask = _mask_text
         return Draft(
-            mask_tokens(intent),
+            mask_secrets(intent),
             source,
             timeline,
             request.trigger,
@@ -259,7 +258,3 @@ def _records(request: Request, draft: Draft, at: datetime) -> tuple[Record, ...]
     if request.name is not None:
         records.append(name_record(request.name, at))
     return tuple(records)
-
-
-def _mask_text(text: str) -> str:
-    return os.fsdecode(mask_tokens(in_bytes(text)))

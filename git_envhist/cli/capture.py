@@ -59,6 +59,12 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
         refuse_name(options["name"])
     telling = _Telling(session, options)
     captured = _capture(session, _intent(intent, messages), options, telling)
+    if captured.snapshot is not None:
+        from git_envhist.capturing.attendance import (
+            name_repository,
+        )  # loaded late: an unchanged capture needs none
+
+        name_repository(session.history.environ, session.history.repository.common_dir)
     telling.tell_check(captured)
     if not (options["dry_run"] or options["porcelain"]):
         give_hint(session, captured)

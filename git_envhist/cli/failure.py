@@ -81,12 +81,12 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 def _is_unwanted() -> bool:
     """Whether the hint of a refusal was switched off; a failure is told in full whatever is configured."""
     from git_envhist.cli.advice import NO, REFUSAL  # loaded late: only a refusal needs it
-    from git_envhist.store.git import spawn  # loaded late: likewise
+    from git_envhist.store.git import SAFE_GIT, spawn  # loaded late: likewise
 
     if os.environ.get("GIT_ADVICE", "1").lower() in NO:
         return True
     try:
-        asked = spawn(["git", "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
+        asked = spawn([*SAFE_GIT, "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
     except (EnvhistError, OSError):
         return False
     return asked.out.strip() == b"false"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from git_envhist.cli.terminal import SPELLED_PLAINLY, terminal_columns
 from git_envhist.errors import EnvhistError
-from git_envhist.store.git import spawn
+from git_envhist.store.git import SAFE_GIT, spawn
 
 STDOUT = 1
 STDERR = 2
@@ -122,7 +122,7 @@ class Output:
 
 def ask_pager() -> str | None:
     """The pager that git would use here; None where that is no pager."""
-    answer = spawn(["git", "var", "GIT_PAGER"], os.environb)
+    answer = spawn([*SAFE_GIT, "var", "GIT_PAGER"], os.environb)
     command = os.fsdecode(answer.out).strip()
     return None if answer.status != 0 or command in ("", "cat") else command
 

@@ -10,6 +10,7 @@ from git_envhist.capture.tokens import TOKENS, URL_PASSWORD, URL_WHAT, find_toke
 from git_envhist.history.classes import CLASSES, DATABASES, class_of
 from git_envhist.model import SQLITE_HEADER
 from git_envhist.model.sharing import Look, Share, Token
+from git_envhist.sharing.words import secret_in_words
 from git_envhist.store.git import Git
 from git_envhist.store.layout import DOTGIT, RESERVED
 from git_envhist.store.remoteload import Outgoing, contents, files_of_pieces, piece_of, shown_place
@@ -39,6 +40,7 @@ def look_through(git: Git, leaving: Sequence[Outgoing], largest: int) -> Look:
             tally.add(_class(one, path, data, sealed), path, one.size)
         if not sealed and scans_content(path.rpartition(b"/")[0]):
             tally.find(path if piece is not None else shown_place(one, data), tail + data)
+        tally.add_word(secret_in_words(one, data))
         tail = data[-OVERLAP:] if piece is not None else b""
     return tally.look()
 
@@ -63,6 +65,10 @@ class _Tally:
     def find(self, path: bytes, data: bytes) -> None:
         for kind in find_tokens(data):
             self._tokens[(path, URL_WHAT if kind == URL_PASSWORD else TOKENS[kind][0])] = None
+
+    def add_word(self, found: Token | None) -> None:
+        if found is not None:
+            self._tokens[(found.path, found.kind)] = None
 
     def look(self) -> Look:
         shares = tuple(Share(name, *self._shares[name]) for name in ORDER if name in self._shares)

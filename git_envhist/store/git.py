@@ -80,7 +80,9 @@ OVERRIDES = (
     "i18n.logOutputEncoding=UTF-8",
     "advice.graftFileDeprecated=false",
 )
-COMMAND = ["git", *(word for override in OVERRIDES for word in ("-c", override))]
+# A bare repository may lie in a clone, as files of its tree, and bring a configuration of its own.
+SAFE_GIT = ["git", "-c", "safe.bareRepository=explicit"]
+COMMAND = [*SAFE_GIT, *(word for override in OVERRIDES for word in ("-c", override))]
 
 
 NO_ROOM = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
