@@ -78,7 +78,7 @@ TOKENS: dict[str, tuple[str, bytes, bytes]] = {
     "age": ("age secret keys", rb"AGE-SECRET-KEY-1", rb"[A-Z0-9]{58}"),
     "envhist": (
         "our own keys, as a file and as exported",
-        rb"envhist-key(?:-w?1-[0-9a-f]{12}-| 1(?:\\[rn]|\s){1,4})",
+        rb"envhist-key(?:-w?[12]-[0-9a-f]{12}(?:[0-9a-f]{20})?-| [12](?:\\[rn]|\s){1,4})",
         rb"(?:\s{0,2}[0-9a-z]){103}[0-9a-z]*",
     ),
     "onepassword": ("1Password service accounts", rb"ops_eyJ", rb"[\w+/=-]{100,}"),
@@ -233,7 +233,7 @@ ANCHORS = (
     _ending(b".", _ENDS_IN_DOT),
     rb"A[KSBC][IC]A[A-Z2-7]{16}|AIza[\w-]{28}|AT(?:[AC]TT3|BB)[\w=-]{28}|AGE-SECRET-KEY-1",
     rb"1//0[\w-]{28}",
-    rb"envhist-key(?:[- ]1|-w1)",
+    rb"envhist-key(?:[- ][12]|-w1)",
     rb"dapi[0-9a-f]{32}",
     rb":AA[\w-]{32}",
     rb"Key=[A-Za-z0-9+/]{40}",

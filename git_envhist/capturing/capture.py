@@ -144,7 +144,9 @@ class Capturing:
     def _staging(self, *, reading: bool = False) -> Iterator[Staging]:
         """Where it is taken; who only reads does so elsewhere where the repository is closed to us."""
         try:
-            staging = Staging.create(self.repository.common_state, self.repository.pack_dir)
+            staging = Staging.create(
+                self.repository.common_state, self.repository.pack_dir, self.repository.shared
+            )
         except NoPlace:
             if not reading:
                 raise

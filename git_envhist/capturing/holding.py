@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from git_envhist.capturing.factdiff import compare_facts, fact_ids
+from git_envhist.capturing.factdiff import brief_facts, fact_ids
 from git_envhist.capturing.facts import FactTaker
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.publish import Letter, Published, publish
@@ -211,14 +211,14 @@ class Held:
             # The snapshot before is damaged; this one is not, and is not lost with it.
             self.warnings.append(f"what changed could not be told: {error}")
             return draft
-        return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds()))
+        return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds(), names=False))
 
     def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
         """What the facts of this moment and of the one before differ in."""
         if parent == self.taken.base and self.taken.facts == self.facts.kept:
             return ()
         with CatFile(git) as reader:
-            return compare_facts(reader, parent, tree)
+            return brief_facts(reader, parent, tree, self.context.keys.get)
 
     def _captured(self, done: Published) -> Captured:
         taken = self.taken

@@ -252,7 +252,7 @@ class Taker:
             "secret": list(settings.secret),
             "fingerprint": list(extent.fingerprint),
             "encrypted": list(extent.encrypted),
-            "key": self._key.secret if self._key else None,
+            "key": self._key.material if self._key else None,
             "big_file": settings.big_file,
             # A worker inside a host program would let go of the locks that the program itself holds.
             "holds_databases": self._tools.how != "here",

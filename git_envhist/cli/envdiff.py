@@ -198,19 +198,19 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
         chosen = _choose(changes, wanted, story=not session.json and wanted.form == "story")
         facts: tuple[FactChange, ...] = ()
         if session.json or wanted.form == "story":
-            facts = (*_facts(git, old, new, paths, wanted), *_programs(changes, wanted))
+            facts = (*_facts(git, (old, new), paths, wanted, history), *_programs(changes, wanted))
         before_tree = old or empty_tree(git, new)
         machines = not wanted.whole and are_of_two_machines(history.timeline, before, after)
         yield Source(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts, machines)
 
 
 def _facts(
-    git: Git, before: str | None, after: str, paths: tuple[bytes, ...], wanted: Wanted
+    git: Git, sides: tuple[str | None, str], paths: tuple[bytes, ...], wanted: Wanted, history: EnvHistory
 ) -> tuple[FactChange, ...]:
     from git_envhist.capturing.factdiff import changed_facts  # loaded late: a list of paths needs none of it
     from git_envhist.facts import kinds  # loaded late: likewise
 
-    found = changed_facts(git, before, after, paths)
+    found = changed_facts(git, *sides, paths, history.keys.get)
     classes = kinds()
     # What a later version tells belongs to no class that is known here.
     return tuple(

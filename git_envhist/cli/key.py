@@ -64,7 +64,7 @@ def wrapped_for(passphrase: str) -> Callable[[Key], str]:
     """Writes a key as a line that only the passphrase opens."""
     from git_envhist.capture.wrapping import SALT, wrap  # loaded late: only an export needs it
 
-    return lambda key: wrap(key.id, key.secret, passphrase, os.urandom(SALT))
+    return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))
 
 
 def _unwrapped(text: str, passphrase: Passphrase) -> str:

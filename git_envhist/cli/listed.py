@@ -24,5 +24,5 @@ def listed_values(history: EnvHistory, shown: Sequence[Snapshot], *, most_paths:
             moments = [with_lists(history, one) for one in shown[start : start + AT_ONCE]]
             steps = changes_of(git, reader, [(one.commit, one.parent) for one in moments])
             for snapshot, (_, changes) in zip(moments, steps, strict=True):
-                details = details_of(reader, snapshot, changes)
+                details = details_of(history, reader, snapshot, changes)
                 yield snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import Snapshot
+from git_envhist.model.sharing import without_password
 from git_envhist.store.atwork import gits_at_work
 from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.durable import cannot_write, forget, sync_directory, write_anew
@@ -82,8 +83,8 @@ class Fetched:
             self.settle(())
 
     def know(self, remote: str, url: str) -> None:
-        """Where a remote is, and that it gives contents on demand; said in this repository's own configuration."""
-        told = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+        """Write the address of a remote, without a password, and that it gives contents on demand."""
+        told = {"url": without_password(url), "promisor": "true", "partialclonefilter": "blob:none"}
         named = {f"remote.{remote}.{key}": value for key, value in told.items()}
         new = {
             name: value

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
-from git_envhist.store.asconfigured import Config, parse_config
+from git_envhist.store.asconfigured import Config, parse_config, shared_bits
 from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, SAFE_GIT, Completed, Git, spawn
@@ -100,6 +100,11 @@ class Repository:
         if self.config is not None:
             return self.config
         return parse_config(spawn([*SAFE_GIT, *LIST_CONFIG], self.git.environment))
+
+    @property
+    def shared(self) -> int:
+        """The permissions that `core.sharedRepository` gives to the files of the repository; 0 gives none."""
+        return 0 if self.plain else shared_bits(self.read_config())
 
     def resolve_ref(self, ref: str) -> str | None:
         """The hash that a ref names, or None where there is no such ref."""

@@ -117,6 +117,7 @@ ASKED = {
     "envlog fsck --quick": "fsck(quick)",
     "envlog fsck --repair": "fsck(repair)",
     "envlog purge --dry-run": "purge(dry_run)",
+    "envlog purge --variable-names": "purge(variable_names)",
     "envlog install --agent": "install(agents)",
     "envlog install --global": "install(everywhere)",
     "envlog install --force": "install(force)",

@@ -1675,6 +1675,11 @@ RESTORE = (
         ("keeping/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
     ),
     Line(
+        "envlog purge --variable-names",
+        "erases names of variables that were stored without being sealed",
+        ("secrets/test_variable_names.py::test_names_stored_in_the_clear_are_warned_of_once_and_purged",),
+    ),
+    Line(
         "python purge",
         "a path erased",
         ("keeping/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),

@@ -6,7 +6,7 @@ import ast
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "system", "values", "ourselves", "spelling", "trace", "_version"}
+VOCABULARY = {"model", "errors", "system", "values", "ourselves", "spelling", "trace", "_version", "dotenv"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "core", "moments", "capturing", "restoring", "forking", "verifying", "lookup"}
@@ -39,6 +39,7 @@ MAY_KNOW = {
     "_version": set(),
     "model": {"values"},
     "values": set(),
+    "dotenv": {"values"},
     "errors": set(),
     "system": set(),
     "ourselves": set(),

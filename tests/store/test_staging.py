@@ -559,13 +559,16 @@ def test_what_stands_among_the_stagings_and_is_none_is_not_entered(place: Place,
     assert (stagings / "file").exists()
 
 
-def test_a_staging_is_private_and_its_packs_are_as_readable_as_git_s(place: Place) -> None:
+@pytest.mark.parametrize("umask", [0o022, 0o002])
+def test_staging_and_packs_are_private_whatever_the_pack_directory_is(place: Place, umask: int) -> None:
+    os.chmod(place.pack_dir, 0o777 & ~umask)
     with place.create() as staging:
         assert stat.S_IMODE(os.stat(staging.path).st_mode) == 0o700
         commit, pack = place.stage(staging)
         staging.journal_commit(commit)
         staging.publish([pack])
-    assert {mode_of(place, name) for name in place.ours()} == {0o444}
+    modes = {mode_of(place, name) for name in place.ours() if not name.endswith(".keep")}
+    assert modes == {0o400}
 
 
 def test_in_a_private_repository_packs_are_private(place: Place) -> None:
