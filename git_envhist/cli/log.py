@@ -22,7 +22,6 @@ from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
-    from git_envhist.cli.jsonform import Json
     from git_envhist.history.graph import Row
 
 Write = Callable[[Snapshot, Look], str]
@@ -120,7 +119,9 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
 
         write_page(session, listing.page, shown)
     elif session.json:
-        _print_json(session, shown, measured=listing.diff == "stat")
+        from git_envhist.cli.listed import print_list  # loaded late: only --json needs it
+
+        print_list(session, shown, measured=listing.diff == "stat")
     else:
         tell_what_is_under_way(history.repository)
         if not shown:
@@ -277,29 +278,3 @@ def _print(
         put(text)
         session.output.exact(listing.end)
         print_diff(session.output, listing.diff, diff_source(session.history, snapshot, pathspecs), manner)
-
-
-def _print_json(session: Session, shown: list[Snapshot], *, measured: bool) -> None:
-    from git_envhist.cli.jsontext import dump  # loaded late: only --json needs it
-
-    values = map(dump, _json_values(session.history, shown, measured=measured))
-    if session.json == "lines":
-        for value in values:
-            session.line(value)
-        return
-    session.output.exact("[")
-    for number, value in enumerate(values):
-        session.output.exact(("," if number else "") + "\n" + value)
-    session.line("\n]" if shown else "]")
-
-
-def _json_values(history: EnvHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
-    from git_envhist.cli.jsonform import PATHS_IN_LISTS  # loaded late: only --json needs it
-
-    if measured:
-        from git_envhist.cli.measured import measured_values  # loaded late: only --stat needs it
-
-        return measured_values(history, shown, most_paths=PATHS_IN_LISTS)
-    from git_envhist.cli.listed import listed_values  # loaded late: only --json needs it
-
-    return listed_values(history, shown, most_paths=PATHS_IN_LISTS)
