@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
+from git_envhist.cli.terminal import MARK, marked
 from git_envhist.store.git import SAFE_GIT, spawn
 from git_envhist.values import dataclass
 
 Config = Iterable[tuple[str, str | None]]
 
 DECIDING = frozenset(("color.envhist", "color.ui"))
-RESET = "\x1b[m"
+RESET = f"{MARK}[m"
 DEFAULTS = {
     "id": "\x1b[33m",
     "time": "",
@@ -40,7 +41,7 @@ class Palette:
     colours: Mapping[str, str]
 
     def paint(self, slot: str, text: str) -> str:
-        colour = self.colours.get(slot, "")
+        colour = marked(self.colours.get(slot, ""))
         return f"{colour}{text}{RESET}" if colour and text else text
 
     @property

@@ -11,11 +11,14 @@ from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count
 from git_envhist.model.sharing import Arrival
 
+NOT_ALL = 5
+"""All timelines came but the bad ones."""
+
 
 @command("fetch", "git envlog fetch [--full] [<remote>]", writes=True)
 @argument("remote")
 @option("--full", is_flag=True, help="with all contents, not only when they are wanted")
-def fetch_command(session: Session, remote: str | None, full: bool) -> None:
+def fetch_command(session: Session, remote: str | None, full: bool) -> int:
     """Brings the timelines of a remote, with notes and names, beside ours: then 'origin/<timeline>' is a revision."""
     session.no_paths()
     with stoppable("each timeline is here whole, or as it was", AGAIN), shown_steps() as session.history.step:
@@ -23,6 +26,9 @@ def fetch_command(session: Session, remote: str | None, full: bool) -> None:
     session.done("it is fetched")
     if done.refused:
         warn(f"{count(done.refused, 'ref')} of '{done.remote.name}' left out: not spelled as a timeline is")
+    for name, why in done.bad:
+        warn(f"'{name}' was not fetched: {why}")
+    status = NOT_ALL if done.bad else 0
     if session.json:
         session.print_json(
             {
@@ -32,14 +38,17 @@ def fetch_command(session: Session, remote: str | None, full: bool) -> None:
                 "timelines": [
                     {"timeline": name, "status": arrival.value} for name, arrival in done.timelines
                 ],
+                "bad": [
+                    {"timeline": escape_invalid(name), "why": escape_invalid(why)} for name, why in done.bad
+                ],
                 "refused": done.refused,
                 "full": done.full,
             }
         )
-        return
+        return status
     how = "" if done.full else "; contents come when they are wanted"
     session.line(f"from '{escape(done.remote.name)}' ({escape(done.remote.shown)}){how}:")
-    if not done.timelines:
+    if not done.timelines and not done.bad:
         session.line("  it holds no history; ours goes there with: git envlog push")
     same = [name for name, arrival in done.timelines if arrival is Arrival.SAME]
     for name, arrival in done.timelines:
@@ -52,3 +61,4 @@ def fetch_command(session: Session, remote: str | None, full: bool) -> None:
     if len(same) < len(done.timelines):
         name = escape([name for name, arrival in done.timelines if arrival is not Arrival.SAME][-1])
         session.line(f"see it: git envlog {name}; against what is here: git envdiff {name}..now")
+    return status

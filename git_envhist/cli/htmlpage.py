@@ -50,7 +50,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, moment(history.now), values)
     if file == TO_OUTPUT:
-        session.output.write(text)
+        session.output.exact(text)
         return
     raw = text.encode("utf-8", "backslashreplace")
     put_page(file, raw)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import warn
+from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
@@ -194,7 +194,7 @@ def _import(session: Session, ring: KeyRing, source: str | None, use: bool, pass
 
 def _read_text(source: str | None) -> str:
     if source is None and os.isatty(0):
-        print("the exported key, and then Ctrl-D:", file=sys.stderr)
+        complain("the exported key, and then Ctrl-D:")
     try:
         if source in (None, "-"):
             raw = sys.stdin.buffer.read(LONGEST_TEXT)

@@ -138,6 +138,8 @@ class Fetch:
     """So many refs there were not spelled as any of ours."""
     full: bool
     """Whether all contents are here."""
+    bad: tuple[tuple[str, str], ...] = ()
+    """Timelines that could not be taken, each with the reason; all others came."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ comes is staged meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from git_envhist.restoring.guards import (
     refuse_unsaved,
 )
 from git_envhist.restoring.here import UNKNOWN, Choose, Here
-from git_envhist.restoring.inspection import inspect, room_at
+from git_envhist.restoring.inspection import inspect, names_in, room_at
 from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.outside import with_facts
 from git_envhist.restoring.planning import Guess, Planner, closed_paths
@@ -191,19 +191,25 @@ class Course:
             hidden = hidden_by_mounts(plan, held.taken.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
             return Restored(target, plan, held.taken.files, losses=losses, warnings=warnings)
-        pairs, findings = self._inspect(target)
+        pairs, findings = self._inspect(target, held.taken.survey.bases)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:
             write_blobs(held.context.repository.git, findings.blobs)
         warnings += doubtful(git, target.tree, plan)
         return told(Restored(target, plan, files=held.taken.files, warnings=warnings), findings, pairs)
 
-    def _inspect(self, target: Snapshot) -> tuple[list[Pair], Findings]:
+    def _inspect(self, target: Snapshot, bases: Mapping[bytes, bytes]) -> tuple[list[Pair], Findings]:
         repository, wish = self.capturing.repository, self.wish
         with closing(self.here.contents(repository.git)) as contents:
             room = room_at(repository.root)
             return inspect(
-                repository.git, contents, target.tree, room=room, force=wish.force, links=wish.links
+                repository.git,
+                contents,
+                target.tree,
+                room=room,
+                force=wish.force,
+                links=wish.links,
+                standing=names_in(bases),
             )
 
     def _guard(self, held: Held, planned: Restored) -> Rest:
