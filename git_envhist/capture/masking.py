@@ -258,6 +258,12 @@ def mask_text(text: str) -> str:
     return os.fsdecode(mask_secrets(in_bytes(text)))
 
 
+def mask_pair(name: str, value: str) -> tuple[str, str]:
+    """A name and its value, masked as the setting that they make."""
+    name = mask_text(name)
+    return name, mask_text(f"{name}={value}").removeprefix(f"{name}=")
+
+
 def title_of(prompt: str) -> str:
     """A short masked title of a prompt: its first line, cut between words."""
     # The whole is masked before it is cut: half of a secret is not recognised any more.

@@ -172,7 +172,10 @@ class Held:
         return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
     def _draft(self, request: Request, timeline: str, attachments: tuple[str, ...]) -> Draft:
-        from git_envhist.capture.masking import mask_secrets  # loaded late: an unchanged capture says nothing
+        from git_envhist.capture.masking import (
+            mask_pair,
+            mask_secrets,
+        )  # loaded late: an unchanged capture says nothing
         from git_envhist.capture.masking import mask_text as mask  # loaded late: likewise
 
         intent, source = _intent(request, self.view)
@@ -188,7 +191,7 @@ class Held:
             content=self.content,
             changed=ChangeCount(),
             external_id=mask(request.external_id) if request.external_id else None,
-            meta=tuple((mask(key), mask(value)) for key, value in request.meta),
+            meta=tuple(mask_pair(key, value) for key, value in request.meta),
             attachments=attachments,
             restored_from=request.restored_from,
             forked_from=request.forked_from,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.jsonform import PATHS_IN_LISTS, moment
 from git_envhist.cli.measured import measured_values
 from git_envhist.cli.pagefile import put_page
+from git_envhist.cli.placing import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.titles import others_of
@@ -53,6 +54,7 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
         session.output.exact(text)
         return
     raw = text.encode("utf-8", "backslashreplace")
+    refuse_place(session, file)
     put_page(file, raw)
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from git_envhist.capturing.attendance import is_unattended
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.options import argument, option
@@ -144,6 +145,8 @@ def _show(session: Session, ring: KeyRing) -> None:
 def _export(
     session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
 ) -> None:
+    if is_unattended(session.history.environ):
+        raise Refused("a key is exported by a person only", hint="run it in a terminal of yours")
     key_id = wanted or ring.current_id()
     if key_id is None:
         raise SealingError("there is no key yet", hint="the first capture makes one")

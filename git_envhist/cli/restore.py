@@ -267,6 +267,9 @@ def _words(session: Session, snapshot: Snapshot) -> str:
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
     wish = replace(_wish(session, options, None), planned=None, saved=None)
+    from git_envhist.cli.placing import refuse_place  # loaded late: most restores go into the environment
+
+    refuse_place(session, options["to"])
     written = session.history.going.write_to(snapshot, options["to"], wish)
     return _tell(session, written, options)
 

@@ -183,6 +183,19 @@ class PointsBack:
 
 
 @dataclass(frozen=True, slots=True)
+class ForkPlan:
+    """What a fork would do."""
+
+    source: Snapshot
+    root: str
+    """The directory that would be made, absolute and without links."""
+    branch: str | None
+    relocate: bool
+    plan_id: str
+    """Equal for two plans of the same fork; `git envlog fork --plan` takes it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Forked:
     """What a fork came to."""
 

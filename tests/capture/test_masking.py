@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from git_envhist.capture.masking import TITLE, mask_secrets, mask_text, title_of
+from git_envhist.capture.masking import TITLE, mask_pair, mask_secrets, mask_text, title_of
 
 SECRET, WORD = "Zx9secretQ", "hunter"
 
@@ -192,6 +192,11 @@ def test_mask_takes_bounded_time_for_any_text(part: str) -> None:
     started = time.process_time()
     mask_secrets(text)
     assert time.process_time() - started < 5
+
+
+def test_mask_hides_a_value_that_its_name_gives_away() -> None:
+    assert mask_pair("DB_PASSWORD", WORD) == ("DB_PASSWORD", "***")
+    assert mask_pair("ticket", "PROJ-12") == ("ticket", "PROJ-12")
 
 
 def test_title_of_a_prompt_is_short_and_masked_before_it_is_cut() -> None:

@@ -88,6 +88,22 @@ def test_its_timeline_begins_with_it_and_says_where_it_came_from(rich: Repo) -> 
     assert f"from {source['id']}" in made.run("envlog", "show", check=True).out
 
 
+def test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_printed_one(rich: Repo) -> None:
+    before = refs(rich), listing(rich.path.parent)
+    planned = json.loads(rich.run("envlog", "fork", "-n", "--json", "../made", check=True).out)
+    validate("fork_plan", planned)
+    assert planned["root"] == str(rich.path.parent / "made")
+    assert f"plan: {planned['plan_id']}" in rich.run("envlog", "fork", "-n", "../made", check=True).out
+    assert (refs(rich), listing(rich.path.parent)) == before
+    rich.write("new")
+    rich.run("envlog", "capture", "another moment", check=True)
+    done = rich.run("envlog", "fork", f"--plan={planned['plan_id']}", "../made")
+    assert (done.status, "is stale" in done.err) == (3, True)
+    assert not (rich.path.parent / "made").exists()
+    rich.run("envlog", "fork", f"--plan={planned['plan_id']}", "../made", planned["source"], check=True)
+    assert (rich.path.parent / "made/build/out").exists()
+
+
 def test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other(rich: Repo) -> None:
     one, two = fork(rich, "one"), fork(rich, "two")
     assert tree_differences(one.path, two.path) == ()

@@ -329,6 +329,19 @@ def test_a_dry_undo_is_no_undo(repo: Repo) -> None:
     assert repo.read("file") == b"two"
 
 
+def test_redo_is_refused_when_its_plan_is_stale(repo: Repo) -> None:
+    repo.write("file", b"one")
+    capture(repo, "one")
+    repo.write("file", b"two")
+    repo.run("envlog", "undo", check=True)
+    shown = json.loads(repo.run("envlog", "redo", "-n", "--json", check=True).out)["plan_id"]
+    done = repo.run("envlog", "redo", "--plan=0123456789abcdef")
+    assert (done.status, "is stale" in done.err) == (3, True)
+    assert repo.read("file") == b"one"
+    repo.run("envlog", "redo", f"--plan={shown}", check=True)
+    assert repo.read("file") == b"two"
+
+
 def test_head_moves_along_where_it_is_asked_to(repo: Repo) -> None:
     repo.git("commit", "-q", "--allow-empty", "-m", "one")
     first, commit = capture(repo, "at one"), repo.git("rev-parse", "HEAD")

@@ -19,6 +19,7 @@ class Line:
 
 
 AGENTS = "triggers/agents/test_called.py::"
+FORK_PLAN = "forking/test_fork.py::test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_printed_one"
 
 WORDS = (
     Line(
@@ -686,6 +687,26 @@ LIST = (
         "envlog fork --branch",
         "a new branch at the code commit",
         ("forking/test_fork.py::test_a_branch_is_made_where_one_is_wished",),
+    ),
+    Line(
+        "envlog fork --dry-run",
+        "the plan only",
+        (FORK_PLAN,),
+    ),
+    Line(
+        "envlog fork --plan",
+        "the plan that was printed, or nothing",
+        (FORK_PLAN,),
+    ),
+    Line(
+        "python plan_fork",
+        "what a fork would do",
+        (FORK_PLAN,),
+    ),
+    Line(
+        "config envhist.forkplace",
+        "the directory below which agents may make forks; by default right beside the project",
+        ("mcp/test_server.py::test_fork_is_refused_wherever_programs_and_settings_are_looked_for",),
     ),
     Line(
         "envlog fork --relocate",
@@ -1825,6 +1846,11 @@ RESTORE = (
         ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
     ),
     Line(
+        "envlog undo --plan",
+        "the plan that was printed, or nothing",
+        ("mcp/test_server.py::test_an_agent_captures_looks_plans_restores_and_goes_back",),
+    ),
+    Line(
         "envlog undo --services",
         "with the state of the services",
         (
@@ -1848,6 +1874,11 @@ RESTORE = (
         "envlog redo --dry-run",
         "the plan only",
         ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+    ),
+    Line(
+        "envlog redo --plan",
+        "the plan that was printed, or nothing",
+        ("restoring/test_programs.py::test_redo_is_refused_when_its_plan_is_stale",),
     ),
     Line(
         "envlog redo --services",

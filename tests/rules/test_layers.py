@@ -58,7 +58,8 @@ MAY_KNOW = {
     "library": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
     "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "library"},
     # What serves the protocol runs our programs, and knows nothing else of them.
-    "mcp": VOCABULARY,
+    # The mask is applied to all that leaves, whichever program says it.
+    "mcp": VOCABULARY | {"capture"},
     # Likewise what shows a history on a terminal; it folds what they tell it as they do themselves.
     "browse": VOCABULARY | {"history"},
     # Values as `--json` has them in, a text out.
