@@ -107,6 +107,13 @@ def path_matcher(patterns: Sequence[str], *, top_down: bool = False) -> Matches 
     return matches
 
 
+def without_negation(patterns: Sequence[str]) -> list[str]:
+    """Patterns that match what the given ones exclude with `!`, and exclude what the given ones match."""
+    return [
+        line[1:] if line.startswith("!") else f"!{line}" for line in patterns if line[:1] not in ("", "#")
+    ]
+
+
 def usable(patterns: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """The patterns that mean something, and a complaint about each of the others, which match nothing, as in git.
 

@@ -16,6 +16,8 @@ class Policy:
     secret_name: Callable[[bytes], bool]
     scans_content: Callable[[bytes], bool]
     secret_content: Callable[[bytes, bytes], bool]
+    excluded: Callable[[bytes], bool]
+    """The user said that a path is not secret."""
     fingerprinted: Callable[[bytes], bool] | None
     seal: Callable[[bytes, bytes], bytes] | None
     """(path, bytes) -> sealed bytes; None where no key can be had."""

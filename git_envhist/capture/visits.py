@@ -32,6 +32,8 @@ class Leaf:
     extras: bytes = b""
     pieces: bytes = b""
     """The tree of its pieces, where it is big."""
+    secret: bool | None = None
+    """Whether its name says that it is secret, where somebody asked."""
     grows: bool = False
     """It is appended to while it is read: what was there at first is all that counts."""
 

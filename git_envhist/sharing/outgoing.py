@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from git_envhist.capture.seal import MAGIC as SEALED
 from git_envhist.capture.secrets import scans_content
-from git_envhist.capture.tokens import TOKENS, URL_PASSWORD, URL_WHAT, find_tokens
+from git_envhist.capture.tokenforms import TOKENS
+from git_envhist.capture.tokens import URL_WHAT, find_tokens
+from git_envhist.capture.tokensigns import URL_PASSWORD
 from git_envhist.history.classes import CLASSES, DATABASES, class_of
 from git_envhist.model import SQLITE_HEADER
 from git_envhist.model.sharing import Look, Share, Token
