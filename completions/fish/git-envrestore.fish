@@ -18,6 +18,7 @@ complete -c git-envrestore -n __envhist_in -l verify -d 'then run the check that
 complete -c git-envrestore -n __envhist_in -l attachments -x -k -a '(__fish_complete_directories)' -d 'write what was attached to the moment there, and nothing else'
 complete -c git-envrestore -n __envhist_in -s f -l force -d 'override the refusals that name it'
 complete -c git-envrestore -n __envhist_in -l foreign -d 'restore here what no key that is here signed'
+complete -c git-envrestore -n __envhist_in -l roots -d 'with --foreign: change additional roots too'
 complete -c git-envrestore -n __envhist_in -l undo -d 'take back the last restore, or go to the state before; a number: so many'
 complete -c git-envrestore -n __envhist_in -l redo -d 'go forth again after an undo'
 complete -c git-envrestore -n __envhist_in -l continue -d 'finish a restore that was broken off'

@@ -49,6 +49,7 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
     rows = fold_by_directory(gone, FEW_ROWS)
     if rows:
         yield f"  removes {', '.join(f'{row.more:,} more' if row.more else _row(row) for row in rows)}"
+    yield from _root_lines(restored)
 
 
 def dry_run_lines(
@@ -63,6 +64,7 @@ def dry_run_lines(
         return
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
+    yield from _root_lines(restored)
     yield from story
     for action, title in TITLES:
         rows = _rows(restored.plan, action)
@@ -78,6 +80,12 @@ def dry_run_lines(
         yield "nothing was written"
     else:
         yield "nothing was changed; what is here now would be saved first, and come back with: " + back
+
+
+def _root_lines(restored: Restored) -> Iterator[str]:
+    """The directories beside the working tree in which something changes."""
+    for name, place in restored.roots:
+        yield f"  changes the additional root '{escape(name)}': {escape(place)}"
 
 
 def done_lines(

@@ -15,6 +15,7 @@ DEFAULTS: dict[str, Any] = {
     "head": False,
     "relocate": False,
     "foreign": False,
+    "roots": False,
 }
 
 

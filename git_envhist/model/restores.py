@@ -143,6 +143,8 @@ class Restored:
     """Processes that were at work in the environment, and still run what was there."""
     services: tuple[str, ...] = ()
     """What was done with the state of services, in order; after a dry run what would be."""
+    roots: tuple[tuple[str, str], ...] = ()
+    """The additional roots in which something changes: name and directory."""
     warnings: tuple[str, ...] = ()
     checked: Checked | None = None
     """What the check came to that was to run then."""

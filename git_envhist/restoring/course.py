@@ -35,7 +35,7 @@ from git_envhist.restoring.here import UNKNOWN, Choose, Here
 from git_envhist.restoring.inspection import inspect, names_in, room_at
 from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.outside import with_facts
-from git_envhist.restoring.planning import Guess, Planner, closed_paths
+from git_envhist.restoring.planning import Guess, Planner, closed_paths, roots_changed
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.recording import NOT_RECORDED, publish_now
 from git_envhist.restoring.rest import Rest, plan_rest
@@ -94,6 +94,7 @@ class Course:
         """What is to be done, and what is here saved; nothing to be done after a dry run, and where nothing differs."""
         wish = self.wish
         planned = self._plan_from(held)
+        planned = replace(planned, roots=roots_changed(planned.plan, held.taken.survey.bases))
         refuse_names(planned.plan, held.taken.survey.bases)
         planned = with_facts(planned, held, wish)
         if wish.planned is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 
@@ -30,6 +30,7 @@ from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
 from git_envhist.store.layout import RESERVED
+from git_envhist.store.listings import ROOT_MARK
 from git_envhist.store.manifest import BUDGET
 from git_envhist.store.names import true_path
 from git_envhist.store.objects import CatFile
@@ -51,6 +52,9 @@ class NoSuchPath(EnvhistError):
             f"nothing matches '{shown}', neither now nor then",
             hint="'git envdiff <rev>' tells what differs",
         )
+
+
+ROOTS_UNASKED = "an additional root: only --roots changes it"
 
 
 class Guess:
@@ -118,7 +122,11 @@ class Planner:
         if findings is None:
             plan = make_plan(pairs, rules)
         else:
-            plan = make_plan(map(findings.sanitised, pairs), findings.rules(rules))
+            mine = pairs if wish.roots else [pair for pair in pairs if not pair.realm]
+            plan = make_plan(map(findings.sanitised, mine), findings.rules(rules))
+            others = sorted({pair.realm for pair in pairs}.difference(pair.realm for pair in mine))
+            left = tuple(LeftAlone(EnvPath(realm + ROOT_MARK), ROOTS_UNASKED) for realm in others)
+            plan = replace(plan, left_alone=(*plan.left_alone, *left))
         self.unreached = tuple(_unreached(plan, pairs))
         return plan if chosen is None or plan.steps else _without_ways(plan, frozenset(chosen))
 
@@ -188,6 +196,12 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
 def closed_paths(plan: Plan) -> tuple[LeftAlone, ...]:
     """What would be changed and cannot be: that is not as it was."""
     return tuple(item for item in plan.left_alone if item.why == IMMUTABLE)
+
+
+def roots_changed(plan: Plan, bases: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
+    """Return the additional roots in which a plan changes something, each with its directory."""
+    realms = {step.realm for step in plan.steps} | {own.realm for own in plan.directories}
+    return tuple((os.fsdecode(realm), os.fsdecode(bases[realm])) for realm in sorted(realms) if realm)
 
 
 def tracked(git: Git) -> frozenset[bytes]:

@@ -138,6 +138,7 @@ ASKED = {
     "envrestore --verify": "restore(verify)",
     "envrestore --force": "restore(force)",
     "envrestore --foreign": "restore(foreign)",
+    "envrestore --roots": "restore(roots)",
     "envrestore --undo": "undo(steps)",
     "envrestore --redo": "redo(steps)",
 }

@@ -1480,6 +1480,14 @@ RESTORE = (
         ),
     ),
     Line(
+        "envrestore --roots",
+        "changes additional roots too",
+        (
+            "restoring/test_foreign_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
+            "restoring/test_foreign_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
+        ),
+    ),
+    Line(
         "envrestore --undo",
         "takes back a restore",
         ("restoring/test_programs.py::test_everything_is_as_it_was_and_comes_back",),
