@@ -111,6 +111,20 @@ def open_compared(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
     raise OSError(code, os.strerror(code), name)
 
 
+def list_directory(descriptor: int) -> list[bytes]:
+    """Return the names in an open directory, those included that were created since it was opened."""
+    # On btrfs a descriptor lists no entry that is newer than itself, so the directory is opened again.
+    try:
+        again = os.open(b".", DIRECTORY, dir_fd=descriptor)
+    except PermissionError:
+        # A directory that its owner cannot enter; it was opened before its mode was changed.
+        return [os.fsencode(name) for name in os.listdir(descriptor)]
+    try:
+        return [os.fsencode(name) for name in os.listdir(again)]
+    finally:
+        os.close(again)
+
+
 def how_workers_run(wanted: str) -> str:
     """`fork`, `spawn` or `here`: the nearest to what was wanted that this system has."""
     if wanted == "fork" and not SYSTEM.fork:

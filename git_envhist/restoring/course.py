@@ -31,7 +31,7 @@ from git_envhist.restoring.guards import (
     refuse_open_databases,
     refuse_unsaved,
 )
-from git_envhist.restoring.here import UNKNOWN, Choose, Here
+from git_envhist.restoring.here import Choose, Here, Now
 from git_envhist.restoring.inspection import inspect, names_in, room_at
 from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.outside import with_facts
@@ -86,7 +86,7 @@ class Course:
         """Find out what differs between the newest snapshot and the moment that is probably meant."""
         if self.part is not RestorePart.TO:
             return
-        likely = self.here.judge(self.choose(UNKNOWN))
+        likely = self.here.judge(self.choose(None))
         if likely.trusted is not False:
             self.guess.make(self.here.contents(self.capturing.repository.git), tip, likely.tree)
 
@@ -166,11 +166,12 @@ class Course:
         return planned
 
     def _plan_from(self, held: Held) -> Restored:
-        target = self.here.judge(self.choose(held.content))
-        planned = self._plan(held, target)
-        if self.part is RestorePart.UNDO and not changes_files(planned) and target.content != held.content:
-            # What differs is nothing that a restore would touch: one is in that state, and means the one before.
-            planned = self._plan(held, self.here.judge(self.choose(target.content)))
+        git = held.context.repository.git.with_objects(held.staging.path)
+        now = Now(held.content, held.finish().tree, git)
+        planned = self._plan(held, self.here.judge(self.choose(now)))
+        if self.part is RestorePart.UNDO and not changes_files(planned):
+            # A restore touches nothing of that state which differs: it is as good as the one now.
+            planned = self._plan(held, self.here.judge(self.choose(now._replace(further=1))))
         return planned
 
     def _plan(self, held: Held, target: Snapshot) -> Restored:

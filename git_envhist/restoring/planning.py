@@ -11,7 +11,7 @@ from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.history.classes import class_of
-from git_envhist.model import EntryKind, EnvPath, LeftAlone, Pair, Plan, shown_path
+from git_envhist.model import TOP, EntryKind, EnvPath, LeftAlone, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.pointers import Pointers, Spared, sparing
@@ -35,7 +35,7 @@ from git_envhist.store.manifest import BUDGET
 from git_envhist.store.names import true_path
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pairs import read_pairs, read_these, same_environment
-from git_envhist.store.pathspecs import matching
+from git_envhist.store.pathspecs import matching, patterns_of
 from git_envhist.trace import step
 from git_envhist.values import replace
 
@@ -167,10 +167,15 @@ def chosen_paths(
     if not wish.pathspecs and wish.classes is None:
         return None
     paths = dict(_paths(pairs))
-    chosen: Collection[bytes] = paths
+    tops = {shown_path(pair.realm, TOP) for pair in pairs if pair.path == TOP}
+    chosen: Collection[bytes] = {*paths, *tops}
     if wish.pathspecs:
         directories = [path for path, is_directory in paths.items() if is_directory]
-        chosen = matching(git, paths, directories, wish.pathspecs)
+        # No pattern matches a top, which git has no path for: only its name means it, and what means everything.
+        named = tops.intersection(patterns_of(wish.pathspecs))
+        if TOP in patterns_of(wish.pathspecs):
+            named = tops
+        chosen = {*matching(git, paths, directories, wish.pathspecs), *named}
         if not chosen:
             _refuse_unmatched(git, trees, wish.pathspecs)
     return [path for path in chosen if wish.classes is None or class_of(path) in wish.classes]
@@ -211,7 +216,10 @@ def tracked(git: Git) -> frozenset[bytes]:
 
 
 def _paths(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, bool]]:
+    """Every path that may differ, and whether it is a directory; a directory may differ though its entries do not."""
     for pair in pairs:
+        if pair.path != TOP:
+            yield shown_path(pair.realm, pair.path), True
         for listing in (pair.before, pair.after):
             if listing is not None:
                 for entry in listing.entries.values():

@@ -263,6 +263,4 @@ def without_fetched(repository: Repository) -> Repository:
     """The repository alone: for whoever writes, and relies on nothing of others."""
     if not repository.git.alternates:
         return repository
-    return replace(
-        repository, git=Git(repository.git_dir, repository.git.work_tree, base=repository.git.base)
-    )
+    return replace(repository, git=repository.git.with_alternates())

@@ -67,6 +67,12 @@ def with_positive(pathspecs: Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(pathspecs)
 
 
+def patterns_of(pathspecs: Sequence[bytes]) -> frozenset[bytes]:
+    """Return the patterns that choose something; an empty one chooses everything."""
+    split = map(_split_magic, with_positive(pathspecs))
+    return frozenset(pattern for magic, pattern in split if b"exclude" not in magic)
+
+
 def matching(
     git: Git,
     paths: Iterable[bytes],

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from git_envhist.errors import GitFailed
 from git_envhist.store.child import Child
 from git_envhist.store.durable import sync
-from git_envhist.store.git import Git, memory_file, quote_alternate
+from git_envhist.store.git import Git, memory_file
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packs import StagedPack
+from git_envhist.store.quoting import quote_alternate
 
 DEPTH = 8
 """Differences of differences of… each is read for the one object that is wanted. git's own limit is 50."""

@@ -35,7 +35,7 @@ GIT = (
 Words = tuple[str, ...]
 Step = tuple[str, object]
 Look = object
-"""All that makes one state another: times and hard links do not."""
+"""All that makes one state another: times and hard links do so only where a restore set them."""
 
 
 @dataclass
@@ -75,7 +75,8 @@ class Day:
         assert tree_differences(self.copies[moment], self.repo.path) == ()
         if self.learn(before, after := self.copy()):
             self.arrive(before)
-            self.arrive(after)
+            # A restore that sets times alone leads to a state of its own.
+            self.arrive(after, is_led_to=tree_differences(before, after) != ())
 
     def undo(self, steps: int) -> None:
         look = self.look()
@@ -87,14 +88,8 @@ class Day:
         self.walk("--redo", steps, self.reach(1, steps) if is_there else None)
 
     def reach(self, direction: int, steps: int) -> int | None:
-        """So many states from here that differ, each from the one before."""
-        at = self.cursor
-        while steps > 0:
-            at += direction
-            if not 0 <= at < len(self.states):
-                return None
-            steps -= self.states[at][0] != self.states[at - direction][0]
-        return at
+        at = self.cursor + direction * steps
+        return at if 0 <= at < len(self.states) else None
 
     def walk(self, option: str, steps: int, wanted: int | None) -> None:
         before = self.copy()
@@ -108,12 +103,14 @@ class Day:
             self.cursor = wanted
             assert self.states[wanted][0] == look_at(after), done.out
 
-    def arrive(self, copy: Path) -> None:
-        """A state that is new takes the place of what lay ahead."""
+    def arrive(self, copy: Path, *, is_led_to: bool = False) -> None:
+        """A state that is new takes the place of what lay ahead; of one that is not, the times are the newest."""
         look = look_at(copy)
-        if self.cursor < 0 or self.states[self.cursor][0] != look:
+        if self.cursor < 0 or self.states[self.cursor][0] != look or is_led_to:
             self.states[self.cursor + 1 :] = [(look, copy)]
             self.cursor += 1
+        else:
+            self.states[self.cursor] = (look, copy)
 
     def learn(self, before: Path, after: Path) -> bool:
         """Take in the moments that came: what was saved first, and what is here since."""
