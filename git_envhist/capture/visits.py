@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from git_envhist.capture.reading import grain
+from git_envhist.capture.reading import grain, is_gone, unreadable
 from git_envhist.capture.records import CELL, CTIME, INCOMPLETE, MTIME, NO_ID, WIDTH, Record, pack_columns
 from git_envhist.model import WhyMissing
 from git_envhist.values import dataclass, replace
@@ -124,6 +124,12 @@ class Visit:
 
     def miss(self, name: bytes, why: WhyMissing, detail: str) -> None:
         self.missing.append((name, why.value, detail))
+
+    def miss_for(self, error: OSError, name: bytes) -> None:
+        """List a path that an error kept from being read; nothing if it is gone."""
+        if not is_gone(error):
+            reason = unreadable(error)
+            self.miss(name, reason.why, reason.detail)
 
 
 def leaf_of(record: Record, number: int) -> Leaf:

@@ -26,6 +26,7 @@ from git_envhist.restoring.scope import (
     holding_mounts,
 )
 from git_envhist.restoring.sincetip import since_tip
+from git_envhist.restoring.unreadattributes import keeping_unread
 from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
@@ -109,6 +110,7 @@ class Planner:
             self.spared = Pointers(self._git.git_dir, self._survey.bases, contents).left_alone(pairs)
         with CatFile(self._git, largest=BUDGET.size) as reader:
             then = extent_of(reader, after)
+        pairs = keeping_unread(pairs, then.unread)
         chosen = chosen_paths(self._git, pairs, wish, (before, after))
         scope = Scope(
             then,

@@ -45,11 +45,15 @@ class Extent(NamedTuple):
 
     ignored: Ignored | None
     missing: dict[EnvPath, WhyMissing]
+    unread: frozenset[EnvPath] = frozenset()
+    """Paths of which only extended attributes are missing."""
 
     @classmethod
     def of(cls, ignore: Sequence[str], exclude: Sequence[str], missing: Iterable[Missing]) -> Extent:
         rules = ignore_rules(_usable(ignore), _usable(exclude), seconds=LONGEST_ASKED)
-        return cls(rules, {item.path: item.why for item in missing})
+        by_why = [(item.path, item.why) for item in missing]
+        unread = frozenset(path for path, why in by_why if why is WhyMissing.ATTRIBUTES)
+        return cls(rules, {path: why for path, why in by_why if why is not WhyMissing.ATTRIBUTES}, unread)
 
     def leaves_out(self, path: bytes, *, directory: bool) -> bool:
         """Whether the rules name a path, or a directory that it lies in."""
