@@ -26,6 +26,7 @@ from tests.capture.taking import (
     tree_of,
 )
 from tests.end_to_end.captures import assert_holds
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing
 from tests.support.privileges import permissions_bind
 from tests.support.repository import Repo
@@ -156,7 +157,7 @@ TREE = (
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(10, 40))
 @given(st.lists(LINES, max_size=5))
 @example(["*/\x0c"])
 @example(["a\t", "b \t  "])
