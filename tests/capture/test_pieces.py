@@ -105,7 +105,7 @@ HOLES = st.one_of(
 LAYOUTS = st.lists(st.one_of(HOLES, st.integers(1, 2 * MIB).map(noise)), min_size=1, max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(10, 40), deadline=None)
 @given(LAYOUTS, st.sampled_from((b"", SQLITE_HEADER, b"\0")))
 def test_a_hole_is_cut_as_the_nuls_that_it_reads_as(layout: list[bytes | int], start: bytes) -> None:
     blocks = [start, *layout] if start else layout

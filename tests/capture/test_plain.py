@@ -56,7 +56,7 @@ def assert_is_plain(repo: Repo, taken: Snapshot) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("how", HOWS)
 def test_any_series_of_edits_gives_what_a_plain_capture_gives(how: str, workers: int) -> None:
-    @settings(max_examples=4 if how == "here" else 2)
+    @settings(max_examples=examples(2, 4) if how == "here" else examples(1, 2))
     @given(st.data())
     def series(data: st.DataObject) -> None:
         tree = data.draw(trees(max_entries=15))

@@ -16,7 +16,7 @@ from git_envhist.library.awaiting import in_a_thread
 from git_envhist.library.events import Handlers
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 @pytest.fixture

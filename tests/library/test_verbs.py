@@ -14,7 +14,7 @@ from git_envhist.library.showing import NotShown
 from git_envhist.model import ChangeKind, Checked, VerdictStatus
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 @pytest.fixture
