@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ from git_envhist.store.deflate import crc32
 from tests.cli.test_json import validate
 from tests.support.gits import git_with_reftable
 from tests.support.oracle import listing
-from tests.support.repository import Repo
+from tests.support.repository import Repo, make_repo, new_template, replace_tree
 
 
 def open_history(repo: Repo) -> EnvHistory:
@@ -27,7 +28,20 @@ def open_history(repo: Repo) -> EnvHistory:
 
 
 def take(repo: Repo, number: int = 4) -> list[Snapshot]:
-    """So many snapshots, oldest first: each adds the file of its number."""
+    """Replace a fresh repository by one with `number` snapshots, and return them, oldest first."""
+    replace_tree(_template(number), repo.path)
+    return open_history(repo).log()[::-1]
+
+
+@functools.cache
+def _template(number: int) -> Path:
+    repo = make_repo(new_template() / "repo")
+    capture_steps(repo, number)
+    return repo.path
+
+
+def capture_steps(repo: Repo, number: int) -> list[Snapshot]:
+    """Capture `number` snapshots, each of which adds a file, and return them, oldest first."""
     for one in range(number):
         repo.write(f"file {one}", f"content of {one}")
         repo.run("envlog", "capture", f"step {one}", "--name", f"n{one}", check=True)
@@ -274,7 +288,7 @@ def test_whatever_the_hash_and_the_store_of_refs_a_history_is_rewritten_alike(
     repo = Repo(tmp_path / "repo", dict(os.environ))
     repo.path.mkdir()
     repo.git("init", "-q", "--template=", *words)
-    before = take(repo, 4)
+    before = capture_steps(repo, 4)
     was = listing(repo.path)
     repo.write("file 3", "another")
     repo.run("envrestore", before[1].id, check=True)
