@@ -29,6 +29,7 @@ from git_envhist.store.pieces import (
 )
 from tests.capture.taking import everything_stored, forget_cache, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck, sha256
 from tests.support.repository import Repo
 from tests.support.snapshot import read_back
@@ -73,7 +74,7 @@ def cut_all(blocks: Iterable[bytes | int]) -> list[bytes]:
     return [piece for piece, times in cut(blocks) for _ in range(times)]
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(4, 12))
 @given(SIZES, st.sampled_from(STARTS), st.integers(0, 20 * MIB))
 def test_cuts_do_not_depend_on_how_the_bytes_come(sizes: list[int], start: bytes, length: int) -> None:
     data = start + noise(length)

@@ -19,7 +19,7 @@ from tests.support.repository import Repo, make_repo
 
 
 def captured(repo: Repo) -> tuple[EnvHistory, Snapshot]:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     taken = history.capture("then").snapshot
     assert taken is not None
     return history, taken

@@ -70,13 +70,14 @@ class ProgramServer:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._owner = os.getpid()
         with theirs:
-            self._process = subprocess.Popen(
+            # It leaves a child at once, so that a test which looks at its own children does not see the server.
+            subprocess.run(
                 [sys.executable, "-P", "-c", START.format(str(CHECKOUT)), str(theirs.fileno())],
                 cwd=CHECKOUT,
                 env=dict(os.environ if environment is None else environment),
                 pass_fds=[theirs.fileno()],
+                check=True,
             )
 
     def __enter__(self) -> ProgramServer:
@@ -86,10 +87,8 @@ class ProgramServer:
         self.close()
 
     def close(self) -> None:
-        """End the server; programs that it started go on."""
+        """End the server when its programs have been started; they run on."""
         self._socket.close()
-        if os.getpid() == self._owner:
-            self._process.wait()
 
     def start(
         self,
@@ -183,7 +182,9 @@ START = "import sys; sys.path.insert(0, {0!r}); from tests.support.program_serve
 
 
 def serve(descriptor: int) -> None:
-    """Answer requests until the other end is closed."""
+    """Answer requests in a child until the other end is closed."""
+    if os.fork():
+        return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _load_modules()
     gc.collect()
