@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from git_envhist.beginning import forget_directory
+from git_envhist.capturing.attendance import trusted_list
 from git_envhist.cli.failure import ask_for, warn
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
@@ -34,6 +35,7 @@ class Forgetting:
     def carry_out(self) -> None:
         for remark in forget_history(self._repository, self._found):
             warn(remark)
+        trusted_list(os.environ).forget(self._repository.common_dir)
         if self._repository.plain:
             forget_directory(self._repository, os.environ)
 

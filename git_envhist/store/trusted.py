@@ -5,7 +5,7 @@ It is in the user's data directory, outside of every repository: no clone, archi
     repository <common directory>       a person captured there
     agent <name> <common directory>     an agent's hooks were installed there
     agent <name> *                      ... or for every repository of this user
-    command <sha256>                    a person ran this command for this repository
+    command <common directory> <sha256> a person ran this command for this repository
 
 A command is stored as the hash of the repository's common directory and the command's exact text, which may contain a
 password. Losing the list costs nothing but another `git envlog install` or a capture by hand.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.locks import locked, state_directory
@@ -67,14 +67,12 @@ class TrustedList:
     def remove_agent(self, agent: str, common_dir: str | None) -> None:
         """Delete the lines of an agent in a repository, or for every repository."""
         gone = _agent_line(agent, common_dir)
-        lines = self._read()
-        if gone not in lines:
-            return
-        try:
-            with locked(self._path + ".lock"):
-                self._write([line for line in self._read() if line != gone])
-        except OSError as error:
-            raise cannot_write(error, self._path) from error
+        self._remove(lambda line: line == gone)
+
+    def forget(self, common_dir: str) -> None:
+        """Delete all lines of a repository."""
+        place = _place(common_dir)
+        self._remove(lambda line: place in line.split(b" ")[1:])
 
     def _places(self, agent: str | None) -> Iterator[str | None]:
         for line in self._read():
@@ -107,6 +105,15 @@ class TrustedList:
         except OSError as error:
             raise cannot_write(error, self._path) from error
 
+    def _remove(self, is_gone: Callable[[bytes], bool]) -> None:
+        if not any(map(is_gone, self._read())):
+            return
+        try:
+            with locked(self._path + ".lock"):
+                self._write([line for line in self._read() if not is_gone(line)])
+        except OSError as error:
+            raise cannot_write(error, self._path) from error
+
     def _write(self, lines: Iterable[bytes]) -> None:
         new = self._path + ".new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -131,4 +138,4 @@ def _agent_line(agent: str, common_dir: str | None) -> bytes:
 
 def _command_line(common_dir: str, command: str) -> bytes:
     whole = _place(common_dir) + b"\0" + command.encode("utf-8", "surrogateescape")
-    return b"command " + hashlib.sha256(whole).hexdigest().encode("ascii")
+    return b"command %s %s" % (_place(common_dir), hashlib.sha256(whole).hexdigest().encode("ascii"))

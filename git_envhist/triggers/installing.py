@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from git_envhist.capturing.attendance import name_repository
 from git_envhist.errors import UsageError
 from git_envhist.model.causing import Installed, Part
 from git_envhist.triggers.agents import AGENTS
@@ -49,6 +50,8 @@ def install(
         if not dry_run and one.name in AGENTS:
             place.trusted.add_agent(one.name, place.named)
         done.append(Installed(one.name, (*own, *edits), plan.remarks))
+    if place.repository is not None and not dry_run:
+        name_repository(place.environ, place.repository.common_dir)
     return tuple(done)
 
 

@@ -106,7 +106,7 @@ def test_hook_for_every_repository_captures_only_where_a_person_did(
     clone: Repo, pwned: Path, tmp_path: Path, hermetic: Path
 ) -> None:
     here = Working(clone, tmp_path / "transcript.jsonl")
-    clone.run("envlog", "install", "--global", "--agent", "claude-code", check=True)
+    clone.run("envlog", "install", "--global", "--agent", "claude-code", cwd=tmp_path, check=True)
     settings = json.loads((hermetic / ".claude/settings.json").read_text())
     command = settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
 
@@ -125,11 +125,18 @@ def test_hook_for_every_repository_captures_only_where_a_person_did(
     assert not pwned.exists()
     assert clone.git("for-each-ref", "refs/envhist") == ""
     assert not (archive / ".git/envhist/hooks/spool").exists()
+    clone.run("envlog", "capture", "by an agent", env={"CLAUDECODE": "1"}, check=True)
+    clone.write("f", "before\n")
+    call(clone.path)
+    assert len(EnvHistory.open(str(clone.path)).log()) == 1
     clone.run("envlog", "capture", "by hand", check=True)
     clone.write("f", "changed\n")
     call(clone.path)
-    assert len(EnvHistory.open(str(clone.path)).log()) == 2
+    assert len(EnvHistory.open(str(clone.path)).log()) == 3
     assert not pwned.exists()
+    # Nothing of it stays in the list once its history is forgotten.
+    clone.run("envlog", "uninstall", "--history", "--yes", check=True)
+    assert str(clone.path) not in (hooks_of(clone).parent / "trusted").read_text()
 
 
 def test_program_refuses_a_bare_repository_that_nobody_named(clone: Repo, pwned: Path) -> None:
