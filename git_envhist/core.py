@@ -69,7 +69,7 @@ class Core:
     def keys(self) -> KeyRing:
         from git_envhist.store.keys import KeyRing  # loaded late: keeps envlog fast
 
-        return KeyRing(self.repository.common_state, config_home(self._environ))
+        return KeyRing(self.repository.common_state, config_home(self._environ), self.settings.key_in)
 
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
         """The snapshots of a timeline, newest first."""

@@ -220,6 +220,8 @@ def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
         yield from _first_lines(captured, history)
     if captured.sealed_first:
         yield " secret files are sealed with a key that was made just now; a backup: git envlog key export -o <file>"
+        if history.settings.key_in != "home":
+            yield " a copy of this directory carries the key, too, unless: git config envhist.keyIn home"
 
 
 def counts_line(captured: Captured) -> str:

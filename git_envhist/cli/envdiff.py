@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.store.child import meanwhile
 from git_envhist.store.compare import compare
 from git_envhist.store.fetched import is_fetched, split_name
-from git_envhist.store.keyfiles import KeyPlace
 from git_envhist.store.rows import empty_tree
 from git_envhist.values import dataclass, replace
 
@@ -187,7 +185,7 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
         bring_wholly(history, before, after)
     with history.sides(before, after) as (git, old, new):
         # What one key sealed twice is the same.
-        resealed = len(KeyPlace(os.path.join(history.repository.common_state, "keys")).ids()) > 1
+        resealed = len(history.keys.all()) > 1
         brief = _is_brief(session, wanted) and not resealed
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
         bring_sides(history, before, after, changes, wanted.form)

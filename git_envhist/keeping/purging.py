@@ -173,7 +173,7 @@ class Purging:
                 CatFile(repository.git) as reader,
                 PackWriter(staging.pack_dir, repository.object_format) as writer,
             ):
-                eraser = Eraser(_reading(reader), writer, repository.hash_length, paths, self._facts_less)
+                eraser = Eraser(reading(reader), writer, repository.hash_length, paths, self._facts_less)
                 changes = self._changes(stand, eraser, reader, tally)
                 tally.found.update(eraser.found)
                 tally.erased.update(eraser.erased)
@@ -250,7 +250,9 @@ class Purging:
             raise SomebodyAtWork(told, hint="run the same command again when it has ended") from busy
 
 
-def _reading(reader: CatFile) -> Callable[[bytes], bytes]:
+def reading(reader: CatFile) -> Callable[[bytes], bytes]:
+    """Return a function that reads an object; `Damaged` where it is missing."""
+
     def read(oid: bytes) -> bytes:
         answer = reader.read(oid.hex())
         if answer is None:

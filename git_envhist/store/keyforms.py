@@ -15,6 +15,8 @@ from git_envhist.store.mac import keyed
 from git_envhist.values import dataclass, field
 
 SECRET_LENGTH, REPOSITORY_LENGTH = 64, 16
+FIRST_FORM_LENGTH = 12
+"""Of an id, in hex; ids of later keys are longer."""
 FORMS = (SECRET_LENGTH, SECRET_LENGTH + REPOSITORY_LENGTH)
 """The lengths of the bytes of a key, by the number of its form, which begins at 1."""
 FILE_HEAD = b"envhist-key "

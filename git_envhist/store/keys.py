@@ -5,9 +5,8 @@ Each key lies in `<common git dir>/envhist/keys/<id>`, which no push, clone or b
 `envhist.keyIn=home` only there. `<common git dir>/envhist/keys/current` names the one that seals new files.
 
 The configuration home holds the keys of all repositories of the user. Another repository can bring a ref, and with it
-the id of a key, so only keys that this repository made or imported are taken from there:
-`<common git dir>/envhist/repository` has the ids of the repositories that made them, one per line, its own first,
-and the ids of keys of the first form as `key <id>`. Reading never writes a key.
+the id of a key, so only keys that this repository made or imported are taken from there (`keyorigins`). Reading never
+writes a key.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from git_envhist.errors import Refused, SealingError
-from git_envhist.store.keyfiles import KEY_NAME, KeyPlace, read_file, replace_file
+from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
 from git_envhist.store.keyforms import (
     REPOSITORY_LENGTH,
     SECRET_LENGTH,
@@ -27,18 +26,16 @@ from git_envhist.store.keyforms import (
     write_key_file,
     write_key_text,
 )
+from git_envhist.store.keyorigins import Origins
 
 __all__ = ["Key", "KeyRing", "read_key_file", "read_key_text", "write_key_file", "write_key_text"]
 
 CURRENT = "current"
 USED = "used"
 """Exists once something was sealed and its owner was told about the key."""
-REPOSITORY = "repository"
-FIRST_FORM = "key "
 NO_OTHER_COPY = "'git envlog key import' takes a key from a backup"
 HOME = "home"
 """The value of `envhist.keyIn` that keeps keys out of the repository."""
-FIRST_FORM_LENGTH = 12
 
 
 class KeyRing:
@@ -47,7 +44,7 @@ class KeyRing:
     def __init__(self, common_state: str, config_home: str, key_in: str = "") -> None:
         """`key_in`: `home` keeps the keys in the configuration home alone."""
         self.ours = KeyPlace(os.path.join(common_state, "keys"))
-        self._origins_path = os.path.join(common_state, REPOSITORY)
+        self._origins = Origins(common_state)
         self.backup = KeyPlace(os.path.join(config_home, "git-envhist", "keys"))
         self._kept_in = (self.backup,) if key_in == HOME else (self.ours, self.backup)
         self.warnings: list[str] = []
@@ -102,32 +99,15 @@ class KeyRing:
         return self._known[key_id]
 
     def _from_backup(self, key_id: str) -> Key | None:
-        origins = self._origins()
-        if len(key_id) == FIRST_FORM_LENGTH and not (
-            FIRST_FORM + key_id in origins or key_id == self._current_name()
-        ):
+        if not self._origins.may_hold(key_id, self._current_name()):
             return None
         key = self._read(self.backup, key_id)
-        return key if key is not None and (not key.repository or key.repository.hex() in origins) else None
+        return key if key is not None and self._origins.hold(key) else None
 
     def _current_name(self) -> str | None:
         with suppress(SealingError):
             return self.current_id()
         return None
-
-    def _origins(self) -> list[str]:
-        """The repositories, and keys of the first form, whose keys are looked for in the configuration home."""
-        with suppress(OSError):
-            return (read_file(self._origins_path) or b"").decode("ascii", "replace").splitlines()
-        return []
-
-    def _remember_origin(self, key: Key) -> None:
-        origins = self._origins()
-        line = key.repository.hex() if key.repository else FIRST_FORM + key.id
-        if line not in origins:
-            with suppress(OSError):  # its copy in the repository is found all the same
-                content = "".join(f"{one}\n" for one in (*origins, line))
-                replace_file(self._origins_path, content.encode("ascii"))
 
     def to_open(self, key_id: str) -> Key | None:
         """The same for whoever opens what it sealed: a key that is there and cannot be read is told as that."""
@@ -146,6 +126,11 @@ class KeyRing:
         """Every key of this repository; those of others, in the backup place, stay there."""
         ids = sorted({*self.ours.ids(), *self.backup.ids()})
         return tuple(key for key_id in ids if (key := self.get(key_id)) is not None)
+
+    def made_here(self) -> tuple[str, ...]:
+        """Return the ids of the keys that this repository made, wherever they are kept."""
+        own = self._origins.own
+        return tuple(key.id for key in self.all() if key.repository and key.repository.hex() == own)
 
     def use(self, key: Key) -> None:
         """Seal new files with this key from now on."""
@@ -202,8 +187,8 @@ class KeyRing:
         return newest
 
     def _make(self) -> Key:
-        origins = [one for one in self._origins() if not one.startswith(FIRST_FORM)]
-        repository = bytes.fromhex(origins[0]) if origins else os.urandom(REPOSITORY_LENGTH)
+        own = self._origins.own
+        repository = bytes.fromhex(own) if own is not None else os.urandom(REPOSITORY_LENGTH)
         key = Key.of(os.urandom(SECRET_LENGTH) + repository)
         self._store(key)
         self._choose(key)
@@ -218,7 +203,7 @@ class KeyRing:
 
     def _store(self, key: Key) -> None:
         self._refuse_other(key)
-        self._remember_origin(key)
+        self._origins.remember(key)
         failures = []
         for place in self._kept_in:
             try:
@@ -275,7 +260,7 @@ class KeyRing:
 
     def _complete(self, key: Key) -> None:
         """Write the copies of the key in use that are missing, and take keys out of the repository if so configured."""
-        self._remember_origin(key)
+        self._origins.remember(key)
         for place in self._kept_in:
             if key.id not in place.ids() or self._read(place, key.id) is None:
                 with suppress(OSError):  # a second copy is a comfort; the key itself is at hand

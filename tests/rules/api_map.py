@@ -193,6 +193,7 @@ NOT_ASKED = {
     **dict.fromkeys(
         (
             "envlog key --use",
+            "envlog key --reseal",
             "envlog key --passphrase",
             "envlog key --passphrase-file",
             "envlog key --output",

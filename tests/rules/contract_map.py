@@ -1704,6 +1704,19 @@ RESTORE = (
         ("keeping/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
     ),
     Line(
+        "envlog key --reseal",
+        "what the history holds is opened by the new key alone",
+        ("secrets/test_key_places.py::test_resealed_history_is_opened_by_the_new_key_alone",),
+    ),
+    Line(
+        "config envhist.keyin",
+        "keys in the user's configuration alone",
+        (
+            "secrets/test_key_places.py::test_key_in_home_is_in_no_copy_of_the_directory",
+            "secrets/test_key_places.py::test_keys_are_moved_home_by_the_next_capture",
+        ),
+    ),
+    Line(
         "envlog purge --variable-names",
         "erases names of variables that were stored without being sealed",
         ("secrets/test_variable_names.py::test_names_stored_in_the_clear_are_warned_of_once_and_purged",),
