@@ -23,7 +23,12 @@ USAGE_IMPORT = "git envlog import [--as <name>] <file>"
 @argument("file")
 @argument("revisions", many=True)
 @option("-f", "--force", is_flag=True, help="write over a file that is there")
-@option("--allow", metavar="<path>", multiple=True, help="it may leave with a token in it; repeatable")
+@option(
+    "--allow",
+    metavar="<path>",
+    multiple=True,
+    help="it, or all below it, may leave with a token in it; repeatable",
+)
 def export_command(
     session: Session, file: str | None, revisions: tuple[str, ...], force: bool, allow: tuple[str, ...]
 ) -> None:

@@ -97,6 +97,9 @@ class Look:
     shares: tuple[Share, ...] = ()
     databases: tuple[tuple[bytes, int], ...] = ()
     tokens: tuple[Token, ...] = ()
+    dumps: tuple[tuple[bytes, int], ...] = ()
+    names: tuple[bytes, ...] = ()
+    """Paths whose names look secret, and which are not sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class Pushed:
     problems: tuple[str, ...] = ()
     """Why it would be refused; only a dry run gets so far."""
     warnings: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    """What no earlier push to there was agreed to for: classes, databases, dumps, names that look secret."""
 
 
 class Arrival(Enum):

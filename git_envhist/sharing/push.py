@@ -6,17 +6,16 @@ timelines as they were, and the next push goes on from what has arrived.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
-from git_envhist.history.hints import BEGIN, NOTHING_HERE
 from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush
+from git_envhist.sharing.choosing import chosen
 from git_envhist.sharing.limits import Limits, read_limits
-from git_envhist.sharing.outgoing import look_through, too_large
-from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, TooLarge, rejected, some
+from git_envhist.sharing.outgoing import is_allowed, kinds_in, look_through, shown_kind, too_large
+from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, NotAgreed, TooLarge, rejected, some
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remotefailures import NOT_TOGETHER, why_it_failed
@@ -50,7 +49,7 @@ from git_envhist.store.remotes import (
     key_of,
 )
 from git_envhist.store.repository import Repository
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
 
 AS_THEY_ARE = ("-c", "pack.window=0")
 """Of a part, whose blobs have no names, git would look for likenesses in gigabytes, and find none."""
@@ -126,9 +125,11 @@ class _Push:
             raise problem
         if planned.first and not self._wish.agreed and leaving:
             raise FirstPush(planned, self._wish.typed)
+        if planned.new and not self._wish.agreed:
+            raise NotAgreed(planned, self._wish.typed)
         # Who was broken off at the very end left nothing to do but to clear away what it had sent before.
         if moves or parts.left_there(there.uploads):
-            self._send(timelines, leaving, there, parts)
+            self._send(timelines, leaving, there, parts, kinds_in(planned.look))
         return planned
 
     def _plan(self, there: There) -> tuple[TimelinePush, ...]:
@@ -159,7 +160,7 @@ class _Push:
 
     def _parts(self) -> Parts:
         if not self._memory.upload:
-            self._memory = Memory(self._memory.agreed, os.urandom(6).hex(), self._memory.put)
+            self._memory = replace(self._memory, upload=os.urandom(6).hex())
         place = os.path.join(directory_of(self._state), f"{self._key}.upload")
         return Parts(self._repository.git, place, self._repository.objects_dir, self._memory.upload)
 
@@ -186,15 +187,18 @@ class _Push:
         problems: list[Refused] = [
             Diverged(one.timeline, self._remote) for one in timelines if one.outcome is PushOutcome.DIVERGED
         ]
-        large = [one for one in too_large(leaving, largest) if shown_place(one) not in self._wish.allow]
+        allow = self._wish.allow
+        large = [one for one in too_large(leaving, largest) if not is_allowed(shown_place(one), allow)]
         problems += [TooLarge(large, largest)] if large else []
-        tokens = [token for token in look.tokens if token.path not in self._wish.allow]
+        tokens = [token for token in look.tokens if not is_allowed(token.path, allow)]
         problems += [HoldsTokens(tokens)] if tokens else []
         told = tuple(problem.message for problem in problems)
         first = not self._memory.agreed and not self._wish.delete
+        new = tuple(kind for kind in kinds_in(look) if kind not in self._memory.kinds)
         planned = Pushed(
-            self._remote, timelines, len(leaving), stored, parts, look, first, told, self._limits.warnings
-        )
+            self._remote, timelines, len(leaving), stored, parts, look, first, told, self._limits.warnings,
+            tuple(map(shown_kind, new)),
+        )  # fmt: skip
         return planned, problems
 
     def _divided(self, leaving: Sequence[Outgoing]) -> list[list[Outgoing]]:
@@ -204,9 +208,15 @@ class _Push:
         return list(divide(leaving, most))
 
     def _send(
-        self, timelines: Iterable[TimelinePush], leaving: list[Outgoing], there: There, parts: Parts
+        self,
+        timelines: Iterable[TimelinePush],
+        leaving: list[Outgoing],
+        there: There,
+        parts: Parts,
+        kinds: tuple[str, ...],
     ) -> None:
-        self._remember(Memory(True, self._memory.upload, self._memory.put))
+        agreed = tuple(sorted({*self._memory.kinds, *kinds}))
+        self._remember(replace(self._memory, agreed=True, kinds=agreed))
         arrived = parts.left_there(there.uploads)
         for part in self._divided(leaving):
             ref, commit = parts.make(part)
@@ -263,24 +273,6 @@ class _Push:
     def _remember(self, memory: Memory) -> None:
         self._memory = memory
         write_memory(self._state, self._key, memory)
-
-
-def chosen(names: Iterable[str], words: Sequence[str], own: str | None) -> list[str]:
-    """The timelines that are meant: names, or patterns such as `laptop/*`; none: this working tree's own."""
-    known = sorted(names)
-    if not words:
-        if own is None or own not in known:
-            raise SnapshotNotFound("@", hint=BEGIN, message=NOTHING_HERE)
-        return [own]
-    found: dict[str, None] = {}
-    for word in words:
-        matched = fnmatch.filter(known, word)
-        if not matched:
-            raise SnapshotNotFound(
-                word, hint="'git envlog --all' tells the timelines; first the remote is named"
-            )
-        found.update(dict.fromkeys(matched))
-    return list(found)
 
 
 def _refuse_both(wish: PushWish) -> None:

@@ -29,6 +29,22 @@ class FirstPush(Refused):
         self.planned = planned
 
 
+class NotAgreed(Refused):
+    """Something new would leave for a place where other things may."""
+
+    code = "not-agreed"
+
+    def __init__(self, planned: Pushed, typed: Sequence[str] = ()) -> None:
+        """`typed`: the words that said where to, and what."""
+        remote = planned.remote
+        super().__init__(
+            f"new since the last agreed push to '{remote.name}', nothing was sent: {some(planned.new)}",
+            hint=f"if all of this may leave: {shlex.join(['git', 'envlog', 'push', '--yes', *typed])}\n"
+            "leave it out of the next captures: .envhistignore; seal it: git config --add envhist.secret '<path>'",
+        )
+        self.planned = planned
+
+
 class Diverged(Refused):
     """Other moments stand there under the same name."""
 

@@ -57,6 +57,11 @@ CASES = {
     "failed": Case(128, "ulimit -n 12", "git-envlog capture x"),
     "file-exists": Case(3, "echo 1 > out", "git-envlog export out early"),
     "first-push": Case(3, ":", "git-envlog push"),
+    "not-agreed": Case(
+        3,
+        "git-envlog push --yes; printf 'SQLite format 3' > a.db; head -c 4080 /dev/zero >> a.db; git-envlog capture x",
+        "git-envlog push",
+    ),
     "git-failed": Case(128, "echo '[core' > .git/config", "git-envlog"),
     "history-away": Case(128, f'{PLAIN}; rm -r "$XDG_DATA_HOME"/git-envhist/histories/*', "git-envlog"),
     "holds-tokens": Case(
