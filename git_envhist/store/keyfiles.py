@@ -12,6 +12,7 @@ import os
 import stat
 import time
 
+from git_envhist.store.locks import make_private
 from git_envhist.system import DIRECTORY
 from git_envhist.values import dataclass, pattern
 
@@ -73,7 +74,7 @@ class KeyPlace:
         return True
 
     def _prepare(self) -> None:
-        os.makedirs(self.directory, 0o700, exist_ok=True)
+        make_private(self.directory)
         self.make_private()
         # The directories may be as new as the file: each lives in the one above it.
         parent = os.path.dirname(self.directory)

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 
 from git_envhist.errors import SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
-from git_envhist.store.locks import lock_file
+from git_envhist.store.locks import lock_file, make_private
 from git_envhist.store.mac import keyed
 from git_envhist.system import open_ours
 from git_envhist.values import dataclass, field
@@ -294,7 +294,7 @@ class KeyRing:
 
     def _open_lock(self) -> int | None:
         try:
-            os.makedirs(self.ours.directory, 0o700, exist_ok=True)
+            make_private(self.ours.directory)
             return open_ours(self.ours.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return None  # a place that takes no lock takes no key either: storing will say so

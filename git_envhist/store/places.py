@@ -43,7 +43,8 @@ def places(common_state: str, pack_dir: str) -> tuple[str, str]:
 
 def choose_place(common_state: str, pack_dir: str) -> str:
     """The place for a new staging, made where it is missing: one from which packs can be renamed."""
-    os.makedirs(pack_dir, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(pack_dir)
     mode = stat.S_IMODE(os.stat(pack_dir).st_mode)
     make_directory(common_state, mode)
     for place in places(common_state, pack_dir):
