@@ -113,7 +113,8 @@ class StatCache:
 
     def write(self, head: CacheHead, shards: Iterable[tuple[bytes, bytes] | Shard]) -> None:
         """Replace the cache; a shard that did not change is given as it stands, the others as (first, records)."""
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.directory, 0o700)
         told = _told(head, [item if isinstance(item, Shard) else self._write(*item) for item in shards])
         text = json.dumps(told).encode("ascii")
         temporary = os.path.join(self.directory, f"{HEAD}.{os.getpid()}")

@@ -17,7 +17,7 @@ from git_envhist.capture.known import CacheDamaged, shards_of
 from git_envhist.capture.lines import HereLine, fork_line, spawn_line
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
-from git_envhist.capturing.failed import FailedDirectories
+from git_envhist.capturing.failed import FailedDirectories, TopGone
 from git_envhist.capturing.since import Wanted
 from git_envhist.capturing.sources import find_twins
 from git_envhist.capturing.survey import Survey
@@ -101,6 +101,8 @@ class Gatherer:
     def gather(self, *, dry_run: bool = False) -> Gathered:
         """Take what is not known yet. The workers go on to finish their packs: `finish_packs` waits for these."""
         self._look()
+        if b"" in self.result.gone:
+            raise TopGone
         self._add_up()
         if dry_run:
             self._list()

@@ -44,7 +44,8 @@ def places(common_state: str, pack_dir: str) -> tuple[str, str]:
 
 def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
     """The place for a new staging, made where it is missing: one from which packs can be renamed."""
-    os.makedirs(pack_dir, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(pack_dir)
     seen = os.stat(pack_dir)
     bits = bits_of(seen, configured)
     mode = directory_mode(seen, bits)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from git_envhist.errors import GitFailed
 from git_envhist.store.child import Child
@@ -18,6 +19,7 @@ from git_envhist.store.git import Git, memory_file
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.quoting import quote_alternate
+from git_envhist.system import DIRECTORY, SYSTEM
 
 DEPTH = 8
 """Differences of differences of… each is read for the one object that is wanted. git's own limit is 50."""
@@ -56,18 +58,37 @@ def write_pack(
         return []
     asked, words = _asked(objects), _words(how, threads)
     # Beside the staging git would leave what it was writing in the repository, where it is killed.
-    places = {
-        b"GIT_OBJECT_DIRECTORY": os.fsencode(staging),
-        b"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsencode(quote_alternate(objects_dir)),
-    }
     directory = os.path.join(staging, "pack")
-    told = git.run(*words, os.path.join(directory, "pack"), stdin=asked, environment=places)
+    with _seen_by_git(staging) as seen:
+        places = {
+            b"GIT_OBJECT_DIRECTORY": os.fsencode(seen),
+            b"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsencode(quote_alternate(objects_dir)),
+        }
+        told = git.run(*words, os.path.join(seen, "pack", "pack"), stdin=asked, environment=places)
     packs = [_finish(directory, name, object_format) for name in os.fsdecode(told).split()]
     if sum(pack.objects for pack in packs) != len(objects):
         raise GitFailed(
             "git did not pack what it was told to", hint="nothing was removed; run the command again"
         )
     return packs
+
+
+@contextmanager
+def _seen_by_git(staging: str) -> Iterator[str]:
+    """Give a path by which a git finds a staging wherever it is moved to.
+
+    git makes missing directories on the way to a new pack: by its name it would make the staging, and the repository
+    around it, again at its old place.
+    """
+    if not SYSTEM.proc:
+        yield staging
+        return
+    descriptor = os.open(staging, DIRECTORY)
+    try:
+        os.set_inheritable(descriptor, True)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def packed_size(git: Git, objects: Mapping[bytes, bytes], hash_length: int) -> int:
