@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.support import repository
-from tests.support.repository import Repo
+from tests.support.repository import Repo, new_template, replace_tree
 
 T = TypeVar("T")
 
@@ -24,14 +21,13 @@ def start_from(repo: Repo, build: Callable[[Repo], T]) -> T:
     if build not in _built:
         before = dict(repo.env)
         value = build(repo)
-        kept = Path(tempfile.mkdtemp(dir=repository.templates[0].name)) / "repo"
-        shutil.copytree(repo.path, kept, symlinks=True)
+        kept = new_template() / "repo"
+        replace_tree(repo.path, kept)
         changed = {name: text for name, text in repo.env.items() if before.get(name) != text}
         _built[build] = kept, value, changed
         return value
     kept, value, changed = _built[build]
-    shutil.rmtree(repo.path)
-    shutil.copytree(kept, repo.path, symlinks=True)
+    replace_tree(kept, repo.path)
     repo.env.update(changed)
     # The index knows the inodes and the times of the files that were copied.
     repo.run_git("update-index", "-q", "--refresh", check=False)
