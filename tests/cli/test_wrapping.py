@@ -31,6 +31,8 @@ RED, RESET = marked("\x1b[31m"), marked("\x1b[m")
         ("データ ベース の", 8, ["データ", "  ベース", "  の"]),
         (f"a {RED}red one{RESET} b", 6, [f"a {RED}red{RESET}", f"  {RED}one{RESET}", "  b"]),
     ],
+    # The mark of colours differs from process to process.
+    ids=range(12),
 )  # fmt: skip
 def test_where_a_line_is_broken(line: str, columns: int, lines: list[str]) -> None:
     assert wrapped(line, columns) == lines

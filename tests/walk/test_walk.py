@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+import pytest
+
 from tests.walk.run import run_history, shorten
 from tests.walk.steps import Step, draw_history
 from tests.walk.world import World, Wrong
@@ -25,9 +27,5 @@ def test_walk_notices_a_restore_that_leaves_a_path_out(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.carry_out(Step("capture"))
     world.shots[0].tree = {**world.shots[0].tree, b"more": world.shots[0].tree[b"app.py"]}
-    try:
+    with pytest.raises(Wrong, match="b'more': expected f"):
         world.check_all()
-    except Wrong as wrong:
-        assert "b'more': expected f" in str(wrong)
-    else:
-        raise AssertionError("the model did not notice")
