@@ -40,7 +40,7 @@ def look_through(git: Git, leaving: Sequence[Outgoing], largest: int) -> Look:
             tally.add(_class(one, path, data, sealed), path, one.size)
         if not sealed and scans_content(path.rpartition(b"/")[0]):
             tally.find(path if piece is not None else shown_place(one, data), tail + data)
-        tally.add_word(secret_in_words(one, data))
+        tally.add_word(None if sealed else secret_in_words(one, data))
         tail = data[-OVERLAP:] if piece is not None else b""
     return tally.look()
 
