@@ -33,16 +33,18 @@ NUMBER = rb"(?![0-9.]{1,6}(?![^\s,;&)\]}]))"
 COMMAND = rb"[^|;&\n]{0,400}?"
 BEFORE = rb"(?<![\w.-])"
 
+# Short words occur within others (`bypass`, `config`): a name begins there, or a part of one, or after a known prefix.
+PART = rb"(?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z]))|(?<=db)|(?<=pg)|(?<=my)|(?<=user)|(?<=root)|(?<=admin)|(?<=smtp))"
+SHORT = PART + rb"(?:pass|pw|cookie|dsn|bearer|sig|sas)"
+SURE = rb"(?:pass(?:word|wd|phrase|code|wort)|kennwort|pwd)"
 WORD = (
-    rb"(?:pass(?:word|wd|phrase|code|wort)?|passwort|kennwort|pwd|pw|secret|token|credentials?|cookie|dsn|bearer"
-    rb"|(?:api|access|secret|private|auth|account|shared[_-]?access|encryption|signing|master|service|session|app)"
-    rb"[_.-]?key|connection[_-]?string|client[_-]?secret|authtoken|access[_-]?token|webhook[_-]?url|sig|sas)"
+    rb"(?:" + SURE + rb"|secret|token|credentials?"
+    rb"|(?:api|access|secret|private|auth|account|encryption|signing|master|service|session|app)[_.-]?key"
+    rb"|connection[_-]?string|webhook[_-]?url|" + SHORT + rb")"
 )
-NAME = (
-    BEFORE + rb"[\w./:-]{0,80}?(?<![a-z])" + WORD + rb"(?:[_-]?(?:base|value|hash|old|new|key|id|v?\d{1,2}))?"
-)
+NAME = BEFORE + rb"[\w./:-]{0,80}?" + WORD + rb"(?:[_-]?(?:base|value|hash|old|new|key|id|v?\d{1,2}))?"
 ABOUT = rb"(?:[ \t]{1,4}(?:for|of|to|on|in|f\xc3\xbcr|von)(?:[ \t]{1,4}[^\s:]{1,60}){1,5}?)?"
-SURE = rb"(?:pass(?:word|wd|phrase|code|wort)?|passwort|kennwort|pwd)"
+SURELY = rb"(?:" + SURE + rb"|pass)"
 OPTION = (
     rb"--?(?:[a-z0-9]+[_-]){0,4}(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|(?:api|access"
     rb"|secret|account|auth|master)[_-]?key|client[_-]?secret|storepass|keypass|oauth2-bearer"
@@ -70,7 +72,11 @@ FORMS: tuple[Form, ...] = (
     _form(NAMES, NAME + rb"\\?[\"'][ \t]{0,4}:\s{0,4}", NUMBER + VALUE),
     _form((b"_key",), BEFORE + rb"[A-Za-z0-9_]{1,80}_key[ \t]{0,4}=[ \t]{0,4}"),
     _form((b"key=",), rb"[?&]key="),
-    _form(PASS, BEFORE + rb"[\w.-]{0,80}?(?<![a-z])" + SURE + rb":[ \t]{0,4}", NUMBER + VALUE),
+    _form(
+        PASS,
+        BEFORE + rb"[\w.-]{0,80}?(?:" + SURE + rb"|" + PART + rb"pass)" + rb":[ \t]{0,4}",
+        NUMBER + VALUE,
+    ),
     _form(NAMES, NAME + rb":[ \t]{0,4}", TELLING),
     # Options of commands.
     _form(NAMES, rb"(?<!\S)" + OPTION + rb"(?:=|[ \t]{1,4})", NUMBER + rb"(?![-/~.])" + VALUE),
@@ -192,7 +198,7 @@ FORMS: tuple[Form, ...] = (
     _form(
         PASS,
         rb"\b"
-        + SURE
+        + SURELY
         + ABOUT
         + rb"[ \t]{1,4}(?:is|was|ist|war|lautet|being)(?:[ \t]now)?[ \t]{0,4}:?[ \t]{0,4}",
         (

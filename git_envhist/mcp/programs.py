@@ -27,6 +27,8 @@ NOTICE = (
 )
 OUTPUTS = ("output_tail",)
 """The members that hold what a command wrote."""
+AS_THEY_ARE = frozenset(("path", "path_b64", "id", "commit", "plan_id", "root", "source", "at", "status"))
+"""The members that an agent hands back, or of which there are thousands."""
 
 Json = dict[str, Any]
 
@@ -48,7 +50,8 @@ async def run(program: str, words: Sequence[str], agent: dict[str, str], *, outp
     except ValueError:
         raise ToolError(mask_text(done.stderr.decode("utf-8", "replace")) or "no answer") from None
     if done.returncode not in ANSWERED or (isinstance(value, dict) and "error" in value):
-        raise ToolError(json.dumps({"notice": NOTICE, **masked(value)}, ensure_ascii=False))
+        told = masked(value) if isinstance(value, dict) else {"error": masked(value)}
+        raise ToolError(json.dumps({"notice": NOTICE, **told}, ensure_ascii=False))
     return masked(value if outputs else without_outputs(value))
 
 
@@ -61,7 +64,9 @@ def masked(value: Any) -> Any:
     """The same value; what looks like a secret in any of its texts is masked."""
     if isinstance(value, dict):
         meta = value.get("meta")
-        own = {name: masked(one) for name, one in value.items() if name != "meta"}
+        own = {
+            name: one if name in AS_THEY_ARE else masked(one) for name, one in value.items() if name != "meta"
+        }
         if isinstance(meta, dict):
             own["meta"] = dict(mask_pair(str(name), str(one)) for name, one in meta.items())
         return own

@@ -48,7 +48,7 @@ def look_through(git: Git, leaving: Sequence[Outgoing], largest: int) -> Look:
         texts = pieces.texts(piece, data)
         if not sealed:
             tally.find(path if piece is not None else shown_place(one, data), texts)
-        tally.add_word(secret_in_words(one, data))
+        tally.add_word(None if sealed else secret_in_words(one, data))
     return tally.look()
 
 

@@ -99,6 +99,19 @@ docker run -e POSTGRES_PASSWORD={X} postgres
 PRIVATE-TOKEN: {X}
 X-Auth-Token: {X}
 passphrase "{X}"
+DBPASS={X} ./run
+dbPassword={X}
+{"userPassword": "{X}", "secretAccessKey": "{X}"}
+githubToken: {X}
+$env:TOKEN = "{X}"
+AWS_SESSION_TOKEN={X}
+Authorization: token {X}
+ansible-playbook -e ansible_password={X} site.yml
+psql "host=h user=me password={X}"
+jdbc:mysql://h/db?user=me&password={X}
+Pwd={X};Server=db
+git clone https://oauth2:{X}@gitlab.example.com/o/r
+curl -d 'user=a&password={X}' https://h
 """.strip().splitlines()
 """Ways to write a secret that has digits or capital letters."""
 
@@ -147,6 +160,8 @@ rotate the api key
 Signed-off-by: A B <a@b.c>
 session: 5 of 10
 key: value
+bypass=none config=dev compass: north
+the authors: A and B
 """.strip().splitlines()
 
 

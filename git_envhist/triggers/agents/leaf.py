@@ -30,6 +30,7 @@ from git_envhist.triggers.kept import read_record
 from git_envhist.values import dataclass
 
 SHIM = "agent-hook.sh"
+NOT_NAMED = "no person named this repository to its hooks: git envlog install, or git envlog capture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Agent:
             return Part(hook.event, False, path, missing)
         if not shim:
             return Part(hook.event, False, path, f"'{self._shim(place)}' is missing: it calls nothing")
+        if place.repository is not None and not place.trusted.has_repository(place.repository.common_dir):
+            return Part(hook.event, False, path, NOT_NAMED)
         last = last_outcome(place.repository.state, self.name, hook.kind) if place.repository else None
         return Part(hook.event, True, path, last or "")
 

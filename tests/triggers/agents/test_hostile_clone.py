@@ -139,8 +139,25 @@ def test_hook_for_every_repository_captures_only_where_a_person_did(
     assert str(clone.path) not in (hooks_of(clone).parent / "trusted").read_text()
 
 
-def test_program_refuses_a_bare_repository_that_nobody_named(clone: Repo, pwned: Path) -> None:
+OLD_GIT = """\
+#!/bin/sh
+[ "$1 $2" = "-c safe.bareRepository=explicit" ] && shift 2
+exec {git} "$@"
+"""
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_program_refuses_a_bare_repository_that_nobody_named(
+    clone: Repo, pwned: Path, tmp_path: Path, is_old: bool
+) -> None:
     evil = clone.path / "fixtures/evil.git"
+    if is_old:
+        # As git before 2.38, which does not know the setting.
+        (tmp_path / "old").mkdir()
+        (tmp_path / "old/git").write_text(OLD_GIT.format(git=shutil.which("git")))
+        (tmp_path / "old/git").chmod(0o755)
+        clone.env["PATH"] = f"{tmp_path / 'old'}:{clone.env['PATH']}"
+        assert clone.execute("git", "rev-parse", "--git-dir", cwd=evil).out.endswith("evil.git\n")
     for words in (("status",), ("capture", "x"), ("verify",), ()):
         done = clone.run("envlog", *words, cwd=evil)
         assert done.status != 0

@@ -66,6 +66,19 @@ def test_settings_that_were_there_come_back_byte_for_byte(repo: Repo) -> None:
     assert tree(repo) == before
 
 
+def test_status_says_that_hooks_do_not_capture_when_no_person_named_the_repository(
+    repo: Repo, tmp_path: Path
+) -> None:
+    repo.run("envlog", "install", "--agent", "codex", check=True)
+    assert "✗" not in repo.run("envlog", "status", check=True).out
+    # A directory that was moved is another one to the list.
+    moved = Repo(tmp_path / "moved", repo.env)
+    repo.path.rename(moved.path)
+    assert "no person named this repository" in moved.run("envlog", "status", check=True).out
+    moved.run("envlog", "capture", "here now", check=True)
+    assert "✗" not in moved.run("envlog", "status", check=True).out
+
+
 def test_uninstall_keeps_the_shim_while_another_repository_uses_it(repo: Repo, tmp_path: Path) -> None:
     other, shim = make_repo(tmp_path / "another"), hooks_of(repo) / "agent-codex"
     for one in (repo, other):
