@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 from git_envhist.capturing.factdiff import brief_facts, fact_ids
-from git_envhist.capturing.facts import FactTaker
+from git_envhist.capturing.facts import NAMES_IN_THE_CLEAR, FactTaker
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.publish import Letter, Published, publish
 from git_envhist.capturing.request import Request
@@ -29,6 +30,7 @@ from git_envhist.model import (
     Record,
     Snapshot,
     SnapshotId,
+    Trigger,
 )
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
@@ -48,6 +50,9 @@ from git_envhist.store.staging import Staging
 from git_envhist.trace import step
 from git_envhist.values import dataclass, replace
 from git_envhist.verifying.carried import FACTS, carried_record, circumstances
+
+NAMES = "names-in-the-clear"
+"""Exists while a person is still to be warned of them."""
 
 
 class Context(NamedTuple):
@@ -161,9 +166,20 @@ class Held:
             at,
         )
         done = publish(repository, self.staging, timeline, finished.packs, letter, self.taking.known)
+        self._warn_of_names(request.trigger)
         self.taken.facts = self.facts.kept
         self.taking.remember(self.taken, done.commit)
         return self._captured(done)
+
+    def _warn_of_names(self, trigger: Trigger) -> None:
+        """Keep the warning of names in the clear for a capture whose warnings a person reads."""
+        kept = os.path.join(self.context.repository.common_state, NAMES)
+        with suppress(OSError):
+            if NAMES_IN_THE_CLEAR in self.warnings and trigger is not Trigger.MANUAL:
+                os.close(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            elif trigger is Trigger.MANUAL and os.path.exists(kept):
+                os.unlink(kept)
+                self.warnings.append(NAMES_IN_THE_CLEAR)
 
     def _known_verdict(self, commit: str, facts: str) -> tuple[Record, ...]:
         """The verdict on an environment that is just as this one."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from git_envhist.model import Snapshot
-from git_envhist.model.sharing import without_password
 from git_envhist.store.atwork import gits_at_work
 from git_envhist.store.chain import Tell, read_chain
 from git_envhist.store.durable import cannot_write, forget, sync_directory, write_anew
@@ -84,6 +83,10 @@ class Fetched:
 
     def know(self, remote: str, url: str) -> None:
         """Write the address of a remote, without a password, and that it gives contents on demand."""
+        from git_envhist.model.sharing import (
+            without_password,  # loaded late: a history that is read needs none
+        )
+
         told = {"url": without_password(url), "promisor": "true", "partialclonefilter": "blob:none"}
         named = {f"remote.{remote}.{key}": value for key, value in told.items()}
         new = {

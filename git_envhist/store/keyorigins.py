@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from git_envhist.store.keyfiles import read_file, replace_file
+from git_envhist.store.durable import write_anew
+from git_envhist.store.keyfiles import read_file
 from git_envhist.store.keyforms import FIRST_FORM_LENGTH, Key
 from git_envhist.values import dataclass
 
@@ -43,7 +44,7 @@ class Origins:
         lines, line = self._lines(), key.repository.hex() if key.repository else FIRST_FORM + key.id
         if line not in lines:
             with suppress(OSError):  # its copy in the repository is found all the same
-                replace_file(self._path, "".join(f"{one}\n" for one in (*lines, line)).encode("ascii"))
+                write_anew(self._path, "".join(f"{one}\n" for one in (*lines, line)).encode("ascii"))
 
     @property
     def _path(self) -> str:

@@ -299,7 +299,7 @@ def test_variables_are_told_without_their_values(repo: Repo) -> None:
 def values_at(repo: Repo, commit: str) -> dict[str, str]:
     """The fingerprints that the sealed facts of a snapshot hold, by variable."""
     blob = repo.run_git("cat-file", "blob", f"{commit}:.envhist/facts/env.sealed").stdout
-    text = open_facts(EnvHistory(repo.path, environ=repo.env).keys.get, "env", blob)
+    text = open_facts(EnvHistory.open(str(repo.path), environ=repo.env).keys.get, "env", blob)
     assert text is not None
     rows = (line.decode().split() for line in text.lines)
     return {key.removeprefix(".env.local/"): value for key, value, *_ in rows}

@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from git_envhist.api import EnvHistory
 from git_envhist.capture.statcache import KeptFacts, StatCache
 from git_envhist.dotenv import read_assignments
 from git_envhist.values import replace
@@ -180,6 +181,18 @@ def with_names_in_the_clear(repo: Repo) -> None:
     assert head is not None
     facts = {name: kept for name, kept in head.facts.items() if name != "env.sealed"}
     cache.write(replace(head, base=commit, facts={**facts, "env": KeptFacts(1, "", blob)}), head.shards)
+
+
+def test_warning_of_names_waits_for_a_capture_that_a_person_makes(repo: Repo) -> None:
+    with_names_in_the_clear(repo)
+    history = EnvHistory.open(str(repo.path), environ=repo.env)
+    history.capture("by a program")
+    repo.write("app.py", "changed")
+    history.capture("by a program, again")
+    repo.write("app.py", "changed again")
+    assert "--variable-names" in repo.run("envlog", "capture", "mine", check=True).err
+    repo.write("app.py", "and again")
+    assert "--variable-names" not in repo.run("envlog", "capture", "mine", check=True).err
 
 
 def test_names_stored_in_the_clear_are_warned_of_once_and_purged(repo: Repo) -> None:
