@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from git_envhist.capture.keymaterial import is_key_material
 from git_envhist.capture.secretnames import is_key_file, is_package_directory, is_program_name, is_secret_name
-from git_envhist.capture.settingvalues import holds_secret_setting
-from git_envhist.capture.tokens import SCAN_LIMIT, find_tokens, mask_tokens
+from git_envhist.capture.settingvalues import holds_secret_setting, mask_secret_literals
+from git_envhist.capture.tokens import MASK, SCAN_LIMIT, find_tokens, mask_tokens
 
 __all__ = ["SCAN_LIMIT", "SecretRules", "find_tokens", "mask_tokens", "scans_content"]
 
@@ -48,6 +48,17 @@ class SecretRules:
     def by_content(self, path: bytes, data: bytes) -> bool:
         """Whether the file at a path is secret for what stands in it."""
         return _gives_away(path, data) and not self.excludes(path)
+
+
+def masked_program(path: bytes, data: bytes) -> bytes | None:
+    """Return the text of a sealed program or document with `***` for its secrets; None where it cannot be masked.
+
+    Its owner reads a diff of it. A file that is secret by its name, or not text, is shown by `--reveal` alone.
+    """
+    if not is_program_name(path) or is_secret_name(path) or b"\0" in data or not _gives_away(path, data):
+        return None
+    masked = mask_secret_literals(mask_tokens(data), MASK)
+    return None if _gives_away(path, masked) else masked
 
 
 def _gives_away(path: bytes, data: bytes) -> bool:

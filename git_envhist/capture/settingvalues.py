@@ -60,6 +60,17 @@ def holds_secret_setting(data: bytes, *, program: bool) -> bool:
     return b"secret" in present and b"kind" in lower and _is_kubernetes_secret(data)
 
 
+def mask_secret_literals(data: bytes, mask: bytes) -> bytes:
+    """Return a program with a mask for each random text that a secret setting is set to."""
+    lower = data.lower()
+    spans = [match.span(1) for match in _long_quotes(data) if _is_secret_literal(lower, match)]
+    parts, at = [], 0
+    for start, end in sorted(spans):
+        parts += [data[at:start], mask]
+        at = end
+    return b"".join([*parts, data[at:]])
+
+
 def _is_secret(data: bytes, lower: bytes, word: bytes) -> bool:
     """Whether a setting whose name ends in a word has a secret value anywhere in a text."""
     value = _value().match
