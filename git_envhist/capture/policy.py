@@ -14,6 +14,8 @@ class Policy:
     """How the bytes of a path are to be kept."""
 
     secret_name: Callable[[bytes], bool]
+    secret_names: Callable[[bytes], Callable[[bytes], bool]]
+    """(directory) -> the same for the names of the files right in it."""
     scans_content: Callable[[bytes], bool]
     secret_content: Callable[[bytes, bytes], bool]
     excluded: Callable[[bytes], bool]

@@ -8,8 +8,8 @@ for each directory.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 from git_envhist.capture.copies import original_names, parts_of, parts_of_copy
@@ -31,8 +31,16 @@ from git_envhist.values import once
 def is_secret_name(path: bytes) -> bool:
     """Whether the name of a file alone says that it is secret; a copy's name is judged as its original's."""
     slash = path.rfind(b"/")
-    name = path[slash + 1 :].lower()
-    place = _place(path[: max(slash, 0)])
+    return secret_names_in(path[: max(slash, 0)])(path[slash + 1 :])
+
+
+def secret_names_in(directory: bytes) -> Callable[[bytes], bool]:
+    """Return the same test for the names of the files right in a directory: what depends on it is asked once."""
+    return partial(_is_secret_in, _place(directory))
+
+
+def _is_secret_in(place: _Place, name: bytes) -> bool:
+    name = name.lower()
     if _is_secret(name, place):
         return True
     parts = parts_of_copy(name)

@@ -22,6 +22,8 @@ KEYS = (
     rb"(?:api|app|access|secret|private|auth|encryption|signing|master|service|account|license|webhook|session|cookie"
     rb"|consumer|client|shared|storage|deploy|admin|hmac|aes|jwt|encrypt|crypto)[_.-]?key\Z"
 )
+STEMS = (b"pass", b"key", b"token", b"secret", b"auth", b"credential", b"salt", b"pwd", b"pepper", b"dsn")
+"""One of these is in every such name."""
 BEFORE = 16
 """So many letters before `key` are looked at."""
 
@@ -50,14 +52,25 @@ KUBERNETES_DATA = rb"(?m)^[ \t]{0,8}[\"']?(?:data|stringData)[\"']?[ \t]{0,4}:[ 
 def holds_secret_setting(data: bytes, *, program: bool) -> bool:
     """Whether a text sets a secret; in a program or a document only what is long, random and quoted counts."""
     lower = data.lower()
-    present = [word for word in _words() if word in lower]
-    if not present:
+    if not any(stem in lower for stem in STEMS):
         return False
+    present = [word for word in _words() if word in lower]
     if program:
         return any(_is_secret_literal(lower, match) for match in _long_quotes(data))
     if any(_is_secret(data, lower, word) for word in present):
         return True
     return b"secret" in present and b"kind" in lower and _is_kubernetes_secret(data)
+
+
+def mask_secret_literals(data: bytes, mask: bytes) -> bytes:
+    """Return a program with a mask for each random text that a secret setting is set to."""
+    lower = data.lower()
+    spans = [match.span(1) for match in _long_quotes(data) if _is_secret_literal(lower, match)]
+    parts, at = [], 0
+    for start, end in sorted(spans):
+        parts += [data[at:start], mask]
+        at = end
+    return b"".join([*parts, data[at:]])
 
 
 def _is_secret(data: bytes, lower: bytes, word: bytes) -> bool:

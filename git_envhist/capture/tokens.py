@@ -15,9 +15,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from git_envhist.capture.tokenforms import TOKENS
-from git_envhist.capture.tokensigns import URL_PASSWORD, possible_kinds
-
 SCAN_LIMIT = 64 << 10
 """Larger files are data: nobody keeps a token in them by hand."""
 
@@ -45,10 +42,15 @@ SETTING = (
 
 def find_tokens(data: bytes) -> tuple[str, ...]:
     """The kinds of tokens that stand in some bytes, each once, in the order of the table."""
+    from git_envhist.capture.tokensigns import (
+        URL_PASSWORD,
+        possible_kinds,
+    )  # loaded late: most captures read no file
+
     possible = possible_kinds(data)
     if not possible:
         return ()
-    found = [kind for kind in TOKENS if kind in possible and _form(kind).search(data) is not None]
+    found = [kind for kind in _kinds() if kind in possible and _form(kind).search(data) is not None]
     # The signs of a URL come by chance in three gigabytes of compressed bytes; a password that is text does not.
     binary = b"\0" in data
     if URL_PASSWORD in possible and any(
@@ -68,15 +70,20 @@ def mask_tokens(text: bytes) -> bytes:
 
 def has_anchor(data: bytes) -> bool:
     """Whether a token can stand in some bytes; False is certain, True is not."""
+    from git_envhist.capture.tokensigns import possible_kinds  # loaded late: likewise
+
     return bool(possible_kinds(data))
 
 
 def _mask_once(text: bytes) -> bytes:
-    if _may_hold_anchor(text) and (possible := possible_kinds(text)):
-        for kind in TOKENS:
-            if kind in possible:
-                text = _form(kind).sub(_keep_prefix, text)
-        text = _url().sub(_keep_user, text)
+    if _may_hold_anchor(text):
+        from git_envhist.capture.tokensigns import possible_kinds  # loaded late: few intents can hold a token
+
+        if possible := possible_kinds(text):
+            for kind in _kinds():
+                if kind in possible:
+                    text = _form(kind).sub(_keep_prefix, text)
+            text = _url().sub(_keep_user, text)
     # A setting has one of the two signs.
     return re.sub(SETTING, _keep_prefix, text) if b"=" in text or b":" in text else text
 
@@ -112,9 +119,18 @@ def _is_noise(text: bytes) -> bool:
         return True
 
 
+@cache
+def _kinds() -> tuple[str, ...]:
+    from git_envhist.capture.tokenforms import TOKENS  # loaded late: few files may hold a token
+
+    return tuple(TOKENS)
+
+
 # Compiled when a file may hold such a token: few captures read one.
 @cache
 def _form(kind: str) -> re.Pattern[bytes]:
+    from git_envhist.capture.tokenforms import TOKENS  # loaded late: likewise
+
     _, prefix, secret = TOKENS[kind]
     first = prefix[: _length_of_first(prefix)]
     others = prefix[len(first) :]

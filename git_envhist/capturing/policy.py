@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from git_envhist.capture.descent import shown_path
+from git_envhist.capture.descent import join, shown_path
 from git_envhist.capture.ignore import path_matcher, without_negation
 from git_envhist.capture.policy import Policy
 from git_envhist.capture.seal import keyed_hash, seal
@@ -25,8 +25,16 @@ def make_policy(job: dict[str, Any]) -> Policy:
     rules = secret_rules(job["secret"])
     key = Key.of(job["key"]) if job["key"] is not None else None
     encrypted = frozenset(job["encrypted"])
+
+    def is_secret(path: bytes) -> bool:
+        return (path in encrypted and not rules.excludes(path)) or rules.by_name(path)
+
+    def names_in(directory: bytes) -> Callable[[bytes], bool]:
+        return rules.names_in(directory) if not encrypted else lambda name: is_secret(join(directory, name))
+
     return Policy(
-        secret_name=lambda path: (path in encrypted and not rules.excludes(path)) or rules.by_name(path),
+        secret_name=is_secret,
+        secret_names=names_in,
         scans_content=rules.scans_content,
         secret_content=rules.by_content,
         excluded=rules.excludes,

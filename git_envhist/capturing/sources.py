@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from git_envhist.capture.descent import Descent, below_realm, join, realm_of
@@ -16,7 +16,6 @@ from git_envhist.capture.known import CacheDamaged, Records
 from git_envhist.capture.policy import Policy
 from git_envhist.capture.pool import Frame, Pool
 from git_envhist.capture.records import MODE
-from git_envhist.capture.secretnames import is_secret_directory
 from git_envhist.capture.statcache import CacheHead, StatCache
 from git_envhist.capture.twins import Source, Twins, read_sources, sources_at, write_sources
 from git_envhist.capture.visits import Visit
@@ -75,15 +74,20 @@ def _names(records: Records, directory: bytes) -> list[bytes]:
 
 
 def sources_among(
-    key: bytes, visits: dict[bytes, Visit], descent: Descent, secret_name: Callable[[bytes], bool]
+    key: bytes, visits: dict[bytes, Visit], descent: Descent, policy: Policy
 ) -> Iterator[Frame]:
     """("source", …) for each file that a worker will read and that is sealed by its name; the leaves remember it."""
+    from git_envhist.capture.secretnames import (
+        is_secret_directory,
+    )  # loaded late: an unchanged capture asks nothing
+
     for directory, visit in visits.items():
+        is_secret = policy.secret_names(directory)
         for leaf in visit.pending:
-            path = join(directory, leaf.name)
-            leaf.secret = secret_name(path)
-            is_link = stat.S_ISLNK(leaf.row[MODE]) if leaf.row else False
-            if leaf.secret or (is_link and is_secret_directory(path)):
+            leaf.secret = is_secret(leaf.name)
+            is_link = bool(leaf.row) and stat.S_ISLNK(leaf.row[MODE])
+            if leaf.secret or (is_link and is_secret_directory(join(directory, leaf.name))):
+                path = join(directory, leaf.name)
                 try:
                     descent.enter(directory)
                 except OSError:
@@ -94,6 +98,8 @@ def sources_among(
 
 def sources_again(key: bytes, known: Rows, bases: dict[bytes, bytes], policy: Policy) -> Iterator[Frame]:
     """The same for those that earlier captures found, and that are still there and still secret."""
+    from git_envhist.capture.secretnames import is_secret_directory  # loaded late: likewise
+
     for row in known:
         source = Source(*row)
         base = bases.get(realm_of(source.path))

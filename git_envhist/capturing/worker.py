@@ -62,7 +62,7 @@ class CaptureWorker(Looker):
         """("source", …) for each file that is sealed by its name: among what is to be read, and among `known`."""
         key = self._job["twin"]
         yield from sources_again(key, known, self._job["bases"], self._policy)
-        yield from sources_among(key, self._visits, self._descent, self._policy.secret_name)
+        yield from sources_among(key, self._visits, self._descent, self._policy)
 
     def do_read(self, files: list[Names], twins: tuple[Any, ...]) -> Iterator[Frame]:
         """Take all that is not deferred: ("directory", …) for each one that is complete then. Whoever is done with its

@@ -146,7 +146,7 @@ def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[by
     told = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
     shows_values = manner.reveal
     if not shows_values and not is_environment_file(change):
-        return _as_hunk(change, manner, told)
+        return _with_masks(change, contents, manner) or _as_hunk(change, manner, told)
     try:
         old, new = contents.both(change)
     except SealingError as failure:
@@ -155,6 +155,24 @@ def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[by
         return _revealed(change, old, new, manner)
     told += b", values masked (--reveal shows them)"
     return _as_hunk(change, manner, told, compare_variables(old, new))
+
+
+def _with_masks(change: Change, contents: Contents, manner: Manner) -> list[bytes]:
+    """The diff of a sealed program with its secrets masked; nothing where that hides the change."""
+    from git_envhist.capture.secrets import masked_program  # loaded late: few patches show a sealed program
+
+    sides = [side for side in (change.before, change.after) if side is not None]
+    try:
+        old, new = contents.both(change)
+    except SealingError:
+        return []
+    texts = [
+        masked_program(sides[0].path, old) if old else b"",
+        masked_program(sides[-1].path, new) if new else b"",
+    ]
+    if texts[0] is None or texts[1] is None or texts[0] == texts[1]:
+        return []
+    return _revealed(change, texts[0], texts[1], manner)
 
 
 def _as_hunk(
