@@ -17,6 +17,7 @@ from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush
 from git_envhist.sharing.limits import Limits, read_limits
 from git_envhist.sharing.outgoing import look_through, too_large
 from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, TooLarge, rejected, some
+from git_envhist.sharing.signing import Signing, sign_heads
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remotefailures import NOT_TOGETHER, why_it_failed
@@ -42,13 +43,7 @@ from git_envhist.store.remoterefs import (
     questions,
     read_there,
 )
-from git_envhist.store.remotes import (
-    CODE_REFS,
-    OUR_REFS,
-    Transport,
-    find_remote,
-    key_of,
-)
+from git_envhist.store.remotes import CODE_REFS, OUR_REFS, Transport, find_remote, key_of
 from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass
 
@@ -87,22 +82,32 @@ def push(
     wish: PushWish,
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
+    signing: Signing | None = None,
 ) -> Pushed:
-    """Send timelines with their notes, or take them away there; `own`: this working tree's."""
+    """Send timelines with their notes, or take them away there; `own`: this working tree's; `signing`: signs heads."""
     _refuse_both(wish)
     remote = find_remote(repository, wish.remote, directory)
     place = state_directory(directory_of(repository.common_state))
     with locked(os.path.join(place, "lock"), waiting=waiting):
         limits = read_limits(repository.read_config())
-        patience = limits.push_patience
-        transport = Transport(repository.git, remote, environ, patience=patience, verb="push", step=step)
-        return _Push(repository, transport, limits, wish, own).run()
+        transport = Transport(
+            repository.git, remote, environ, patience=limits.push_patience, verb="push", step=step
+        )
+        return _Push(repository, transport, limits, wish, own, signing).run()
 
 
 class _Push:
     def __init__(
-        self, repository: Repository, transport: Transport, limits: Limits, wish: PushWish, own: str | None
+        self,
+        repository: Repository,
+        transport: Transport,
+        limits: Limits,
+        wish: PushWish,
+        own: str | None,
+        signing: Signing | None,
     ) -> None:
+        self._signing = signing
+        self._unsigned: list[str] = []
         self._repository = repository
         self._limits = limits
         self._transport = transport
@@ -135,6 +140,9 @@ class _Push:
         if self._wish.delete:
             self._refuse_unknown(there)
             return plan_deletion(self._wish.delete, there)
+        if self._signing is not None and not self._wish.dry_run:
+            names = [one.timeline for one in self._here()]
+            self._unsigned = sign_heads(self._repository, names, self._signing)
         here = self._here()
         git = self._repository.git
         grows = {pair: _leads_on(git, *pair) for pair in questions(here, there)}
@@ -192,9 +200,8 @@ class _Push:
         problems += [HoldsTokens(tokens)] if tokens else []
         told = tuple(problem.message for problem in problems)
         first = not self._memory.agreed and not self._wish.delete
-        planned = Pushed(
-            self._remote, timelines, len(leaving), stored, parts, look, first, told, self._limits.warnings
-        )
+        warnings = (*self._limits.warnings, *self._unsigned)
+        planned = Pushed(self._remote, timelines, len(leaving), stored, parts, look, first, told, warnings)
         return planned, problems
 
     def _divided(self, leaving: Sequence[Outgoing]) -> list[list[Outgoing]]:
