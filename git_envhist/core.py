@@ -118,6 +118,10 @@ class Core:
             known[timeline] = vouched_by_ssh(Fetched.of(self.repository), timeline)
         return known[timeline]
 
+    def forget_vouched(self) -> None:
+        """Read again what SSH signers vouched for: a fetch may have brought more."""
+        self.__dict__.pop("_vouched_known", None)
+
     @once
     def world(self) -> World:
         """All that a revision can speak of."""

@@ -6,14 +6,13 @@ timelines as they were, and the next push goes on from what has arrived.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
-from git_envhist.history.hints import BEGIN, NOTHING_HERE
 from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush
+from git_envhist.sharing.choosing import chosen
 from git_envhist.sharing.limits import Limits, read_limits
 from git_envhist.sharing.outgoing import look_through, too_large
 from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, TooLarge, rejected, some
@@ -120,29 +119,43 @@ class _Push:
 
     def run(self) -> Pushed:
         there = read_there(self._transport.list_refs(*OUR_REFS, CODE_REFS, pushed=True))
-        timelines = self._plan(there)
-        moves = [move for one in timelines for move in one.moves]
         parts = self._parts()
-        leaving = self._leaving(moves, there, parts)
-        planned, problems = self._look(timelines, leaving)
+        timelines, leaving, planned, problems = self._all(there, parts)
         if self._wish.dry_run:
             return planned
         for problem in problems:
             raise problem
         if planned.first and not self._wish.agreed and leaving:
             raise FirstPush(planned, self._wish.typed)
+        if self._sign():
+            timelines, leaving, planned, _ = self._all(there, parts)
+        moves = [move for one in timelines for move in one.moves]
         # Who was broken off at the very end left nothing to do but to clear away what it had sent before.
         if moves or parts.left_there(there.uploads):
             self._send(timelines, leaving, there, parts)
         return planned
 
+    def _all(
+        self, there: There, parts: Parts
+    ) -> tuple[tuple[TimelinePush, ...], list[Outgoing], Pushed, list[Refused]]:
+        """What moves, what leaves with it, how that is told, and why it may not leave."""
+        timelines = self._plan(there)
+        leaving = self._leaving([move for one in timelines for move in one.moves], there, parts)
+        return timelines, leaving, *self._look(timelines, leaving)
+
+    def _sign(self) -> bool:
+        """Sign the heads of what is sent, once nothing refuses it; whether there may be more to send then."""
+        if self._signing is None or self._wish.delete:
+            return False
+        names = [one.timeline for one in self._here()]
+        before = self._repository.list_refs(NOTES)
+        self._unsigned = sign_heads(self._repository, names, self._signing)
+        return bool(self._unsigned) or self._repository.list_refs(NOTES) != before
+
     def _plan(self, there: There) -> tuple[TimelinePush, ...]:
         if self._wish.delete:
             self._refuse_unknown(there)
             return plan_deletion(self._wish.delete, there)
-        if self._signing is not None and not self._wish.dry_run:
-            names = [one.timeline for one in self._here()]
-            self._unsigned = sign_heads(self._repository, names, self._signing)
         here = self._here()
         git = self._repository.git
         grows = {pair: _leads_on(git, *pair) for pair in questions(here, there)}
@@ -270,24 +283,6 @@ class _Push:
     def _remember(self, memory: Memory) -> None:
         self._memory = memory
         write_memory(self._state, self._key, memory)
-
-
-def chosen(names: Iterable[str], words: Sequence[str], own: str | None) -> list[str]:
-    """The timelines that are meant: names, or patterns such as `laptop/*`; none: this working tree's own."""
-    known = sorted(names)
-    if not words:
-        if own is None or own not in known:
-            raise SnapshotNotFound("@", hint=BEGIN, message=NOTHING_HERE)
-        return [own]
-    found: dict[str, None] = {}
-    for word in words:
-        matched = fnmatch.filter(known, word)
-        if not matched:
-            raise SnapshotNotFound(
-                word, hint="'git envlog --all' tells the timelines; first the remote is named"
-            )
-        found.update(dict.fromkeys(matched))
-    return list(found)
 
 
 def _refuse_both(wish: PushWish) -> None:
