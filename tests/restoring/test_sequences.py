@@ -17,12 +17,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.hygiene.guests import belongings
-from tests.support.oracle import git_fsck, listing, rsync_differences
+from tests.support.depth import examples
+from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, Result, make_repo
 from tests.support.strategies import edits, trees
 from tests.support.trees import Edit, File, Put, Tree, apply, build
 
-EXAMPLES = int(os.environ.get("ENVHIST_TEST_SEQUENCES", "2"))
+EXAMPLES = int(os.environ.get("ENVHIST_TEST_SEQUENCES") or examples(1, 2))
 DONE, NOTHING_THERE = 0, 4
 GIT = (
     ("add", "-A"), ("commit", "-qm", "a change"), ("stash", "-q", "-u"), ("stash", "pop", "-q"),
@@ -61,7 +62,7 @@ class Day:
         self.ours("envlog", "capture", intent)
         self.learn(here, here)
         self.arrive(here)
-        assert rsync_differences(here, self.repo.path) == ()
+        assert tree_differences(here, self.repo.path) == ()
 
     def restore(self, number: int) -> None:
         known = list(self.copies)
@@ -71,7 +72,7 @@ class Day:
     def go(self, moment: str) -> None:
         before = self.copy()
         self.ours("envrestore", moment)
-        assert rsync_differences(self.copies[moment], self.repo.path) == ()
+        assert tree_differences(self.copies[moment], self.repo.path) == ()
         if self.learn(before, after := self.copy()):
             self.arrive(before)
             self.arrive(after)
@@ -101,7 +102,7 @@ class Day:
             "envrestore", option, str(steps), status=DONE if wanted is not None else NOTHING_THERE
         )
         reached = before if wanted is None else self.states[wanted][1]
-        assert rsync_differences(reached, self.repo.path) == ()
+        assert tree_differences(reached, self.repo.path) == ()
         if self.learn(before, after := self.copy()) and wanted is not None:
             self.arrive(before)
             self.cursor = wanted
@@ -152,7 +153,7 @@ class Day:
         for number, (moment, copy) in enumerate(self.copies.items()):
             there = self.place.parent / f"to-{number}"
             self.ours("envrestore", "--to", str(there), moment)
-            assert rsync_differences(copy, there) == ()
+            assert tree_differences(copy, there) == ()
 
 
 def look_at(place: Path) -> Look:
@@ -187,7 +188,6 @@ FORKED: list[Step] = [
 """New work after an undo, and after a restore: what lay ahead is no longer on the way."""
 
 
-@pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
 @given(days())
 @example(({}, FORKED))
 @settings(max_examples=EXAMPLES)

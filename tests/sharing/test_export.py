@@ -19,7 +19,7 @@ from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import refs, timeline
 from tests.sharing.test_fetch import refs_of_fetched, take_in_key
 from tests.sharing.test_push import TOKEN, database
-from tests.support.oracle import git_fsck, rsync_differences
+from tests.support.oracle import git_fsck, tree_differences
 from tests.support.repository import Repo, make_repo
 
 BIG = 300_000
@@ -94,7 +94,7 @@ def test_a_whole_timeline_goes_and_comes_as_it_was(
     assert listed(colleague, line)[2]["names"] == ["start"]
     assert "it went well" in colleague.run("envlog", "show", line, check=True).out
     colleague.run("envrestore", "--to", str(tmp_path / "out"), line, check=True)
-    assert rsync_differences(repo.path, tmp_path / "out") == ()
+    assert tree_differences(repo.path, tmp_path / "out") == ()
     assert set(refs(repo, "refs/envhist").values()) <= set(refs_of_fetched(colleague).values())
 
 

@@ -21,7 +21,7 @@ from git_envhist.system import SYSTEM
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import refs, timeline
-from tests.support.oracle import git_fsck, listing, rsync_differences
+from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo
 
 BIG = 400_000
@@ -83,7 +83,7 @@ def test_a_timeline_comes_over_every_transport_and_contents_when_they_are_wanted
     assert "it went well" in colleague.run("envlog", "show", shared, check=True).out
     take_in_key(repo, colleague)
     colleague.run("envrestore", "--to", str(tmp_path / "out"), shared, check=True)
-    assert rsync_differences(repo.path, tmp_path / "out") == ()
+    assert tree_differences(repo.path, tmp_path / "out") == ()
 
 
 def test_a_fetch_is_lazy_and_brings_what_is_asked_for(repo: Repo, colleague: Repo, shared: str) -> None:
