@@ -118,10 +118,6 @@ class Core:
             known[timeline] = vouched_by_ssh(Fetched.of(self.repository), timeline)
         return known[timeline]
 
-    def forget_vouched(self) -> None:
-        """Read again what SSH signers vouched for: a fetch may have brought more."""
-        self.__dict__.pop("_vouched_known", None)
-
     @once
     def world(self) -> World:
         """All that a revision can speak of."""
@@ -179,6 +175,7 @@ class Core:
     def forget_world(self) -> None:
         """To whoever keeps a history open, words mean what is there now."""
         self.__dict__.pop("world", None)
+        self.__dict__.pop("_vouched_known", None)
 
     @property
     def agent(self) -> Agent | None:

@@ -154,5 +154,4 @@ class Sharing:
 
     def _came(self: EnvHistory) -> None:  # type: ignore[misc]
         self.repository = seeing_fetched(without_fetched(self.repository))
-        self.forget_vouched()
         self.forget_world()
