@@ -297,6 +297,7 @@ complete -c git-envlog -n '__envhist_in push' -l version -d 'the version of this
 complete -c git-envlog -n '__envhist_in push' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in push' -f -k -a '(git remote 2>/dev/null)'
 complete -c git-envlog -n '__envhist_in push' -f -k -a '(git envhist complete timelines 2>/dev/null)'
+complete -c git-envlog -n '__envhist_in fetch' -l accept-rollback -d 'take timelines that are not as their heads were signed'
 complete -c git-envlog -n '__envhist_in fetch' -l full -d 'with all contents, not only when they are wanted'
 complete -c git-envlog -n '__envhist_in fetch' -s q -l quiet -d 'say nothing but warnings and errors'
 complete -c git-envlog -n '__envhist_in fetch' -l json -d 'the answer as JSON'

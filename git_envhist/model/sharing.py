@@ -145,6 +145,8 @@ class Fetch:
     """Whether all contents are here."""
     bad: tuple[tuple[str, str], ...] = ()
     """Timelines that could not be taken, each with the reason; all others came."""
+    heads: tuple[tuple[str, str], ...] = ()
+    """Of each timeline that changed: `signed`, `later`, `unknown-key`, `none` or `altered`."""
 
 
 @dataclass(frozen=True, slots=True)

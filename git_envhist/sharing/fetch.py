@@ -14,6 +14,7 @@ from typing import NamedTuple
 from git_envhist.errors import Damaged, GitFailed, Refused
 from git_envhist.model.sharing import Arrival, Fetch
 from git_envhist.sharing.bringing import ask_for, lists_of, transport_for
+from git_envhist.sharing.checking import CheckedHeads, Checker, FindKey, no_key
 from git_envhist.store.arrivals import Arrivals
 from git_envhist.store.fetched import ARRIVING, NOTES, REMOTES, Fetched, without_fetched
 from git_envhist.store.git import Git
@@ -22,6 +23,7 @@ from git_envhist.store.remotefailures import RemoteFailed, RemoteSilent, why_not
 from git_envhist.store.remoterefs import HEADS, There, read_there
 from git_envhist.store.remotes import OUR_REFS, Transport, find_remote
 from git_envhist.store.repository import Repository
+from git_envhist.store.sshsign import SshSettings
 from git_envhist.store.unfolding import trees_of_moments, trees_of_notes
 from git_envhist.values import replace
 
@@ -40,10 +42,15 @@ def fetch(
     word: str | None,
     *,
     full: bool = False,
+    find_key: FindKey = no_key,
+    accept_rollback: bool = False,
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
 ) -> Fetch:
-    """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold."""
+    """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold.
+
+    `find_key`: the sealing keys that may have signed a head; `accept_rollback`: take what is not as it was signed.
+    """
     remote = find_remote(repository, word, directory)
     fetched = Fetched.of(repository)
     fetched.ensure()
@@ -55,7 +62,10 @@ def fetch(
             )
         fetched.know(remote.name, remote.url)
         transport = transport_for(repository, fetched, remote, environ, step)
-        return _Fetch(fetched, transport, without_fetched(repository).git, full).run()
+        ssh = SshSettings.of(repository.read_config())
+        checker = Checker(fetched.git, repository.object_format, find_key, ssh, environ)
+        heads = CheckedHeads(fetched, remote.name, checker, accept=accept_rollback)
+        return _Fetch(fetched, transport, without_fetched(repository).git, full, heads).run()
 
 
 class _Way(NamedTuple):
@@ -67,8 +77,11 @@ class _Way(NamedTuple):
 
 
 class _Fetch:
-    def __init__(self, fetched: Fetched, transport: Transport, own: Git, full: bool) -> None:
+    def __init__(
+        self, fetched: Fetched, transport: Transport, own: Git, full: bool, signed: CheckedHeads
+    ) -> None:
         self._fetched = fetched
+        self._signed = signed
         self._own = own
         self._transport = transport
         self._remote = transport.remote
@@ -78,7 +91,7 @@ class _Fetch:
         self._notes = _Way(NOTES, f"{ARRIVING}notes/{name}/", f"{NOTES}{name}/")
 
     def run(self) -> Fetch:
-        there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
+        there = self._there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
         self._fetched.mend()
         heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
         # What came with a fetch that was broken off was not looked at: then all is new.
@@ -86,6 +99,7 @@ class _Fetch:
         again = known is not None
         wanted = [name for name in sorted({*there.heads, *there.notes}) if self._is_news(name, there)]
         full, bad = self._bring_apart(there, wanted, known, again=again)
+        bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
         after, said = self._here(self._heads.goal), self._here(self._notes.goal)
         fresh_words = {name for name in {*said, *notes} if again or said.get(name) != notes.get(name)}
         if fresh_words:
@@ -96,7 +110,7 @@ class _Fetch:
             for name in sorted({*heads, *after})
             if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return Fetch(self._remote, told, there.refused, full, tuple(bad))
+        return Fetch(self._remote, told, there.refused, full, tuple(bad), self._signed.told)
 
     def _is_news(self, name: str, there: There) -> bool:
         here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
@@ -200,15 +214,23 @@ class _Fetch:
         else:
             trees = trees_of_moments(git, came.values(), heads.values())
         arrivals.weigh(self._remote, [*trees_of_notes(git, words.values()), *trees])
-        moves = [*self._moves(self._heads, came, there.heads), *self._moves(self._notes, words, there.notes)]
+        said = {name: oid for name, oid in self._here(self._notes.goal).items() if name in self._there.notes}
+        lost = {*self._here(self._notes.goal)} - {*said}
+        changed = {*came, *words, *lost} & {*self._there.heads}
+        self._signed.check(changed, {**heads, **came}, {**said, **words})
+        moves = [*self._moves(self._heads, came, self._there.heads)]
+        moves += self._moves(self._notes, words, self._there.notes)
         self._fetched.move(moves)
+        self._signed.remember()
         return trees
 
     def _moves(self, way: _Way, came: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-        """What came stands, and what is there no more goes."""
-        gone = [name for name in self._here(way.goal) if name not in there]
+        """What came stands, and what is there no more goes; what is not as it was signed moves nothing."""
+        refused = self._signed.refused
+        gone = [name for name in self._here(way.goal) if name not in there and name not in refused]
+        taken = {name: oid for name, oid in came.items() if name in there and name not in refused}
         return [
-            *(f"update {way.goal}{name} {oid}" for name, oid in came.items() if name in there),
+            *(f"update {way.goal}{name} {oid}" for name, oid in taken.items()),
             *(f"delete {way.goal}{name}" for name in gone),
             *(f"delete {way.arrives}{name}" for name in came),
         ]

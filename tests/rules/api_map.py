@@ -101,6 +101,7 @@ ASKED = {
     "envlog push --yes": "push(yes)",
     "envlog push --allow": "push(allow)",
     "envlog fetch --full": "fetch(full)",
+    "envlog fetch --accept-rollback": "fetch(accept_rollback)",
     "envlog export --force": "export(force)",
     "envlog export --allow": "export(allow)",
     "envlog import --as": "import_(name)",

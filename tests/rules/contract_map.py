@@ -1096,9 +1096,27 @@ LIST = (
         ),
     ),
     Line(
+        "envlog fetch --accept-rollback",
+        "takes what is not as its head was signed",
+        (
+            "sharing/test_heads.py::test_fetch_refuses_what_is_not_as_it_was_signed",
+            "sharing/test_heads.py::test_rollback_to_an_earlier_signed_state_is_reported_as_rollback",
+            "sharing/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
+        ),
+    ),
+    Line(
         "envlog fetch --full",
         "with all contents",
         ("sharing/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
+    ),
+    Line(
+        "config envhist.sign",
+        "a push signs heads with an SSH key too",
+        (
+            "sharing/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
+            "sharing/test_heads.py::test_ssh_signature_of_a_stranger_vouches_for_nothing",
+            "sharing/test_heads.py::test_push_without_a_usable_ssh_key_warns_and_sends",
+        ),
     ),
     Line(
         "config envhist.autopush",
