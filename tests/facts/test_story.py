@@ -42,6 +42,7 @@ def stories(repo: Repo) -> list[str]:
     return repo.run("envlog", "--format=%(story)", check=True).out.splitlines()
 
 
+@pytest.mark.full
 def test_packages_are_told_by_place_with_versions(repo: Repo) -> None:
     python = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
     subprocess.run(python, cwd=repo.path, check=True)
@@ -255,6 +256,7 @@ def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_npm_packages_are_told_by_place_with_versions(repo: Repo) -> None:
     npm = require("npm", MACHINE.get("PATH"))
     repo.write("package.json", '{"name": "work", "version": "1.0.0", "private": true}\n')

@@ -23,7 +23,7 @@ from tests.support.repository import Repo
 
 
 def open_history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(str(repo.path))
+    return EnvHistory.open(str(repo.path), workers="here")
 
 
 def take(repo: Repo, number: int = 4) -> list[Snapshot]:

@@ -227,7 +227,7 @@ def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> N
 
 def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     taken = take(repo, 3)
-    history = EnvHistory.open(str(repo.path), environ={**os.environ, **day(3)})
+    history = EnvHistory.open(str(repo.path), environ={**os.environ, **day(3)}, workers="here")
     decide = history.pruning._decide
     calls = []
 
@@ -245,7 +245,7 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
 
 def test_what_was_attached_goes_with_its_moment(repo: Repo) -> None:
     first, second = take(repo, 2)
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     for one in (first, second):
         history.attach(one, attached=[("said.txt", b"of " + one.encode())])
     repo.run("envlog", "drop", first, check=True, env=day(2))

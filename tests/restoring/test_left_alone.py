@@ -147,6 +147,7 @@ def open_repo() -> Iterator[Repo]:
         shutil.rmtree(place)
 
 
+@pytest.mark.full
 def test_the_directory_of_a_running_postgresql_is_refused_by_name(open_repo: Repo) -> None:
     repo = open_repo
     data, sockets = give_away(repo.path / "data"), give_away(repo.path.parent / "sockets")

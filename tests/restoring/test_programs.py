@@ -18,6 +18,7 @@ from tests.crash.faults import needs_strace, traced
 from tests.restore.engine import Engine
 from tests.support.oracle import Listing, git_fsck, listing
 from tests.support.repository import Repo
+from tests.support.template import start_from
 
 
 def capture(repo: Repo, intent: str, *words: str) -> str:
@@ -30,7 +31,13 @@ def state(repo: Repo) -> Listing:
 
 @pytest.fixture
 def two(repo: Repo) -> tuple[Repo, str, Listing, Listing]:
-    """A moment, how it was, and how it is now, where much has changed since."""
+    """A repository, its one snapshot, the state that was captured, and the present one, which differs a lot."""
+    first, then, now = start_from(repo, captured_and_changed)
+    return repo, first, then, now
+
+
+def captured_and_changed(repo: Repo) -> tuple[str, Listing, Listing]:
+    """Capture an environment, then change much of it."""
     repo.write(".gitignore", b"node_modules/\n.env.local\n")
     repo.git("add", ".")
     repo.git("commit", "-q", "-m", "code")
@@ -51,7 +58,7 @@ def two(repo: Repo) -> tuple[Repo, str, Listing, Listing]:
     repo.write("link", b"a file now")
     (repo.path / "run.sh").chmod(0o600)
     repo.write("new/deep/file", b"came later")
-    return repo, first, then, state(repo)
+    return first, then, state(repo)
 
 
 def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, Listing]) -> None:

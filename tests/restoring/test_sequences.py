@@ -17,12 +17,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.hygiene.guests import belongings
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, Result, make_repo
 from tests.support.strategies import edits, trees
 from tests.support.trees import Edit, File, Put, Tree, apply, build
 
-EXAMPLES = int(os.environ.get("ENVHIST_TEST_SEQUENCES", "2"))
+EXAMPLES = int(os.environ.get("ENVHIST_TEST_SEQUENCES") or examples(1, 2))
 DONE, NOTHING_THERE = 0, 4
 GIT = (
     ("add", "-A"), ("commit", "-qm", "a change"), ("stash", "-q", "-u"), ("stash", "pop", "-q"),

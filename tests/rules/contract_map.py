@@ -476,7 +476,7 @@ STATUS = (
     Line(
         "status 130, 143",
         "stopped by a signal",
-        ("end_to_end/test_capture_survives.py::test_a_capture_that_is_stopped_says_so_and_leaves_nothing",),
+        ("crash/test_stopped.py::test_a_signal_at_any_time_ends_it_with_its_own_status",),
     ),
 )
 
@@ -736,12 +736,12 @@ LIST = (
     Line(
         "python on",
         "handlers by event; what one raises breaks nothing",
-        ("library/test_rounds.py::test_who_wants_to_hear_is_told_and_breaks_nothing",),
+        ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
     ),
     Line(
         "python happened",
         "tells them",
-        ("library/test_rounds.py::test_who_wants_to_hear_is_told_and_breaks_nothing",),
+        ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
     ),
     Line(
         "python recent",

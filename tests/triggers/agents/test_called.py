@@ -140,7 +140,7 @@ def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
     here.call(agent, "after")
     after, before = here.snapshots(2)
 
-    history = EnvHistory.open(str(here.repo.path))
+    history = EnvHistory.open(str(here.repo.path), workers="here")
     assert here.repo.git("cat-file", "blob", f"{before.tree}:f") == "old bytes"
     assert here.repo.git("cat-file", "blob", f"{after.tree}:f") == "new bytes"
     tool = TOOLS[agent].get("tool_name") or TOOLS[agent]["toolName"]
