@@ -196,7 +196,12 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
                 known.add(path)
                 if head.startswith(b"040000"):
                     directories.add(path)
-    if not matching(git, known, directories, pathspecs):
+    if matching(git, known, directories, pathspecs):
+        return
+    from git_envhist.restoring.manifested import manifested_paths  # loaded late: only a rare path needs it
+
+    paths = dict(one for tree in trees for one in manifested_paths(git, tree))
+    if not matching(git, paths, [path for path, is_directory in paths.items() if is_directory], pathspecs):
         raise NoSuchPath(pathspecs)
 
 

@@ -94,10 +94,18 @@ def test_directory_returns_by_class_and_by_undo(repo: Repo, first: str, words: t
     assert now(repo) == before
 
 
-@pytest.mark.parametrize("pathspec", ["dir", "dir/inner", "."])
+@pytest.mark.parametrize("pathspec", ["dir", "dir/inner", ".", "empty", "empty/", "pipe"])
 def test_chosen_path_that_did_not_change_is_nothing_to_restore(repo: Repo, first: str, pathspec: str) -> None:
+    os.mkfifo(repo.path / "pipe")
+    first = repo.run("envlog", "capture", "--porcelain", "two", check=True).out.strip()
     done = repo.run("envrestore", first, "--", pathspec, check=True)
     assert "nothing to restore" in done.out
+
+
+def test_path_that_no_snapshot_has_is_refused(repo: Repo, first: str) -> None:
+    for pathspec in ("nothing", "dir/nothing", "more://dir"):
+        done = repo.run("envrestore", first, "--", pathspec)
+        assert (done.status, "nothing matches" in done.err) == (4, True)
 
 
 def test_directory_of_a_further_root_returns_when_no_entry_of_it_changed(repo: Repo, tmp_path: Path) -> None:
@@ -111,3 +119,5 @@ def test_directory_of_a_further_root_returns_when_no_entry_of_it_changed(repo: R
         change_mode(root / directory)
         repo.run("envrestore", first, "--", pathspec, check=True)
         assert listing(root, top=True) == before
+    done = repo.run("envrestore", first, "--", "more://dir", check=True)
+    assert "nothing to restore" in done.out
