@@ -22,6 +22,7 @@ from git_envhist.store.listings import read_git_changes
 from git_envhist.store.modules import GITDIR, is_own, module_of, place_named
 from git_envhist.store.objects import CatFile
 from git_envhist.store.repository import Repository
+from git_envhist.system import open_file_only
 
 NOT_COPIED = frozenset(("index", "modules", "worktrees", "envhist"))
 """Made anew; told by `.git` files of their own; of other working trees; of other histories."""
@@ -151,7 +152,7 @@ def _link(source: str, target: str) -> bool:
 def _name_alternates(module: str, to: str) -> None:
     """Other stores of objects are named by paths that are meant from the one that names them."""
     try:
-        with open(os.path.join(module, ALTERNATES), "rb") as told:
+        with open(os.path.join(module, ALTERNATES), "rb", opener=open_file_only) as told:
             lines = told.read().splitlines()
     except FileNotFoundError:
         return

@@ -14,6 +14,7 @@ from git_envhist.model import EnvPath, GitChange
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry, parse_index
 from git_envhist.store.judge import GITLINK, TREE, Conversions, Judge
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
 
@@ -70,7 +71,7 @@ def read_view(git: Git, root: str, git_dir: str, object_format: str, closed: Ite
 
 def _read_index(git: Git, git_dir: str, hash_length: int) -> list[IndexEntry]:
     try:
-        with open(os.path.join(git_dir, "index"), "rb") as file:
+        with open(os.path.join(git_dir, "index"), "rb", opener=open_file_only) as file:
             index = parse_index(file.read(), hash_length)
     except FileNotFoundError:
         return []

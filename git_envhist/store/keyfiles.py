@@ -41,7 +41,7 @@ class KeyPlace:
     def read(self, name: str) -> bytes | None:
         """The bytes of a file here, or None where there is none; any other failure is the system's own."""
         try:
-            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:

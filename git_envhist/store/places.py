@@ -152,7 +152,9 @@ def lock_of_the_dead(path: str) -> int | None:
 def read_journal(path: str) -> Journal:
     """What a staging's journal says; a last line without its end was never acted upon."""
     try:
-        descriptor = os.open(os.path.join(path, "journal"), os.O_RDONLY | NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(
+            os.path.join(path, "journal"), os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC
+        )
     except FileNotFoundError:
         return Journal((), (), understood=True)
     try:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 
 from git_envhist.errors import EnvhistError
 from git_envhist.store.locks import locked, state_directory
+from git_envhist.system import open_file_only
 from git_envhist.triggers.agents.events import Event, read_event
 from git_envhist.triggers.agents.turns import Job, Turn, advance, read_turn, write_turn
 
@@ -42,7 +43,7 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
         agent, _, rest = name.partition(".")
         kind = rest.partition(".")[0]
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=open_file_only) as file:
                 data = file.read()
             os.unlink(path)
         except OSError:
@@ -82,7 +83,7 @@ def _is_abandoned(entry: os.DirEntry[str]) -> bool:
 
 def _read(path: str) -> Turn:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_file_only) as file:
             return read_turn(json.load(file))
     except (OSError, ValueError, RecursionError):
         return Turn()
