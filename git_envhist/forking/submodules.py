@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.forking.pointing import Place, read_file, write_anew
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.git import Git
@@ -47,7 +47,9 @@ class Settler(NamedTuple):
                 self._settle(path, module, name)
             except (OSError, EnvhistError) as error:
                 above = os.fsdecode(os.path.dirname(path))
-                warnings.append(f"the git directory of the submodule '{above}' could not be copied: {error}")
+                warnings.append(
+                    f"the git directory of the submodule '{above}' could not be copied: {in_words(error)}"
+                )
             else:
                 done.append(path)
         return tuple(done), tuple(warnings)

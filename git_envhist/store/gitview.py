@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.model import EnvPath, GitChange
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry, parse_index
@@ -65,7 +65,7 @@ def read_view(git: Git, root: str, git_dir: str, object_format: str, closed: Ite
         changed = _changed(judge, entries, staged, _unmerged_in_head(git, head, entries))
         kept = tuple(_keep(judge, entries, staged))
     except (EnvhistError, OSError) as error:
-        return GitView(head, branch, subject, None, (), (f"git's view could not be read: {error}",))
+        return GitView(head, branch, subject, None, (), (f"git's view could not be read: {in_words(error)}",))
     return GitView(head, branch, subject, changed, kept)
 
 

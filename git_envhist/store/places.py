@@ -177,6 +177,20 @@ def read_journal(path: str) -> Journal:
     return Journal(tuple(packs), tuple(commits), understood)
 
 
+def packs_of_owner(path: str, pack_dir: str) -> list[str]:
+    """What a journal that we may not read can name at most: every pack of its owner."""
+    try:
+        owner = os.lstat(path).st_uid
+        keeps = [name for name in os.listdir(pack_dir) if name.endswith(".keep")]
+        return [
+            name.removesuffix(".keep")
+            for name in keeps
+            if os.lstat(os.path.join(pack_dir, name)).st_uid == owner
+        ]
+    except FileNotFoundError:
+        return []
+
+
 def write_keep(path: str, pack_dir: os.stat_result) -> None:
     """Make a new `.keep` with our mark, durable."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -42,6 +42,7 @@ from git_envhist.store.places import (
     lock_of_the_dead,
     made_by_us,
     make_staging,
+    packs_of_owner,
     places,
     read_journal,
     remove_tree,
@@ -232,7 +233,7 @@ def unpublished(common_state: str, pack_dir: str | None = None) -> frozenset[str
             try:
                 names.update(read_journal(path).packs)
             except PermissionError:
-                names.update(_packs_of_owner(path, packs))
+                names.update(packs_of_owner(path, packs))
     return frozenset(names)
 
 
@@ -289,17 +290,3 @@ def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: 
     # Once more: git may have written one of them while the packs were still there.
     drop_caches_naming(objects_dir, needles)
     sync_directory(pack_dir)
-
-
-def _packs_of_owner(path: str, pack_dir: str) -> list[str]:
-    """What a journal that we may not read can name at most: every pack of its owner."""
-    try:
-        owner = os.lstat(path).st_uid
-        keeps = [name for name in os.listdir(pack_dir) if name.endswith(".keep")]
-        return [
-            name.removesuffix(".keep")
-            for name in keeps
-            if os.lstat(os.path.join(pack_dir, name)).st_uid == owner
-        ]
-    except FileNotFoundError:
-        return []

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.system import open_file_only
 from git_envhist.triggers.agents.events import Event, read_event
@@ -100,7 +100,7 @@ def _write(path: str, turn: Turn, mask: Callable[[str], str]) -> None:
             json.dump(value, file)
         os.rename(new, path)
     except OSError as error:
-        raise EnvhistError(f"cannot remember where a session stands: {error}") from error
+        raise EnvhistError(f"cannot remember where a session stands: {in_words(error)}") from error
 
 
 def _forget_old(directory: str) -> None:
