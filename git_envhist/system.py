@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 Path = str | bytes
+NOT_A_FILE = "not a regular file: move it away"
 WITHOUT = "GIT_ENVHIST_WITHOUT"
 
 
@@ -96,6 +97,15 @@ def open_itself(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
     if SYSTEM.nofollow:
         return os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
     return open_compared(name, flags, dir_fd=dir_fd)
+
+
+def open_file_only(name: Path, flags: int) -> int:
+    """Open a regular file, as the `opener` of `open`; never wait for the other end of a pipe."""
+    descriptor = os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ENXIO, NOT_A_FILE, name)
+    return descriptor
 
 
 def open_compared(name: Path, flags: int, *, dir_fd: int | None = None) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from git_envhist.capture.descent import DOT_GIT, below_realm, join, realm_of
 from git_envhist.capture.globs import bounded, needs_bounds
 from git_envhist.errors import EnvhistError
+from git_envhist.system import open_file_only
 
 FILE_NAME = b".envhistignore"
 MOST_PATTERNS = 10_000
@@ -217,7 +218,7 @@ def _inside_git(directory: bytes) -> bool:
 def left_out_of(root: str, exclude: Sequence[str]) -> Callable[[bytes], bool]:
     """Whether a path is no part of the environment of a directory, by its own list and by patterns beside it."""
     try:
-        with open(os.path.join(os.fsencode(root), FILE_NAME), "rb") as file:
+        with open(os.path.join(os.fsencode(root), FILE_NAME), "rb", opener=open_file_only) as file:
             lines, _ = usable(split_lines(os.fsdecode(file.read())))
     except OSError:
         lines = ()

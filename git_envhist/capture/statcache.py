@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass, field
 
 VERSION = 3
@@ -70,7 +71,7 @@ class StatCache:
     def read_head(self) -> CacheHead | None:
         """The head, or None where there is no cache that can be trusted."""
         try:
-            with open(os.path.join(self.directory, HEAD), "rb") as file:
+            with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
                 checksum, _, text = file.read().partition(b"\n")
             if int(checksum) != self._checksum(text):
                 return None
@@ -96,7 +97,7 @@ class StatCache:
     def is_torn(self) -> bool:
         """Whether the head is not what was written, by whatever version."""
         try:
-            with open(os.path.join(self.directory, HEAD), "rb") as file:
+            with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
                 checksum, _, text = file.read().partition(b"\n")
             return int(checksum) != self._checksum(text)
         except (OSError, ValueError):
@@ -105,7 +106,9 @@ class StatCache:
     def read_shard(self, shard: Shard) -> bytes | None:
         """The records of one shard, or None where they are not what the head promised."""
         try:
-            with open(os.path.join(self.directory, os.path.basename(shard.name)), "rb") as file:
+            with open(
+                os.path.join(self.directory, os.path.basename(shard.name)), "rb", opener=open_file_only
+            ) as file:
                 data = file.read()
         except (OSError, ValueError):
             return None

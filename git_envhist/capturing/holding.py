@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from git_envhist.capturing.reserved import Entries, reserved_entries
 from git_envhist.capturing.take import Taker
 from git_envhist.capturing.taken import Taken
 from git_envhist.capturing.timelines import ensure_timeline
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
 from git_envhist.history.facts import tell_briefly
@@ -228,7 +229,7 @@ class Held:
             facts = self._changed_facts(git, parent, tree)
         except EnvhistError as error:
             # The snapshot before is damaged; this one is not, and is not lost with it.
-            self.warnings.append(f"what changed could not be told: {error}")
+            self.warnings.append(f"what changed could not be told: {in_words(error)}")
             return draft
         return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds(), names=False))
 

@@ -15,7 +15,7 @@ from git_envhist.capturing.since import Since, Wanted, still_to_look_at
 from git_envhist.capturing.sources import TWINS
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
-from git_envhist.errors import Damaged
+from git_envhist.errors import Damaged, in_words
 from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.commits import parse_commit
@@ -137,7 +137,7 @@ class Taker:
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
-            taken.warnings.append(f"the next capture will take longer: {error}")
+            taken.warnings.append(f"the next capture will take longer: {in_words(error)}")
 
     def remember_unpublished(self, taken: Taken) -> None:
         """Keep what was seen though no snapshot was made of it."""

@@ -21,6 +21,23 @@ OUT_OF = {
     errno.EAGAIN: "close some programs, or raise the limit: ulimit -u",
 }
 """What the system may run out of, and no program of ours can help."""
+AGAIN = "type it again: it goes on where it stood"
+
+
+LOOK_AFTER_THE_DISK = "see whether the disk or the server that holds it fails, then run the command again"
+MAKE_ROOM = "make room there (or raise the quota), then run the command again"
+MOVED = "it was moved or removed meanwhile: run the command again where it is now"
+ALLOW = "a sandbox, another owner or a read-only file system closes it: allow it, then run the command again"
+REFUSALS = {
+    **dict.fromkeys(
+        (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT), LOOK_AFTER_THE_DISK
+    ),
+    **dict.fromkeys((errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EUCLEAN), LOOK_AFTER_THE_DISK),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), MAKE_ROOM),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), ALLOW),
+    **dict.fromkeys((errno.EINTR, errno.EBUSY, errno.ETXTBSY, errno.ENOLCK, errno.EDEADLK), AGAIN),
+}
+"""Errors of the system at any call: a failure of the machine, not a defect of this program. With hints."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -29,9 +46,6 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
-
-
-AGAIN = "type it again: it goes on where it stood"
 
 
 @contextmanager
@@ -148,9 +162,24 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     if isinstance(failure, NotADirectoryError) and failure.filename:
         message = f"the system refused '{os.fsdecode(failure.filename)}': not a directory"
         return EnvhistError(message, hint="something stands in the place of a directory: move it away")
+    if isinstance(failure, FileNotFoundError) and isinstance(failure.filename, str | bytes):
+        above = os.path.dirname(os.fsdecode(failure.filename))
+        if above and not os.path.lexists(above):
+            return EnvhistError(f"the directory '{above}' is gone", hint=MOVED)
     number = errno.ENOMEM if isinstance(failure, MemoryError) else getattr(failure, "errno", None)
     if isinstance(failure, OSError | MemoryError) and number in OUT_OF:
         return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=OUT_OF[number])
+    if isinstance(failure, OSError) and number in REFUSALS:
+        place = f" '{os.fsdecode(failure.filename)}'" if isinstance(failure.filename, str | bytes) else ""
+        return EnvhistError(
+            f"the system refused{place}: {os.strerror(number).lower()}", hint=REFUSALS[number]
+        )
+    if isinstance(failure, ImportError):
+        # The files of a module are read when a command needs them; the import system hides the error of the disk.
+        return EnvhistError(
+            f"a part of this program cannot be loaded: {said.partition(': ')[2]}",
+            hint="run the command again; if that fails too, install git-envhist again",
+        )
     try:
         place = write_report(failure, program)
     except OSError:

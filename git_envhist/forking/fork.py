@@ -18,7 +18,7 @@ from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.placing import refuse_place
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
 from git_envhist.forking.clones import Clones
 from git_envhist.forking.grounds import Ground, make_beside, make_worktree
 from git_envhist.forking.origins import origins_of
@@ -181,7 +181,7 @@ def _record(own: Capturing, wish: Forking, number: int) -> tuple[str, ...]:
     try:
         own.capture(Request(words.encode("ascii"), trigger=wish.trigger, progress=wish.progress))
     except EnvhistError as error:
-        return (f"paths were rewritten, but that could not be recorded: {error}",)
+        return (f"paths were rewritten, but that could not be recorded: {in_words(error)}",)
     return ()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from git_envhist.errors import EnvhistError, RestoreLeft
+from git_envhist.errors import EnvhistError, RestoreLeft, in_words
 from git_envhist.model import TOP, EnvPath, LeftAlone, Plan
 from git_envhist.restore.apply import Applied, abort, apply
 from git_envhist.restore.disk import Door, open_door
@@ -89,7 +89,7 @@ class Place(NamedTuple):
             except (EnvhistError, OSError) as error:
                 if not self.is_left():
                     raise
-                raise RestoreLeft(f"broken off half way: {error}") from error
+                raise RestoreLeft(f"broken off half way: {in_words(error)}") from error
 
     def is_left(self) -> bool:
         """Whether there is a journal: something may have been changed."""

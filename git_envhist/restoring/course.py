@@ -15,7 +15,7 @@ from typing import NamedTuple
 from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.holding import Held
 from git_envhist.capturing.request import Request
-from git_envhist.errors import EnvhistError, Refused
+from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.model import EnvPath, Pair, Restored, RestorePart, Snapshot, Trigger
 from git_envhist.restoring.carrying import Carried, Last, carry_out
 from git_envhist.restoring.damage import told_of_what_comes
@@ -248,7 +248,7 @@ class Course:
                 in_part=self.wish.is_part,
             )
         except (EnvhistError, OSError) as error:
-            warning = f"{NOT_RECORDED}: {error}"
+            warning = f"{NOT_RECORDED}: {in_words(error)}"
             return replace(done, moment=planned.safety, warnings=(*done.warnings, warning))
         if differing is None:
             return replace(done, moment=moment)

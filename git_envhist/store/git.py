@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -184,6 +185,11 @@ class Running:
             return Completed(status, out, read_all(self._complaints))
         finally:
             self._close()
+
+    def stop(self) -> None:
+        """End it, whatever it is doing."""
+        os.kill(self._child, signal.SIGKILL)
+        self.finish()
 
     def _close(self) -> None:
         os.close(self._complaints)

@@ -56,7 +56,7 @@ def drop_graphs_of(objects_dir: str, gone: Container[bytes], hash_length: int) -
 def _commits_in(path: str, hash_length: int) -> Iterator[bytes]:
     """The ids in one file of a commit-graph; none where it cannot be read as one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
@@ -88,7 +88,7 @@ def drop_broken_index(pack_dir: str) -> bool:
 def packs_named(path: str) -> list[bytes]:
     """The names of the indexes that a multi-pack-index stands for; none where it cannot be read as one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return []
     try:
@@ -118,7 +118,7 @@ def _chunk(descriptor: int, table: int, chunks: int, wanted: bytes) -> tuple[int
 
 def _holds(path: str, needles: Collection[bytes]) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

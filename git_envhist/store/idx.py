@@ -197,7 +197,7 @@ class PackIndex:
 
 
 def _map_file(path: str) -> mmap.mmap | bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
         if size <= SMALL:

@@ -101,7 +101,7 @@ class KeyPlace:
 def read_file(path: str) -> bytes | None:
     """Return the bytes of a small file, None where there is none; any other failure is the system's own."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:

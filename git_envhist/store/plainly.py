@@ -12,14 +12,26 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from git_envhist.errors import NotARepository
+from git_envhist.errors import GitFailed, NotARepository
 from git_envhist.store.git import SAFE_GIT, Completed, Running, clean_environment
+from git_envhist.system import open_file_only
 
 SHOW_SOURCES = ("config", "--list", "-z", "--show-scope", "--show-origin")
 """Each item follows its scope and its file."""
 OWN = (b"local", b"file:.git/config")
 PLACES = (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR")
 EXTENSIONS = frozenset(("extensions.objectformat", "extensions.refstorage", "extensions.partialclone"))
+READ_FIRST = (
+    "config",
+    "HEAD",
+    "packed-refs",
+    "index",
+    "shallow",
+    "info/exclude",
+    "info/attributes",
+    "info/grafts",
+)
+"""Files of a git directory that most commands of git open."""
 HEX = frozenset(b"0123456789abcdef")
 
 _begun: dict[str, Running] = {}
@@ -60,6 +72,23 @@ def _list(directory: str, asked: Mapping[bytes, bytes]) -> Running:
     return Running([*SAFE_GIT, "-C", directory, *SHOW_SOURCES], asked)
 
 
+def refuse_pipes(directory: str) -> None:
+    """Refuse a repository in which a file that git reads first is a pipe: every git would wait for ever."""
+    for name in READ_FIRST:
+        path = os.path.join(directory, ".git", name)
+        try:
+            is_pipe = stat.S_ISFIFO(os.lstat(path).st_mode)
+        except OSError:
+            continue
+        if is_pipe:
+            for begun in _begun.values():
+                begun.stop()
+            _begun.clear()
+            raise GitFailed(
+                f"git would wait for ever: '{path}' is a pipe", hint="move it away, or put the file back"
+            )
+
+
 def place_here(
     directory: str, environment: Mapping[bytes, bytes], listed: bytes, config: Mapping[str, str | None]
 ) -> Place | None:
@@ -96,7 +125,7 @@ def _is_git_directory(path: str) -> bool:
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode) or os.path.lexists(os.path.join(path, "commondir")):
             return False
-        with open(os.path.join(path, "HEAD"), "rb") as file:
+        with open(os.path.join(path, "HEAD"), "rb", opener=open_file_only) as file:
             head = file.read(70)
     except OSError:
         return False

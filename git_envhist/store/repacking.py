@@ -64,7 +64,8 @@ def write_pack(
             b"GIT_OBJECT_DIRECTORY": os.fsencode(seen),
             b"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsencode(quote_alternate(objects_dir)),
         }
-        told = git.run(*words, os.path.join(seen, "pack", "pack"), stdin=asked, environment=places)
+        bare, where = _without_tree(git)
+        told = bare.run(*where, *words, os.path.join(seen, "pack", "pack"), stdin=asked, environment=places)
     packs = [_finish(directory, name, object_format) for name in os.fsdecode(told).split()]
     if sum(pack.objects for pack in packs) != len(objects):
         raise GitFailed(
@@ -91,10 +92,21 @@ def _seen_by_git(staging: str) -> Iterator[str]:
         os.close(descriptor)
 
 
+def _without_tree(git: Git) -> tuple[Git, tuple[str, ...]]:
+    """Return a git that reads nothing in the working tree, and the words that its command line begins with.
+
+    git asks the attributes of each path that it packs. In the working tree they are the user's, about other files, and
+    a pipe with the name `.gitattributes` keeps git waiting for ever.
+    """
+    bare = Git(git.git_dir, None, alternates=git.alternates, base=git.base)
+    return bare, ("--bare", "-C", git.git_dir)
+
+
 def packed_size(git: Git, objects: Mapping[bytes, bytes], hash_length: int) -> int:
     """How many bytes these objects would take in a pack that a cleaning makes anew; nothing is kept."""
     source = memory_file(_asked(objects))
-    child = Child(git, *_words(ANEW, 1), "--stdout", source=source)
+    bare, where = _without_tree(git)
+    child = Child(bare, *where, *_words(ANEW, 1), "--stdout", source=source)
     size = 0
     try:
         while chunk := child.read(1 << 20):

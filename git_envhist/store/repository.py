@@ -13,7 +13,7 @@ from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, SAFE_GIT, Completed, Git, spawn
 from git_envhist.store.looserefs import read_loose_ref
-from git_envhist.store.plainly import bare_repository, is_inside, listing, place_here, places
+from git_envhist.store.plainly import bare_repository, is_inside, listing, place_here, places, refuse_pipes
 from git_envhist.store.reflocks import TABLES_LOCK, WAIT, RefLocked, remove_stale_lock
 from git_envhist.values import dataclass, field
 
@@ -184,6 +184,7 @@ def sync_refs(git_dir: str, refs: Sequence[str]) -> None:
 def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
     if not os.path.isdir(directory):
         raise NotARepository(f"cannot change to '{directory}': no such directory")
+    refuse_pipes(directory)
     asked = places(environment)
     listed = listing(directory, asked)
     config = parse_config(listed, 3) if listed.status == 0 else ()
@@ -285,7 +286,7 @@ def _why_not_moved(done: Completed, common_dir: str) -> EnvhistError:
 
 def _sync_path(path: str) -> None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:

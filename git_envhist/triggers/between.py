@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from git_envhist.capture.masking import mask_text
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, Ran, Trigger
 from git_envhist.triggers.passing import Kept, Take
@@ -51,4 +51,4 @@ def run_between(
     try:
         return Ran(status, before, capture(intent, asked), (), text)
     except (EnvhistError, OSError) as error:
-        return Ran(status, before, None, (f"{NOT_CAPTURED}: {error}",), text)
+        return Ran(status, before, None, (f"{NOT_CAPTURED}: {in_words(error)}",), text)

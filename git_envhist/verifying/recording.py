@@ -8,7 +8,7 @@ from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.annotating import annotate_now
 from git_envhist.capturing.attendance import approve
 from git_envhist.capturing.identity import moment, signature, who_am_i
-from git_envhist.errors import EnvhistError, SealingError
+from git_envhist.errors import EnvhistError, SealingError, in_words
 from git_envhist.model import Record, Snapshot, Verdict
 from git_envhist.settings import Settings
 from git_envhist.store.keys import Key, KeyRing
@@ -64,14 +64,14 @@ class Scribe:
         try:
             annotate_now(self.repository, self.settings, snapshot, (note,), line)
         except (EnvhistError, OSError) as error:
-            return [*warnings, f"the verdict could not be noted, the snapshot is whole: {error}"]
+            return [*warnings, f"the verdict could not be noted, the snapshot is whole: {in_words(error)}"]
         return [*warnings, *self._remember(snapshot, verdict, typed)]
 
     def _key(self, warnings: list[str]) -> Key | None:
         try:
             return self.keys.current()
         except SealingError as error:
-            warnings.append(f"the verdict is not signed, and its output not kept: {error}")
+            warnings.append(f"the verdict is not signed, and its output not kept: {in_words(error)}")
             return None
 
     def _remember(self, snapshot: Snapshot, verdict: Verdict, typed: str) -> list[str]:
@@ -80,5 +80,5 @@ class Scribe:
             facts = circumstances_of(self.repository.git, snapshot.tree)
             self.ledger.add(Line(snapshot.id, verdict.tree_before or "", facts, typed, verdict))
         except (EnvhistError, OSError) as error:
-            return [f"an equal environment will not be recognised: {error}"]
+            return [f"an equal environment will not be recognised: {in_words(error)}"]
         return []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.attendance import NOT_APPROVED, may_run
-from git_envhist.errors import EnvhistError, Refused
+from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.model import Bisected, Captured, Checked, Snapshot, Trigger
 from git_envhist.values import replace
 from git_envhist.verifying.commands import check_of_capture, check_to_run, recorded_check
@@ -70,7 +70,7 @@ class Checks:
         try:
             checked = check_live(self._capturing, self.scribe, snapshot, command, watching)
         except (EnvhistError, OSError) as error:
-            warning = f"the check did not run, the snapshot is whole: {error}"
+            warning = f"the check did not run, the snapshot is whole: {in_words(error)}"
             return replace(captured, warnings=(*captured.warnings, warning))
         finally:
             self._history.forget_world()

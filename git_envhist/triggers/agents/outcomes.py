@@ -10,6 +10,7 @@ from contextlib import suppress
 from git_envhist.capturing.attendance import NOT_APPROVED
 from git_envhist.model import Captured
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 from git_envhist.triggers.agents.called import DONE, Tell
 from git_envhist.triggers.agents.events import Event
 from git_envhist.triggers.agents.moments import Agents
@@ -60,7 +61,7 @@ def last_outcome(state: str, agent: str, kind: str) -> str | None:
     """What came of the last event of that kind in a working tree, and when."""
     try:
         path = _path(os.path.join(state, "agents"), agent, kind)
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=open_file_only) as file:
             return file.read().strip() or None
     except OSError:
         return None

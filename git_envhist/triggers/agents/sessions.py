@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from git_envhist.capture.masking import title_of
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.store.locks import locked, state_directory
+from git_envhist.system import open_file_only
 from git_envhist.triggers.agents.events import Event, read_event
 from git_envhist.triggers.agents.turns import Job, Turn, advance, read_turn, write_turn
 from git_envhist.values import replace
@@ -47,7 +48,7 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
         agent, _, rest = name.partition(".")
         kind = rest.partition(".")[0]
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=open_file_only) as file:
                 data = file.read()
             os.unlink(path)
         except OSError:
@@ -94,7 +95,7 @@ def _is_abandoned(entry: os.DirEntry[str]) -> bool:
 
 def _read(path: str) -> Turn:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_file_only) as file:
             return read_turn(json.load(file))
     except (OSError, ValueError, RecursionError):
         return Turn()
@@ -109,7 +110,7 @@ def _write(path: str, turn: Turn) -> None:
             json.dump(value, file)
         os.rename(new, path)
     except OSError as error:
-        raise EnvhistError(f"cannot remember where a session stands: {error}") from error
+        raise EnvhistError(f"cannot remember where a session stands: {in_words(error)}") from error
 
 
 def _forget_old(directory: str) -> None:
