@@ -254,7 +254,7 @@ complete -c git-envlog -n '__envhist_in observe' -l version -d 'the version of t
 complete -c git-envlog -n '__envhist_in observe' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in fork' -s b -l branch -x -d 'make a branch for it at the code commit of the moment'
 complete -c git-envlog -n '__envhist_in fork' -l relocate -d 'rewrite in it what names the place it was made of'
-complete -c git-envlog -n '__envhist_in fork' -l foreign -d 'also of what no key that is here signed'
+complete -c git-envlog -n '__envhist_in fork' -l allow-unsigned -d 'fork a snapshot that none of your keys signed'
 complete -c git-envlog -n '__envhist_in fork' -s q -l quiet -d 'say nothing but warnings and errors'
 complete -c git-envlog -n '__envhist_in fork' -l json -d 'the answer as JSON'
 complete -c git-envlog -n '__envhist_in fork' -l color -d 'colour: always, never or auto (--no-color: never)'

@@ -25,7 +25,7 @@ FIRST_PATHS = 5
 @argument("revision")
 @option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")
 @option("--relocate", is_flag=True, help="rewrite in it what names the place it was made of")
-@option("--foreign", is_flag=True, help="also of what no key that is here signed")
+@option("--allow-unsigned", "foreign", is_flag=True, help="fork a snapshot that none of your keys signed")
 def fork(
     session: Session,
     directory: str | None,
