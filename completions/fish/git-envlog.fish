@@ -256,7 +256,7 @@ complete -c git-envlog -n '__envhist_in observe' -l version -d 'the version of t
 complete -c git-envlog -n '__envhist_in observe' -l no-color -d 'no colour'
 complete -c git-envlog -n '__envhist_in fork' -s b -l branch -x -d 'make a branch for it at the code commit of the moment'
 complete -c git-envlog -n '__envhist_in fork' -l relocate -d 'rewrite in it what names the place it was made of'
-complete -c git-envlog -n '__envhist_in fork' -l foreign -d 'also of what no key that is here signed'
+complete -c git-envlog -n '__envhist_in fork' -l allow-unsigned -d 'fork a snapshot that none of your keys signed'
 complete -c git-envlog -n '__envhist_in fork' -s n -l dry-run -d 'print the plan and write nothing'
 complete -c git-envlog -n '__envhist_in fork' -l plan -x -d 'refuse unless it is still the plan that was printed with this id'
 complete -c git-envlog -n '__envhist_in fork' -s q -l quiet -d 'say nothing but warnings and errors'

@@ -35,7 +35,7 @@ class Wish(TypedDict):
 @argument("revision")
 @option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")
 @option("--relocate", is_flag=True, help="rewrite in it what names the place it was made of")
-@option("--foreign", is_flag=True, help="also of what no key that is here signed")
+@option("--allow-unsigned", "foreign", is_flag=True, help="fork a snapshot that none of your keys signed")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and write nothing")
 @option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
 def fork(

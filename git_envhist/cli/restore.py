@@ -66,8 +66,8 @@ EXCLUDING = {
     help="write what was attached to the moment there, and nothing else",
 )
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
-@option("--foreign", is_flag=True, help="restore here what no key that is here signed")
-@option("--roots", is_flag=True, help="with --foreign: change additional roots too")
+@option("--allow-unsigned", "foreign", is_flag=True, help="restore a snapshot that none of your keys signed")
+@option("--roots", is_flag=True, help="with --allow-unsigned: change additional roots too")
 @option(
     "--undo", is_flag=True, help="take back the last restore, or go to the state before; a number: so many"
 )

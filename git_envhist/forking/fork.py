@@ -228,7 +228,7 @@ def _refuse(repository: Repository, snapshot: Snapshot, root: str, wish: Forking
     if not snapshot.trusted and not wish.foreign:
         raise Refused(
             f"no key that is here signed '{snapshot.id[:7]}': what it holds is somebody else's word",
-            hint="--foreign, if you trust who made it",
+            hint="--allow-unsigned, if you trust who made it",
         )
 
 

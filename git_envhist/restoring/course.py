@@ -179,7 +179,7 @@ class Course:
         if target.trusted is False and not wish.foreign:
             raise Refused(
                 f"no key that is here signed '{target.id[:7]}': what it holds is somebody else's word",
-                hint="write it elsewhere: --to <directory>; --foreign, if you trust who made it; "
+                hint="write it elsewhere: --to <directory>; --allow-unsigned, if you trust who made it; "
                 "where it is your own: git envlog key import",
             )
         finished = held.finish()

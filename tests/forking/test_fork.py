@@ -222,7 +222,7 @@ def test_what_nobody_here_signed_is_forked_only_when_told_so(tmp_path: Path) -> 
     done = stranger.repo.run("envlog", "fork", "../made", claim)
     assert (done.status, "no key that is here signed" in done.err) == (3, True)
     assert not (tmp_path / "made").exists()
-    done = stranger.repo.run("envlog", "fork", "--foreign", "../made", claim)
+    done = stranger.repo.run("envlog", "fork", "--allow-unsigned", "../made", claim)
     assert (done.status, (tmp_path / "made/plain").read_bytes()) == (5, b"1")
     assert harmful(tmp_path / "made") == []
 

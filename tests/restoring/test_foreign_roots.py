@@ -36,7 +36,7 @@ def planted(stranger: Stranger) -> str:
 def test_unsigned_snapshot_changes_no_additional_root_without_option(
     stranger: Stranger, beside: Path
 ) -> None:
-    done = stranger.repo.run("envrestore", "--foreign", "--json", planted(stranger))
+    done = stranger.repo.run("envrestore", "--allow-unsigned", "--json", planted(stranger))
     answer = json.loads(done.out)
     validate("restored", answer)
     assert stranger.repo.read("app.py") == b"theirs"
@@ -49,9 +49,9 @@ def test_unsigned_snapshot_changes_no_additional_root_without_option(
 
 def test_unsigned_snapshot_changes_additional_root_with_option(stranger: Stranger, beside: Path) -> None:
     revision = planted(stranger)
-    told = stranger.repo.run("envrestore", "--foreign", "--roots", "-n", revision)
+    told = stranger.repo.run("envrestore", "--allow-unsigned", "--roots", "-n", revision)
     assert f"  changes the additional root 'nginx': {beside}\n" in told.out
-    done = stranger.repo.run("envrestore", "--foreign", "--roots", revision)
+    done = stranger.repo.run("envrestore", "--allow-unsigned", "--roots", revision)
     named, _, after = done.out.partition("saved")
     assert f"  changes the additional root 'nginx': {beside}\n" in named
     assert after

@@ -385,8 +385,8 @@ def test_what_no_key_of_ours_signed_is_not_restored_here_unasked(repo: Repo, tmp
             key.unlink()
     refused = repo.run("envrestore", first)
     assert (refused.status, repo.read("file")) == (3, b"two")
-    assert "--foreign" in refused.err
-    repo.run("envrestore", "--foreign", first, check=True)
+    assert "--allow-unsigned" in refused.err
+    repo.run("envrestore", "--allow-unsigned", first, check=True)
     assert repo.read("file") == b"one"
 
 

@@ -717,7 +717,7 @@ LIST = (
         ),
     ),
     Line(
-        "envlog fork --foreign",
+        "envlog fork --allow-unsigned",
         "what no key that is here signed is forked only when told so",
         ("forking/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
     ),
@@ -1489,7 +1489,7 @@ RESTORE = (
         ),
     ),
     Line(
-        "envrestore --foreign",
+        "envrestore --allow-unsigned",
         "restores here what no key here signed",
         (
             "restoring/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",

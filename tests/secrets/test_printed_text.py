@@ -16,7 +16,7 @@ from tests.support.repository import Result, make_repo
 
 MORE_QUESTIONS = [
     ("envrestore", "-n", "@"),
-    ("envrestore", "-n", "--foreign", "@"),
+    ("envrestore", "-n", "--allow-unsigned", "@"),
     ("envrestore", "-n", "@~2"),
     ("envrestore", "-n", "--json", "@~2"),
     ("envrestore", "--to", "/nowhere/else", "-n", "@"),

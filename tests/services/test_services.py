@@ -189,7 +189,7 @@ def test_what_can_be_refused_is_refused_before_anything_is_stopped(served: Serve
         for key in place.iterdir():
             key.unlink()
     repo.write("app.py", b"two")
-    refused = other.run("envrestore", "--services", "--foreign", first)
+    refused = other.run("envrestore", "--services", "--allow-unsigned", first)
     assert (refused.status, served.steps) == (3, [])
     assert "services are not brought" in refused.err
 
