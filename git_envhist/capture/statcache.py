@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from git_envhist.values import dataclass, field
 
-VERSION = 3
+VERSION = 4
 HEAD = "head"
 Checksum = Callable[[bytes], int]
 
