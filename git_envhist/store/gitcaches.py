@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Container, Iterator
 
 from git_envhist.store.durable import forget, read_exactly
+from git_envhist.store.idx import map_or_read
 
 # The file that stands alone; the directory of a layered one, and the list of its layers.
 CACHES = (
@@ -126,8 +127,12 @@ def _holds(path: str, needles: Collection[bytes]) -> bool:
         if size == 0:
             return False
         # git replaces these files by rename, never in place.
-        with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as content:
+        content = map_or_read(descriptor, size)
+        try:
             return any(content.find(needle) >= 0 for needle in needles)
+        finally:
+            if isinstance(content, mmap.mmap):
+                content.close()
     finally:
         os.close(descriptor)
 

@@ -10,6 +10,7 @@
 - slow       each reading of a file takes a tenth of a second
 - short      no name may be longer than twenty bytes, as the system tells of it
 - hiding     can be written; a removed file that is open keeps a name (`.fuse_hidden…`) until it is closed, as on NFS
+- stingy     the same, and each write takes a few hundred bytes at most
 
 It needs the right to mount, and `/dev/fuse`.
 """
@@ -353,7 +354,20 @@ class Hiding(Server):
         return b""
 
 
+class Stingy(Hiding):
+    """Also takes a few hundred bytes at a time, past the page cache, as a loaded network file system may."""
+
+    def open(self, node: int, words: bytes) -> bytes:
+        super().open(node, words)
+        return struct.pack("<QII", 0, DIRECT_IO, 0)
+
+    def write(self, node: int, words: bytes) -> bytes:
+        fh, offset, size = struct.unpack_from("<QQI", words)
+        return super().write(node, struct.pack("<QQI", fh, offset, min(size, 300)) + words[20:])
+
+
 MANNERS = {
+    "stingy": Stingy,
     "hiding": Hiding,
     "plain": Server,
     "folding": Folding,
