@@ -9,7 +9,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
-from git_envhist.capture.tokens import mask_tokens
 from git_envhist.capturing.factdiff import brief_facts, fact_ids
 from git_envhist.capturing.facts import NAMES_IN_THE_CLEAR, FactTaker
 from git_envhist.capturing.identity import moment, signature, who_am_i
@@ -19,7 +18,7 @@ from git_envhist.capturing.reserved import Entries, reserved_entries
 from git_envhist.capturing.take import Taker
 from git_envhist.capturing.taken import Taken
 from git_envhist.capturing.timelines import ensure_timeline
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
 from git_envhist.history.facts import tell_briefly
@@ -36,7 +35,6 @@ from git_envhist.model import (
 )
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
-from git_envhist.spelling import in_bytes
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
@@ -191,10 +189,15 @@ class Held:
         return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
     def _draft(self, request: Request, timeline: str, attachments: tuple[str, ...]) -> Draft:
+        from git_envhist.capture.masking import (
+            mask_pair,
+            mask_secrets,
+        )  # loaded late: an unchanged capture says nothing
+        from git_envhist.capture.masking import mask_text as mask  # loaded late: likewise
+
         intent, source = _intent(request, self.view)
-        mask = _mask_text
         return Draft(
-            mask_tokens(intent),
+            mask_secrets(intent),
             source,
             timeline,
             request.trigger,
@@ -205,7 +208,7 @@ class Held:
             content=self.content,
             changed=ChangeCount(),
             external_id=mask(request.external_id) if request.external_id else None,
-            meta=tuple((mask(key), mask(value)) for key, value in request.meta),
+            meta=tuple(mask_pair(key, value) for key, value in request.meta),
             attachments=attachments,
             restored_from=request.restored_from,
             forked_from=request.forked_from,
@@ -226,7 +229,7 @@ class Held:
             facts = self._changed_facts(git, parent, tree)
         except EnvhistError as error:
             # The snapshot before is damaged; this one is not, and is not lost with it.
-            self.warnings.append(f"what changed could not be told: {error}")
+            self.warnings.append(f"what changed could not be told: {in_words(error)}")
             return draft
         return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds(), names=False))
 
@@ -275,7 +278,3 @@ def _records(request: Request, draft: Draft, at: datetime) -> tuple[Record, ...]
     if request.name is not None:
         records.append(name_record(request.name, at))
     return tuple(records)
-
-
-def _mask_text(text: str) -> str:
-    return os.fsdecode(mask_tokens(in_bytes(text)))

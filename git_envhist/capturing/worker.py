@@ -10,17 +10,19 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from git_envhist.capture.attributes import own_extras
+from git_envhist.capture.attributes import read_xattrs
 from git_envhist.capture.content import OverBudget, Taker
 from git_envhist.capture.descent import join, shown_path
 from git_envhist.capture.pool import Frame, Shared
-from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
+from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, is_gone, open_file, unreadable
 from git_envhist.capture.records import COLUMNS, SIZE
+from git_envhist.capture.twins import Twins
 from git_envhist.capture.visits import Leaf, Visit, finish
 from git_envhist.capturing.blobs import Blobs
 from git_envhist.capturing.looking import Looker
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_of
+from git_envhist.capturing.sources import Rows, sources_again, sources_among
 from git_envhist.model import WhyMissing
 from git_envhist.store.manifest import format_extras
 from git_envhist.store.packs import PackWriter
@@ -41,7 +43,8 @@ class CaptureWorker(Looker):
         self._writer = PackWriter(job["staging_packs"], job["object_format"], self._known.__contains__)
         blobs = Blobs(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
-        self._taker = Taker(blobs, format_extras, make_policy(job), job["budget"], _home_device(job))
+        self._policy = make_policy(job)
+        self._taker = Taker(blobs, format_extras, self._policy, job["budget"], _home_device(job))
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
         generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
@@ -55,9 +58,19 @@ class CaptureWorker(Looker):
 
     # What the parent asks for, beside what `Looker` answers.
 
-    def do_read(self, files: list[Names]) -> Iterator[Frame]:
+    def do_sources(self, known: Rows) -> Iterator[Frame]:
+        """("source", …) for each file that is sealed by its name: among what is to be read, and among `known`."""
+        key = self._job["twin"]
+        yield from sources_again(key, known, self._job["bases"], self._policy)
+        yield from sources_among(key, self._visits, self._descent, self._policy)
+
+    def do_read(self, files: list[Names], twins: tuple[Any, ...]) -> Iterator[Frame]:
         """Take all that is not deferred: ("directory", …) for each one that is complete then. Whoever is done with its
-        own goes on with `files`, as `do_large` does: nobody waits for the others."""
+        own goes on with `files`, as `do_large` does: nobody waits for the others.
+
+        `twins`: by what the copies of sealed files are recognised.
+        """
+        self._taker.twins = Twins(*twins)
         for number, path in enumerate(list(self._visits)):
             if number % CHECK_PARENT_EVERY == 0 and os.getppid() != self._parent:
                 raise SystemExit
@@ -158,7 +171,7 @@ class CaptureWorker(Looker):
 
     def _finish(self, path: bytes) -> Frame:
         visit = self._visits.pop(path)
-        own = own_extras(format_extras, visit.own, entered=self._enter(path))
+        own = self._own_extras(visit)
         like = visit.like
         record = finish(visit, self._started_ns, self._width, own)
         record.shard = self._writer.add(b"blob", shard_of(record, like, visit.fresh, self._read_old))
@@ -167,15 +180,21 @@ class CaptureWorker(Looker):
         missing = [(shown_path(name), why, detail) for name, why, detail in missing]
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
+    def _own_extras(self, visit: Visit) -> bytes:
+        """Return the manifest words of the directory itself: its owner and, if it can be entered, its attributes."""
+        xattrs: list[tuple[bytes, bytes]] = []
+        unread = ""
+        try:
+            self._descent.enter(visit.path)
+            xattrs, unread = read_xattrs(b".")
+        except OSError as error:
+            unread = "" if is_gone(error) else unreadable(error).detail
+        if unread and not any(not name for name, _, _ in visit.missing):
+            visit.miss(b"", WhyMissing.ATTRIBUTES, unread)
+        return format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid, xattrs=xattrs)
+
     def _read_old(self, oid: bytes) -> bytes:
         return self._known.read(oid[: self._width])[1]
-
-    def _enter(self, path: bytes) -> bool:
-        try:
-            self._descent.enter(path)
-        except OSError:
-            return False
-        return True
 
 
 def _home_device(job: dict[str, Any]) -> int:

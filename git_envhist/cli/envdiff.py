@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import anchored_paths, diff_manner
-from git_envhist.cli.diffview import FORMS, Source, diff_texts
+from git_envhist.cli.diffview import FORMS, Source, print_diff
 from git_envhist.cli.halfway import warn_if_half_way
 from git_envhist.cli.ondemand import bring_sides, bring_wholly
 from git_envhist.cli.options import argument, option
@@ -254,8 +254,7 @@ def _show(session: Session, source: Source, wanted: Wanted) -> None:
     manner = replace(manner, reveal=wanted.reveal)
     if source.changes:
         session.page()
-    for text in diff_texts(wanted.form, source, manner):
-        session.output.write(text)
+    print_diff(session.output, wanted.form, source, manner)
 
 
 def _as_json(source: Source, before: Moment, after: Moment, wanted: Wanted) -> dict[str, object]:

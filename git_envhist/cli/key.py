@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from git_envhist.capturing.attendance import is_unattended
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import warn
+from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count
@@ -178,6 +179,8 @@ def _reseal(session: Session) -> Resealed:
 def _export(
     session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
 ) -> None:
+    if is_unattended(session.history.environ):
+        raise Refused("a key is exported by a person only", hint="run it in a terminal of yours")
     key_id = wanted or ring.current_id()
     if key_id is None:
         raise SealingError("there is no key yet", hint="the first capture makes one")
@@ -228,7 +231,7 @@ def _import(session: Session, ring: KeyRing, source: str | None, use: bool, pass
 
 def _read_text(source: str | None) -> str:
     if source is None and os.isatty(0):
-        print("the exported key, and then Ctrl-D:", file=sys.stderr)
+        complain("the exported key, and then Ctrl-D:")
     try:
         if source in (None, "-"):
             raw = sys.stdin.buffer.read(LONGEST_TEXT)

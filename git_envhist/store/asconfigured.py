@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from git_envhist.errors import GitFailed
-from git_envhist.store.git import COMMAND, Completed, spawn
+from git_envhist.store.git import SAFE_GIT, Completed, spawn
 from git_envhist.store.plainly import SHOW_SOURCES
 
 Config = tuple[tuple[str, str | None], ...]
@@ -35,7 +35,7 @@ def parse_config(done: Completed, words: int = 1) -> Config:
 def list_config(environment: Mapping[bytes, bytes], root: str) -> tuple[Config, tuple[str, ...]]:
     """The configuration that is in force now, and the files that it stands in."""
     # Without our own overrides: they would be listed as the user's.
-    done = spawn([*COMMAND[:1], *SHOW_SOURCES], environment)
+    done = spawn([*SAFE_GIT, *SHOW_SOURCES], environment)
     pairs, sources = parse_config(done, 3), set(done.out.split(b"\0")[1::3])
     files = sorted(os.fsdecode(one[len(FILE) :]) for one in sources if one.startswith(FILE))
     return pairs, tuple(os.path.join(root, one) for one in files)

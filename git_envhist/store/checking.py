@@ -97,7 +97,7 @@ def _look(repository: Repository, name: str, quick: bool) -> BadPack | int:
 def _ends(path: str, index: PackIndex) -> str | None:
     """What is wrong with a pack as far as its length and its two ends tell."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return f"it cannot be opened: {(error.strerror or '').lower()}"
     try:

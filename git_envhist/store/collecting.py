@@ -156,7 +156,7 @@ class _Collector:
             kept = len({oid for pack in weighed for oid in pack.dead})
             if not chosen:
                 return Collected(count, count, size, size, 0, kept, damaged)
-            removed = self._replace(chosen, needed, tips)
+            removed = self._replace(chosen, needed, tips, own)
         finally:
             own.close()
         left = _own(repository)
@@ -174,7 +174,9 @@ class _Collector:
         aside = [*kept_aside(repository.common_state), *self._also]
         return left_of(repository.git, aside, ours.__contains__) | found
 
-    def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:
+    def _replace(
+        self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips, own: OwnPacks
+    ) -> int:
         """Write anew what is needed of some packs, and have them go; how many objects went with them."""
         repository = self._repository
         old = names_of(pack.path for pack in chosen)
@@ -201,6 +203,8 @@ class _Collector:
                 anew = let_go(
                     repository, staging, old, gone, lambda now: self._check(staging, held, now, known)
                 )
+            # On NFS a pack that is removed while it is open keeps a name, and the staging with it.
+            own.close()
         self._remember({})
         if anew:
             # A cache of git's: to be without one costs time alone.

@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from git_envhist.store.locks import lock_file
+from git_envhist.store.locks import lock_file, make_private
 from git_envhist.system import DIRECTORY, open_ours
 from git_envhist.values import dataclass, pattern
 
@@ -66,7 +66,7 @@ class KeyPlace:
     def locked(self) -> Iterator[None]:
         """Hold the lock of this directory; a place that takes no lock takes no key either, as storing will report."""
         try:
-            os.makedirs(self.directory, 0o700, exist_ok=True)
+            make_private(self.directory)
             descriptor = open_ours(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             yield
@@ -78,7 +78,7 @@ class KeyPlace:
             os.close(descriptor)
 
     def _prepare(self) -> None:
-        os.makedirs(self.directory, 0o700, exist_ok=True)
+        make_private(self.directory)
         self.make_private()
         # The directories may be as new as the file: each lives in the one above it.
         parent = os.path.dirname(self.directory)
@@ -101,7 +101,7 @@ class KeyPlace:
 def read_file(path: str) -> bytes | None:
     """Return the bytes of a small file, None where there is none; any other failure is the system's own."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:

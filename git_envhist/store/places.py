@@ -6,10 +6,12 @@ published by rename, which cannot cross file systems.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,6 +24,8 @@ from git_envhist.system import NOFOLLOW, open_ours
 BESIDE_STATE = "staging"
 BESIDE_PACKS = ".envhist-staging"
 TURN = "turn"
+KEPT_NAMES = (".nfs", ".fuse_hidden")
+"""NFS and FUSE give a removed file such a name until it is closed."""
 LARGEST_JOURNAL = 1 << 24
 SURELY_OVER = 24 * 3600.0
 ID_LENGTHS = (40, 64)
@@ -44,7 +48,8 @@ def places(common_state: str, pack_dir: str) -> tuple[str, str]:
 
 def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
     """The place for a new staging, made where it is missing: one from which packs can be renamed."""
-    os.makedirs(pack_dir, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(pack_dir)
     seen = os.stat(pack_dir)
     bits = bits_of(seen, configured)
     mode = directory_mode(seen, bits)
@@ -157,7 +162,9 @@ def lock_of_the_dead(path: str) -> int | None:
 def read_journal(path: str) -> Journal:
     """What a staging's journal says; a last line without its end was never acted upon."""
     try:
-        descriptor = os.open(os.path.join(path, "journal"), os.O_RDONLY | NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(
+            os.path.join(path, "journal"), os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC
+        )
     except FileNotFoundError:
         return Journal((), (), understood=True)
     try:
@@ -174,6 +181,20 @@ def read_journal(path: str) -> Journal:
         else:
             understood = False
     return Journal(tuple(packs), tuple(commits), understood)
+
+
+def packs_of_owner(path: str, pack_dir: str) -> list[str]:
+    """What a journal that we may not read can name at most: every pack of its owner."""
+    try:
+        owner = os.lstat(path).st_uid
+        keeps = [name for name in os.listdir(pack_dir) if name.endswith(".keep")]
+        return [
+            name.removesuffix(".keep")
+            for name in keeps
+            if os.lstat(os.path.join(pack_dir, name)).st_uid == owner
+        ]
+    except FileNotFoundError:
+        return []
 
 
 def write_keep(path: str, pack_dir: os.stat_result) -> None:
@@ -210,28 +231,43 @@ def _readable_as(directory: os.stat_result) -> int:
     return 0o400 | directory.st_mode & 0o044
 
 
-def remove_tree(path: str) -> None:
-    """Remove a directory of ours and all in it; what somebody else removes meanwhile is as good."""
+def remove_tree(path: str, release: Callable[[], None] = lambda: None) -> None:
+    """Remove a directory of ours and all in it; what another process removes meanwhile is as good.
+
+    `release` lets go of its lock, and is called when nothing but the lock's file is left: on some file systems a
+    removed file that is open keeps a name (`.nfs…`, `.fuse_hidden…`). Names of files that other processes have open
+    stay, with the directory; the next sweep removes both.
+    """
     with suppress(FileNotFoundError):
         with os.scandir(path) as entries:
             # The lock last: as long as anything else is left, it can be seen whose it is.
             for entry in sorted(entries, key=lambda entry: entry.name == "lock"):
                 if entry.is_dir(follow_symlinks=False):
                     remove_tree(entry.path)
-                else:
-                    forget(entry.path)
-        os.rmdir(path)
+                    continue
+                if entry.name == "lock":
+                    release()
+                _forget_open(entry.path)
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not _is_held_open(path):
+                raise
 
 
-def packs_of_owner(path: str, pack_dir: str) -> list[str]:
-    """What a journal that we may not read can name at most: every pack of its owner."""
+def _forget_open(path: str) -> None:
     try:
-        owner = os.lstat(path).st_uid
-        keeps = [name for name in os.listdir(pack_dir) if name.endswith(".keep")]
-        return [
-            name.removesuffix(".keep")
-            for name in keeps
-            if os.lstat(os.path.join(pack_dir, name)).st_uid == owner
-        ]
-    except FileNotFoundError:
-        return []
+        forget(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY or not os.path.basename(path).startswith(KEPT_NAMES):
+            raise
+
+
+def _is_held_open(path: str) -> bool:
+    """Return whether nothing is left in a directory but names of removed files that a process has open."""
+    with os.scandir(path) as entries:
+        return all(
+            entry.name.startswith(KEPT_NAMES)
+            or (entry.is_dir(follow_symlinks=False) and _is_held_open(entry.path))
+            for entry in entries
+        )

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
@@ -171,12 +171,18 @@ class Staging:
         with suppress(OSError):
             if not all(os.path.exists(os.path.join(self._target, f"{name}.idx")) for name in self._published):
                 bring_back(self._common_state, self._target)
-            remove_tree(self.path)
+            self._close_journal()
+            remove_tree(self.path, self._release)
         self._release()
 
     def abandon(self) -> None:
         """Leave the staging as a killed process would: the next sweep sees from the refs what is to stay."""
         self._release()
+
+    def _close_journal(self) -> None:
+        descriptor, self._journal = self._journal, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _release(self) -> None:
         # Marked first: a signal that comes between would have it closed twice, with an error in the signal's place.
@@ -249,7 +255,8 @@ def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callab
         return  # another user's, and theirs to sweep
     if lock is None:
         return
-    try:
+    with ExitStack() as held:
+        held.callback(os.close, lock)
         journal = read_journal(path)
         if not journal.understood:
             return  # written by a later version, which knows what to do with it
@@ -257,9 +264,7 @@ def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callab
             _take_back(common_state, pack_dir, journal.packs, journal.commits)
         undecided(path, pack_dir)
         _finish_taking_away(path, pack_dir)
-        remove_tree(path)
-    finally:
-        os.close(lock)
+        remove_tree(path, held.close)
 
 
 def _finish_taking_away(path: str, pack_dir: str) -> None:

@@ -59,7 +59,7 @@ def everything_pushed(repo: Repo) -> bytes:
 def test_no_canary_leaves_the_machine(captured: Repo) -> None:
     pushed = everything_pushed(captured)
     assert pushed.count(b"envhist-sealed 1\n") == len(FILES) + len(
-        ("staged.py", ".env.staged", "the other .env.staged", "attachment", "facts of variables")
+        ("staged.py", "its twin in the tree", ".env.staged", "the other .env.staged", "attachment", "facts")
     )
     assert b"canary" not in pushed
     assert TOKEN.encode() not in pushed

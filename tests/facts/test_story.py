@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from git_envhist.capturing.factsealing import open_facts
 from git_envhist.facts.probe import MachineProbe, PlaceProbe, SignProbe, TreeProbe
 from git_envhist.history.outside import command_for
 from git_envhist.model import FactChange
+from tests.support.needs import needs, require
 from tests.support.repository import Repo
 
 # Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
@@ -43,6 +43,7 @@ def stories(repo: Repo) -> list[str]:
     return repo.run("envlog", "--format=%(story)", check=True).out.splitlines()
 
 
+@pytest.mark.full
 def test_packages_are_told_by_place_with_versions(repo: Repo) -> None:
     python = [sys.executable, "-m", "venv", "--without-pip", ".venv"]
     subprocess.run(python, cwd=repo.path, check=True)
@@ -198,7 +199,7 @@ def build_package(place: Path, version: str) -> str:
     return f"{place}.deb"
 
 
-@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg here")
+@needs("dpkg-deb")
 def test_what_dpkg_installs_upgrades_and_removes_is_told(repo: Repo, machine: Path, tmp_path: Path) -> None:
     for name in ("updates", "info", "triggers"):
         (machine / "var/lib/dpkg" / name).mkdir()
@@ -256,10 +257,9 @@ def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_npm_packages_are_told_by_place_with_versions(repo: Repo) -> None:
-    npm = shutil.which("npm", path=MACHINE.get("PATH"))
-    if npm is None:
-        pytest.skip("npm is not installed")
+    npm = require("npm", MACHINE.get("PATH"))
     repo.write("package.json", '{"name": "work", "version": "1.0.0", "private": true}\n')
     capture(repo, "before")
     words = [npm, "install", "--no-audit", "--no-fund", "semver", "@types/node"]

@@ -73,7 +73,7 @@ def missing_objects(repo: Repo) -> str:
     return git_fsck(repo.path)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_no_object_goes_missing_while_git_cleans_up(repo: Repo) -> None:
     taken = captures_beside_cleaning(repo, 40)
     assert missing_objects(repo) == ""
