@@ -163,11 +163,11 @@ def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
         f"made the key {made.id}: new files are sealed with it, and new snapshots are signed with it"
     )
     if sealed is not None:
-        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them anew")
+        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them again")
         if sealed.left:
             warn(f"{count(sealed.left, 'object')} stay as they are: no key here opens them")
     elif before is not None:
-        session.line(f"what the key {before} sealed is still opened by it")
+        session.line(f"the key {before} still opens everything that it sealed")
 
 
 def _reseal(session: Session) -> Resealed:

@@ -223,7 +223,7 @@ class KeyRing:
                 other = read_key_file(place.read(key.id) or b"")
                 if other.id == key.id and other != key:
                     raise Refused(
-                        f"another key has the id '{key.id}': somebody made this one to replace it",
+                        f"another key has the id '{key.id}': this one was made to replace it",
                         hint="do not use it, and ask where it comes from",
                     )
 
