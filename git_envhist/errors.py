@@ -146,6 +146,16 @@ class Interrupted(EnvhistError):
         self.exit_code = 128 + signal_number
 
 
+def in_words(error: Exception) -> str:
+    """Return what an error says, without the number of an error of the system."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    place = error.filename
+    if isinstance(place, bytes):
+        place = place.decode("utf-8", "surrogateescape")
+    return error.strerror.lower() + (f": '{place}'" if isinstance(place, str) else "")
+
+
 def _in_one_line(message: str) -> str:
     """What git said first, and last: between them it says the same of one file after the other."""
     lines = list(dict.fromkeys(filter(None, map(str.strip, message.splitlines()))))

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 Path = str | bytes
+NOT_A_FILE = "not a regular file: move it away"
 WITHOUT = "GIT_ENVHIST_WITHOUT"
 
 
@@ -98,6 +99,15 @@ def open_itself(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
     return open_compared(name, flags, dir_fd=dir_fd)
 
 
+def open_file_only(name: Path, flags: int) -> int:
+    """Open a regular file, as the `opener` of `open`; never wait for the other end of a pipe."""
+    descriptor = os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ENXIO, NOT_A_FILE, name)
+    return descriptor
+
+
 def open_compared(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
     """The same where the system cannot be told to follow no link: what was opened is what was looked at."""
     before = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
@@ -109,6 +119,20 @@ def open_compared(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
         os.close(descriptor)
     code = errno.ENOTDIR if flags & DIRECTORY == DIRECTORY else errno.ELOOP
     raise OSError(code, os.strerror(code), name)
+
+
+def list_directory(descriptor: int) -> list[bytes]:
+    """Return the names in an open directory, those included that were created since it was opened."""
+    # On btrfs a descriptor lists no entry that is newer than itself, so the directory is opened again.
+    try:
+        again = os.open(b".", DIRECTORY, dir_fd=descriptor)
+    except PermissionError:
+        # A directory that its owner cannot enter; it was opened before its mode was changed.
+        return [os.fsencode(name) for name in os.listdir(descriptor)]
+    try:
+        return [os.fsencode(name) for name in os.listdir(again)]
+    finally:
+        os.close(again)
 
 
 def how_workers_run(wanted: str) -> str:

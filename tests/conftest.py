@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.programs import make_programs
+from tests.support import summary
+from tests.support.programs import QuickPrograms, make_programs, quick
 from tests.support.repository import Repo, make_repo
 
 # A machine shared by several suites is slow at times: a deadline would fail tests for the neighbour's load.
@@ -27,6 +31,11 @@ settings.register_profile(
     "ci", settings.get_profile("default"), phases=set(Phase) - {Phase.shrink, Phase.explain}
 )
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+# A shell that keeps Python from writing bytecode would have every program compile its modules again, and pytest every
+# test file.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell that puts the suite into the background has it ignore Ctrl-C, `nohup` has it ignore a closed terminal, and so
 # would every program that it starts.
@@ -67,37 +76,80 @@ FOREIGN_NAMES = (
     "VISUAL",
 )
 
-DEAR = ("tests/real/", "tests/page/", "tests/compat/upstream/")
-"""What stands here shares what takes long to make: with several workers one of them does all of a place."""
-PLACES_SHOWN = 25
+SHARED_FIXTURES = ("tests/real/", "tests/page/", "tests/compat/upstream/")
+"""Directories whose tests share fixtures that take long to make: one worker runs all tests of each."""
+MEMORY = "/dev/shm"
+MEMORY_NEEDED = 3 << 30
+"""Bytes that must be free in memory before the tests keep their directories there."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="also run the tests that need servers, other versions of git, browsers, compilers or minutes",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass `--full` on to the modules that choose how much they try when they are imported."""
+    if config.getoption("--full"):
+        os.environ["ENVHIST_TEST_FULL"] = "1"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Keep the tests' directories in memory where there is room: a sync costs nothing there."""
+    if "PYTEST_DEBUG_TEMPROOT" in os.environ or config.getoption("basetemp"):
+        return
+    with suppress(OSError):
+        if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED and os.access(MEMORY, os.W_OK | os.X_OK):
+            os.environ["PYTEST_DEBUG_TEMPROOT"] = MEMORY
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Start no workers for a file or two: they take longer to start than the tests to run."""
+    names_files = all(".py" in argument for argument in config.args)
+    return 0 if names_files and len(config.args) <= 2 else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the marked tests to `--full`, unless the command line names their file."""
+    if config.getoption("--full"):
+        return
+    named = {
+        str(Path(argument.partition("::")[0]).resolve()) for argument in config.args if ".py" in argument
+    }
+    left = [item for item in items if item.get_closest_marker("full") and str(item.path) not in named]
+    config.hook.pytest_deselected(items=left)
+    leaving = set(left)
+    items[:] = [item for item in items if item not in leaving]
+
+
+def pytest_collection_finish() -> None:
+    """Exclude everything loaded so far from garbage collection: a forked worker would copy every page of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Where the time went, by place: the suite has to stay short, and so somebody has to see what makes it long."""
-    if not config.getoption("durations"):
-        return
-    seconds: dict[str, float] = {}
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                place = "/".join(report.nodeid.partition("::")[0].split("/")[:2])
-                seconds[place] = seconds.get(place, 0.0) + report.duration
-    told = sorted(seconds.items(), key=lambda item: -item[1])[:PLACES_SHOWN]
-    terminalreporter.write_line(
-        "seconds by place: " + ", ".join(f"{place} {took:.0f}" for place, took in told)
-    )
+    """Print the missing programs and, with `--durations`, the seconds per directory."""
+    summary.print_missing_programs(terminalreporter)
+    if config.getoption("durations"):
+        summary.print_seconds_by_directory(terminalreporter)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Spread the tests among the workers one by one, but for those that share something dear."""
+    """Spread the tests among the workers one by one, but for those that share slow fixtures."""
     from xdist.scheduler import LoadScopeScheduling  # there only where pytest-xdist is
 
-    class Together(LoadScopeScheduling):
+    class ByTest(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return next((place for place in DEAR if nodeid.startswith(place)), nodeid)
+            return next((place for place in SHARED_FIXTURES if nodeid.startswith(place)), nodeid)
 
-    return Together(config, log)
+    return ByTest(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -120,7 +172,11 @@ def sealed_session(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> 
         for name, value in sealed_environment(home).items():
             patch.setenv(name, value)
         before = os.umask(0o022)
+        runner = QuickPrograms(programs, os.environ)
+        quick.append(runner)
         yield
+        quick.remove(runner)
+        runner.close()
         os.umask(before)
 
 

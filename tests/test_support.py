@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.oracle import git_fsck, listing, rsync_differences, sha256
+from tests.support.needs import require
+from tests.support.oracle import find_differences, git_fsck, listing, rsync_differences, sha256
 from tests.support.privileges import as_ordinary_user, permissions_bind
 from tests.support.repository import Repo, make_repo
 from tests.support.strategies import edits, trees
-from tests.support.trees import Directory, Fifo, File, Forge, HardLink, Link, Socket, Tree, apply, build
+from tests.support.trees import (
+    Chmod,
+    Directory,
+    Edit,
+    Fifo,
+    File,
+    Forge,
+    HardLink,
+    Link,
+    Put,
+    Remove,
+    Socket,
+    Touch,
+    Tree,
+    apply,
+    build,
+)
 
 EXAMPLE: Tree = {
     b"": Directory(0o750, 1_000_000_000_000_000_001),
@@ -43,15 +61,61 @@ def test_a_tree_described_as_data_stands_on_the_disk_as_find_sees_it(tmp_path: P
     assert (seen[b"a"].mode, seen[b"a"].mtime_ns, seen[b"pipe"].mtime_ns) == (0o1777, 7, 42)
 
 
-def test_rsync_sees_a_changed_byte_and_nothing_where_nothing_differs(tmp_path: Path) -> None:
+@pytest.fixture(params=["rsync", "find"])
+def differences(request: pytest.FixtureRequest) -> Callable[[Path, Path], tuple[str, ...]]:
+    """Each judge of trees that is installed."""
+    if request.param == "rsync":
+        require("rsync")
+        return rsync_differences
+    return find_differences
+
+
+def test_tree_judge_finds_a_changed_byte_and_nothing_in_equal_trees(
+    differences: Callable[[Path, Path], tuple[str, ...]], tmp_path: Path
+) -> None:
     build(EXAMPLE, tmp_path / "one")
     build(EXAMPLE, tmp_path / "two")
-    assert rsync_differences(tmp_path / "one", tmp_path / "two") == ()
-    # Not the setuid file: an ordinary user's write takes its bit away.
+    assert differences(tmp_path / "one", tmp_path / "two") == ()
+    # Not the setuid file: an ordinary user's write clears that bit.
     apply([Forge(b"a/new\nline\xff")], tmp_path / "two")
-    (line,) = rsync_differences(tmp_path / "one", tmp_path / "two")
-    assert line.startswith(">fc")
+    (line,) = differences(tmp_path / "one", tmp_path / "two")
+    assert line.startswith((">fc", "sha256 "))
     assert "a/new" in line
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Remove(b"empty"),
+        Put(b"more", File()),
+        Chmod(b"a/new\nline\xff", 0o600),
+        Touch(b"a", 8 * 10**9),
+        Touch(b".", 8 * 10**9),
+        Touch(b"pipe", 8 * 10**9),
+        Put(b"link", Link(b"elsewhere", 99)),
+        Put(b"socket", Fifo(mtime_ns=3)),
+        Put(b"a/again", File(b"hello\n", 0o4711, -1_749_999_999, (("user.a", b"1"),))),
+    ],
+)
+def test_tree_judge_finds_each_kind_of_difference(
+    differences: Callable[[Path, Path], tuple[str, ...]], tmp_path: Path, change: Edit
+) -> None:
+    build(EXAMPLE, tmp_path / "one")
+    build(EXAMPLE, tmp_path / "two")
+    apply([change], tmp_path / "two")
+    assert differences(tmp_path / "one", tmp_path / "two") != ()
+
+
+def test_tree_judge_finds_an_extended_attribute(
+    differences: Callable[[Path, Path], tuple[str, ...]], tmp_path: Path
+) -> None:
+    build(EXAMPLE, tmp_path / "one")
+    build(EXAMPLE, tmp_path / "two")
+    try:
+        os.setxattr(tmp_path / "two/a/file", "user.a", b"2")
+    except OSError:
+        pytest.skip("this file system keeps no extended attributes")
+    assert differences(tmp_path / "one", tmp_path / "two") != ()
 
 
 def test_a_forged_file_keeps_its_size_and_its_time(tmp_path: Path) -> None:

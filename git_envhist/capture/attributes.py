@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from git_envhist.model import StoredAs
 from git_envhist.system import SYSTEM
 
 SKIPPED_XATTRS = (b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl")
 """Attributes that belong to the machine's policy, not to the environment."""
+NONE_THERE = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODATA, errno.ENOENT))
+"""Errors of a file system without attributes, and of an attribute or a name that was removed since it was listed."""
 SPREAD = 0x9E3779B97F4A7C15
 """An odd number without pattern: multiples of it lie far apart."""
+
+
+class Attributes(NamedTuple):
+    """The extended attributes of a path, and why some could not be read (empty: all were)."""
+
+    found: list[tuple[bytes, bytes]]
+    unread: str = ""
 
 
 class ExtrasFormat(Protocol):
@@ -39,11 +48,6 @@ def link_group(seen: os.stat_result, home_device: int) -> int:
         return seen.st_ino
     # On another file system (a further root) the same number means another file.
     return (seen.st_ino + (seen.st_dev + 1) * SPREAD) % (1 << 64)
-
-
-def own_extras(extras: ExtrasFormat, own: os.stat_result, *, entered: bool) -> bytes:
-    """What the manifest line of a directory itself says: its owner and, where it is the current one, its attributes."""
-    return extras(uid=own.st_uid, gid=own.st_gid, xattrs=read_xattrs(b".") if entered else ())
 
 
 def leaf_extras(
@@ -77,22 +81,28 @@ def leaf_extras(
     )
 
 
-def read_xattrs(what: int | bytes) -> list[tuple[bytes, bytes]]:
-    """The extended attributes of an open file, or of a name in the current directory."""
+def read_xattrs(what: int | bytes) -> Attributes:
+    """Return the extended attributes of an open file, or of a name in the current directory."""
     if not SYSTEM.xattr:
-        return []
+        return Attributes([])
     follow = isinstance(what, int)
     try:
         names = os.listxattr(what) if follow else os.listxattr(what, follow_symlinks=False)
-    except OSError:
-        return []  # a file system without them
+    except OSError as error:
+        return Attributes([], _why(error))
     if not names:
-        return []
-    found = []
+        return Attributes([])
+    found, unread = [], ""
     for name in sorted(map(os.fsencode, names)):
         if name in SKIPPED_XATTRS:
             continue
-        with contextlib.suppress(OSError):  # gone since it was listed, or closed to us
+        try:
             value = os.getxattr(what, name) if follow else os.getxattr(what, name, follow_symlinks=False)
             found.append((name, value))
-    return found
+        except OSError as error:
+            unread = unread or _why(error)
+    return Attributes(found, unread)
+
+
+def _why(error: OSError) -> str:
+    return "" if error.errno in NONE_THERE else os.strerror(error.errno or 0).lower()

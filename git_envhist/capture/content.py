@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from git_envhist.capture.attributes import ExtrasFormat, leaf_extras, read_xattrs
+from git_envhist.capture.attributes import Attributes, ExtrasFormat, leaf_extras, read_xattrs
 from git_envhist.capture.databases import Patience, is_database
 from git_envhist.capture.descent import join
 from git_envhist.capture.fingerprints import chained
@@ -20,6 +21,7 @@ from git_envhist.capture.reading import (
     Outgrown,
     Unreadable,
     Vanished,
+    lstat_of,
     open_seen,
     read_file,
     read_streamed,
@@ -68,7 +70,7 @@ class Taker:
                 visit.miss(leaf.name, reason.why, reason.detail)
                 return False
             except OtherKind:
-                if not _look_again(leaf):
+                if not _look_again(visit, leaf):
                     return False
         visit.miss(leaf.name, WhyMissing.UNSTABLE, "it kept turning into something else")
         return False
@@ -97,12 +99,7 @@ class Taker:
             self._take_node(visit, leaf)
 
     def _take_node(self, visit: Visit, leaf: Leaf) -> None:
-        try:
-            seen = os.lstat(leaf.name)
-        except FileNotFoundError as gone:
-            raise Vanished from gone
-        except OSError as error:
-            raise unreadable(error) from error
+        seen = lstat_of(leaf.name)
         # A pipe that is written to has another time at every look.
         if stat.S_IFMT(seen.st_mode) != stat.S_IFMT(leaf.row[MODE]):
             raise OtherKind
@@ -116,7 +113,9 @@ class Taker:
         except FileNotFoundError as gone:
             raise Vanished from gone
         except OSError as error:
-            raise OtherKind from error
+            if error.errno == errno.EINVAL:
+                raise OtherKind from error
+            raise unreadable(error) from error
         if COLUMNS(seen) != leaf.row:
             raise OtherKind
         leaf.oid = self._store.add_blob(target)
@@ -284,16 +283,22 @@ class Taker:
         visit: Visit,
         leaf: Leaf,
         seen: os.stat_result,
-        xattrs: list[tuple[bytes, bytes]],
+        attributes: Attributes,
         stored: StoredAs = StoredAs.PLAIN,
         digest: bytes | None = None,
     ) -> bytes:
+        xattrs, unread = attributes
+        if unread:
+            # A change time of zero never matches: the next capture reads the attributes again.
+            leaf.row = (0, *leaf.row[1:])
+            visit.miss(leaf.name, WhyMissing.ATTRIBUTES, unread)
         return leaf_extras(self._extras, visit.own, seen, self._home_device, xattrs, stored, digest)
 
 
-def _look_again(leaf: Leaf) -> bool:
+def _look_again(visit: Visit, leaf: Leaf) -> bool:
     try:
         leaf.row = COLUMNS(os.lstat(leaf.name))
-    except OSError:
+    except OSError as error:
+        visit.miss_for(error, leaf.name)
         return False
     return True

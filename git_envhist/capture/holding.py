@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from git_envhist.capture.databases import JOURNAL, LOG, Hold, Patience, Restless, held_still, what_moved
-from git_envhist.capture.reading import Unreadable
+from git_envhist.capture.reading import Unreadable, stat_of
 from git_envhist.capture.records import COLUMNS
 from git_envhist.capture.visits import Leaf, Visit
 from git_envhist.model import WhyMissing
@@ -119,7 +119,7 @@ class Unit:
     def _take_database(self) -> None:
         leaf = self._database
         if not leaf.waits:
-            seen = os.fstat(self._descriptor)
+            seen = stat_of(self._descriptor)
             if COLUMNS(seen) == leaf.row:
                 return  # as it was at the last capture
             leaf.waits, leaf.row = True, COLUMNS(seen)
@@ -130,7 +130,8 @@ class Unit:
             return False
         try:
             leaf.row = COLUMNS(os.lstat(leaf.name))
-        except OSError:
+        except OSError as error:
+            self._visit.miss_for(error, leaf.name)
             return False
         leaf.waits = True
         return self._keeper.take(self._visit, leaf)

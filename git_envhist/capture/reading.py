@@ -82,11 +82,32 @@ def open_seen(name: bytes) -> tuple[int, os.stat_result]:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR):
             raise OtherKind from error
         raise unreadable(error) from error
-    seen = os.fstat(descriptor)
-    if not stat.S_ISREG(seen.st_mode):
+    try:
+        seen = stat_of(descriptor)
+        if not stat.S_ISREG(seen.st_mode):
+            raise OtherKind
+    except BaseException:
         os.close(descriptor)
-        raise OtherKind
+        raise
     return descriptor, seen
+
+
+def lstat_of(name: bytes) -> os.stat_result:
+    """Return the stat of a name in the current directory; `Vanished` or `Unreadable` if there is none."""
+    try:
+        return os.lstat(name)
+    except FileNotFoundError as gone:
+        raise Vanished from gone
+    except OSError as error:
+        raise unreadable(error) from error
+
+
+def stat_of(descriptor: int) -> os.stat_result:
+    """Return the stat of an open file; `Unreadable` if the file system fails."""
+    try:
+        return os.fstat(descriptor)
+    except OSError as error:
+        raise unreadable(error) from error
 
 
 def _open(name: bytes) -> int:
@@ -107,13 +128,13 @@ def read_file(
     there at first is such a moment. `Outgrown` where it has `limit` bytes or more.
     """
     data = b""
-    before = os.fstat(descriptor) if seen is None else seen
+    before = stat_of(descriptor) if seen is None else seen
     for attempt in range(TRIES):
         before, settled = _past_the_grain(descriptor, before)
         if limit is not None and before.st_size >= limit:
             raise Outgrown
         data = _read_to_end(descriptor, before.st_size)
-        after = os.fstat(descriptor)
+        after = stat_of(descriptor)
         if grows and len(data) >= before.st_size:
             return FileRead(data[: before.st_size], before, stable=True)
         if settled and COLUMNS(before) == COLUMNS(after) and len(data) == after.st_size:
@@ -128,12 +149,12 @@ def read_streamed(
 ) -> tuple[os.stat_result, bool]:
     """Hand a large file block by block to `consume`, from the start again while it changes; its stat, and whether
     it stood still. `consume` must forget what it was given before each time it is called."""
-    before = os.fstat(descriptor)
+    before = stat_of(descriptor)
     for attempt in range(TRIES):
         before, settled = _past_the_grain(descriptor, before)
         counted = _Counted(_blocks(descriptor, before.st_size if grows else before.st_size + 1))
         consume(counted)
-        after = os.fstat(descriptor)
+        after = stat_of(descriptor)
         if grows and counted.size == before.st_size:
             return before, True
         if settled and COLUMNS(before) == COLUMNS(after) and counted.size == after.st_size:
@@ -196,7 +217,7 @@ def _blocks(descriptor: int, size: int) -> Iterator[Block]:
 
 def _hides_its_holes(descriptor: int, size: int) -> bool:
     """Whether to read a file takes days because nobody says where it holds nothing."""
-    if size < VAST or os.fstat(descriptor).st_blocks * DISK_BLOCK > size // 64:
+    if size < VAST or stat_of(descriptor).st_blocks * DISK_BLOCK > size // 64:
         return False
     try:
         return SEEK_HOLE is None or os.lseek(descriptor, 0, SEEK_HOLE) >= size
@@ -214,7 +235,7 @@ def _end_of_hole(descriptor: int, at: int, size: int) -> int:
         if error.errno != errno.ENXIO:
             return at  # a file system that does not know
     # To ask for one byte more than there is finds a file that grew; it is no part of the hole.
-    return min(size, max(at, os.fstat(descriptor).st_size))
+    return min(size, max(at, stat_of(descriptor).st_size))
 
 
 def _past_the_grain(descriptor: int, seen: os.stat_result) -> tuple[os.stat_result, bool]:
@@ -222,7 +243,7 @@ def _past_the_grain(descriptor: int, seen: os.stat_result) -> tuple[os.stat_resu
     wait = _youth(seen)
     if wait:
         time.sleep(wait / SECOND_NS)
-        seen = os.fstat(descriptor)
+        seen = stat_of(descriptor)
     # A write shows in the time stamps when it begins, and a long one goes on for longer than any grain. To look for
     # data takes the lock that a writer holds until its call ends (ext4, btrfs, f2fs, tmpfs); XFS reads take it anyway.
     _end_of_hole(descriptor, 0, seen.st_size)
@@ -245,6 +266,11 @@ def grain(time_ns: int) -> int:
     if time_ns % SECOND_NS:
         return CLOCK_GRAIN_NS
     return SECOND_NS + CLOCK_GRAIN_NS if time_ns // SECOND_NS % 2 else LONGEST_GRAIN_NS
+
+
+def is_gone(error: OSError) -> bool:
+    """Return whether the error means that nothing of the expected kind exists at a path."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def unreadable(error: OSError) -> Unreadable:

@@ -5,13 +5,14 @@ Which directories are as they were is told before, by `check`.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from git_envhist.capture.descent import DOT_GIT, Descent, is_realm_top, join, realm_of
-from git_envhist.capture.reading import unreadable
+from git_envhist.capture.reading import is_gone, unreadable
 from git_envhist.capture.records import COLUMNS, Record, differing, stat_columns
 from git_envhist.capture.visits import ROW, Leaf, Visit, is_settled, leaf_of
 from git_envhist.model import WhyMissing
@@ -212,8 +213,12 @@ def _leads_to_repository(name: bytes) -> bool:
         return False
 
 
+Unlisted = dict[bytes, int]
+"""Directories that could not be listed, with the number of the error."""
+
+
 def walk(
-    descent: Descent, tops: Iterable[bytes], scanner_limits: Limits, ignored: Ignored | None
+    descent: Descent, tops: Iterable[bytes], limits: Limits, ignored: Ignored | None, unlisted: Unlisted
 ) -> list[bytes]:
     """Every directory at and below some, in the order of their paths, by type alone and without a stat."""
     found: list[bytes] = []
@@ -221,12 +226,17 @@ def walk(
     while stack:
         path = stack.pop()
         found.append(path)
-        stack.extend(sorted(_directories(descent, path, scanner_limits, ignored), reverse=True))
+        stack.extend(sorted(_directories(descent, path, limits, ignored, unlisted), reverse=True))
     return found
 
 
 def spread(
-    descent: Descent, tops: Iterable[bytes], enough: int, limits: Limits, ignored: Ignored | None
+    descent: Descent,
+    tops: Iterable[bytes],
+    enough: int,
+    limits: Limits,
+    ignored: Ignored | None,
+    unlisted: Unlisted,
 ) -> tuple[list[bytes], list[bytes]]:
     """The same level by level, until `enough` directories wait to be walked: those behind, and those that wait."""
     found: list[bytes] = []
@@ -234,11 +244,13 @@ def spread(
     while waiting and len(waiting) < enough:
         path = waiting.popleft()
         found.append(path)
-        waiting.extend(sorted(_directories(descent, path, limits, ignored)))
+        waiting.extend(sorted(_directories(descent, path, limits, ignored, unlisted)))
     return found, list(waiting)
 
 
-def _directories(descent: Descent, path: bytes, limits: Limits, ignored: Ignored | None) -> list[bytes]:
+def _directories(
+    descent: Descent, path: bytes, limits: Limits, ignored: Ignored | None, unlisted: Unlisted
+) -> list[bytes]:
     found = []
     try:
         own = descent.enter(path)
@@ -257,6 +269,8 @@ def _directories(descent: Descent, path: bytes, limits: Limits, ignored: Ignored
                 if not limits.mounts_known and not limits.cross_mounts and item.stat().st_dev != own.st_dev:
                     continue
                 found.append(below)
-    except OSError:
-        pass  # the visit of this directory will meet the same and say so
+    except OSError as error:
+        # The visit may succeed all the same. It would name directories that are then not walked.
+        if not is_gone(error):
+            unlisted[path] = error.errno or errno.EIO
     return found

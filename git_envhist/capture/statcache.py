@@ -14,9 +14,10 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass, field
 
-VERSION = 3
+VERSION = 4
 HEAD = "head"
 Checksum = Callable[[bytes], int]
 
@@ -70,7 +71,7 @@ class StatCache:
     def read_head(self) -> CacheHead | None:
         """The head, or None where there is no cache that can be trusted."""
         try:
-            with open(os.path.join(self.directory, HEAD), "rb") as file:
+            with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
                 checksum, _, text = file.read().partition(b"\n")
             if int(checksum) != self._checksum(text):
                 return None
@@ -96,7 +97,7 @@ class StatCache:
     def is_torn(self) -> bool:
         """Whether the head is not what was written, by whatever version."""
         try:
-            with open(os.path.join(self.directory, HEAD), "rb") as file:
+            with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
                 checksum, _, text = file.read().partition(b"\n")
             return int(checksum) != self._checksum(text)
         except (OSError, ValueError):
@@ -105,7 +106,9 @@ class StatCache:
     def read_shard(self, shard: Shard) -> bytes | None:
         """The records of one shard, or None where they are not what the head promised."""
         try:
-            with open(os.path.join(self.directory, os.path.basename(shard.name)), "rb") as file:
+            with open(
+                os.path.join(self.directory, os.path.basename(shard.name)), "rb", opener=open_file_only
+            ) as file:
                 data = file.read()
         except (OSError, ValueError):
             return None
@@ -113,7 +116,8 @@ class StatCache:
 
     def write(self, head: CacheHead, shards: Iterable[tuple[bytes, bytes] | Shard]) -> None:
         """Replace the cache; a shard that did not change is given as it stands, the others as (first, records)."""
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.directory, 0o700)
         told = _told(head, [item if isinstance(item, Shard) else self._write(*item) for item in shards])
         text = json.dumps(told).encode("ascii")
         temporary = os.path.join(self.directory, f"{HEAD}.{os.getpid()}")

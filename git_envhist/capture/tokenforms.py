@@ -194,7 +194,7 @@ GENERAL: dict[str, Form] = {
     "age": ("age secret keys", rb"AGE-(?:SECRET-KEY|PLUGIN-[A-Z0-9]{1,30})-1", rb"[A-Z0-9]{58,}"),
     "envhist": (
         "our own keys, as a file and as exported",
-        rb"envhist-key(?:-w?1-[0-9a-f]{12}-| 1(?:\\[rn]|\s){1,4})",
+        rb"envhist-key(?:-w?[12]-[0-9a-f]{12}(?:[0-9a-f]{20})?-| [12](?:\\[rn]|\s){1,4})",
         rb"(?:\s{0,2}[0-9a-z]){103}[0-9a-z]*",
     ),
     "nkey": ("NATS seeds", rb"S[UANCO]", rb"[A-Z2-7]{56}(?!\w)"),

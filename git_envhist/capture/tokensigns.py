@@ -126,7 +126,7 @@ ANCHORS: dict[str, bytes] = {
     "atlassian": rb"AT(?:[AC]TT3|BB)[\w=-]{28}",
     "age": rb"AGE-(?:SECRET-KEY|PLUGIN-)",
     "google_refresh": rb"1//0[\w-]{28}",
-    "envhist": rb"envhist-key(?:[- ]1|-w1)",
+    "envhist": rb"envhist-key(?:[- ][12]|-w1)",
     "telegram": rb":AA[\w-]{32}",
     "azure": rb"Key=[A-Za-z0-9+/]{40}",
     "jwt": rb"eyJ[\w+/=-]{10}",

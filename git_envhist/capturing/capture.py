@@ -16,7 +16,7 @@ from git_envhist.capturing.survey import Survey, bases_of, refuse_home, survey
 from git_envhist.capturing.take import Taker, Tools
 from git_envhist.capturing.tidying import COMMON_LOCK, tidy
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.errors import Damaged, EnvhistError, Refused, RestoreLeft, SealingError
+from git_envhist.errors import Damaged, EnvhistError, Refused, RestoreLeft, SealingError, in_words
 from git_envhist.model import Captured, EnvPath, Snapshot
 from git_envhist.opening import kept_apart
 from git_envhist.services.states import NONE, Dumps
@@ -64,7 +64,7 @@ class Capturing:
         from git_envhist.services.commands import Way  # loaded late: hardly anybody has one
         from git_envhist.services.dumping import SECONDS, dumped  # loaded late: likewise
 
-        way = Way(self.repository.root, self.environ, SECONDS)
+        way = Way(self.repository.root, self.environ, self.repository.common_dir, SECONDS)
         with dumped(self.settings.services, way, self.settings, self.repository.state) as dumps:
             yield dumps
 
@@ -130,21 +130,23 @@ class Capturing:
                 lambda commit: _is_published(repository, commit),
             )
         except EnvhistError as error:
-            return [f"what a killed capture left could not be cleared: {error}"]
+            return [f"what a killed capture left could not be cleared: {in_words(error)}"]
         return []
 
     def _key(self) -> tuple[Key | None, list[str]]:
         try:
             key = self.keys.current()
         except SealingError as error:
-            return None, [f"secret files are left out: {error}"]
+            return None, [f"secret files are left out: {in_words(error)}"]
         return key, list(self.keys.warnings)
 
     @contextmanager
     def _staging(self, *, reading: bool = False) -> Iterator[Staging]:
         """Where it is taken; who only reads does so elsewhere where the repository is closed to us."""
         try:
-            staging = Staging.create(self.repository.common_state, self.repository.pack_dir)
+            staging = Staging.create(
+                self.repository.common_state, self.repository.pack_dir, self.repository.shared
+            )
         except NoPlace:
             if not reading:
                 raise

@@ -17,6 +17,7 @@ from git_envhist.capture.known import CacheDamaged, shards_of
 from git_envhist.capture.lines import HereLine, fork_line, spawn_line
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
+from git_envhist.capturing.failed import FailedDirectories, TopGone
 from git_envhist.capturing.since import Wanted
 from git_envhist.capturing.sources import find_twins
 from git_envhist.capturing.survey import Survey
@@ -85,6 +86,7 @@ class Gatherer:
         self._workers = workers
         self._totals = (0, 0)
         self._looked_into = 0
+        self._failed = FailedDirectories()
         self._open = True
         self._twins: tuple[object, ...] = ()
         self._packing: Iterator[tuple[int, Frame]] = iter(())
@@ -99,12 +101,15 @@ class Gatherer:
     def gather(self, *, dry_run: bool = False) -> Gathered:
         """Take what is not known yet. The workers go on to finish their packs: `finish_packs` waits for these."""
         self._look()
+        if b"" in self.result.gone:
+            raise TopGone
         self._add_up()
         if dry_run:
             self._list()
         elif self._looked_into:
             self._read()
             self._packing = self._pool.ask_each("pack")
+        self.result.missing += list(self._failed.missing(self.result.missing))
         return self.result
 
     def finish_packs(self) -> Gathered:
@@ -169,6 +174,7 @@ class Gatherer:
                 tops.discard(path)
             else:
                 (new if kind == "new" else self.result.gone).add(path)
+                self._failed.note(path, *words[1:])
             if kind == "mounted":
                 # The directory above it shows nothing of that: looked into again, it says what is missing.
                 new.add(path.rpartition(b"/")[0])
@@ -186,23 +192,29 @@ class Gatherer:
         arguments[0] = (sorted(tops), WALKS_EACH * self._workers if self._workers > 1 else 1 << 62)
         found: list[bytes] = []
         waiting: list[bytes] = []
-        for _, (kind, paths) in self._pool.ask_all("spread", arguments):
+        for _, (kind, paths, unlisted) in self._pool.ask_all("spread", arguments):
             (found if kind == "walked" else waiting).extend(cast(list[bytes], paths))
+            self._failed.unlisted.update(cast(dict[bytes, int], unlisted))
         if waiting:
-            for _, (_, paths) in self._share_out("walk", waiting, 1):
+            for _, (_, paths, unlisted) in self._share_out("walk", waiting, 1):
                 found += cast(list[bytes], paths)
+                self._failed.unlisted.update(cast(dict[bytes, int], unlisted))
         return sorted(found, key=lambda path: path.replace(b"/", b"\0"))
 
-    def _share_out(self, method: str, directories: list[bytes], least: int) -> Iterator[tuple[int, Frame]]:
+    def _share_out(
+        self, method: str, directories: list[bytes], least: int, *more: object
+    ) -> Iterator[tuple[int, Frame]]:
         """Have the workers take directories, so many at a time at least, until none is left."""
         size = max(least, -(-len(directories) // MAX_TICKETS))
         chunks = [directories[at : at + size] for at in range(0, len(directories), size)]
         self._pool.shared.offer(len(chunks))
-        return self._pool.ask_each(method, chunks)
+        return self._pool.ask_each(method, chunks, *more)
 
     def _scan(self, directories: list[bytes]) -> None:
-        for _, (_, path) in self._share_out("scan", directories, DIRECTORIES_A_CHUNK):
+        lacking = self._share_out("scan", directories, DIRECTORIES_A_CHUNK, self._failed.unlisted)
+        for _, (_, path, *reason) in lacking:
             self.result.gone.add(cast(bytes, path))
+            self._failed.note(cast(bytes, path), *reason)
 
     def _add_up(self) -> None:
         for _, (_, looked_into, files, size) in self._pool.ask_each("summary"):

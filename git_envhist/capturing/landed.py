@@ -117,7 +117,10 @@ def _look(directory: int, old: Record, names: Mapping[bytes, Landed | None], mea
         return None
     visit.young = not is_settled(own.st_ctime_ns, own.st_mtime_ns, started)
     like, changed = visit.like, visit.fresh
-    extras = format_extras(uid=own.st_uid, gid=own.st_gid, xattrs=read_xattrs(directory))
+    xattrs, unread = read_xattrs(directory)
+    if unread:
+        return None
+    extras = format_extras(uid=own.st_uid, gid=own.st_gid, xattrs=xattrs)
     record = finish(visit, started, means.width, extras)
     record.shard = means.sink.add(
         b"blob", shard_of(record, like, changed, lambda oid: means.read(oid[: means.width]))

@@ -6,7 +6,7 @@ import os
 import stat
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import compress
 from operator import not_
 from typing import Any
@@ -16,7 +16,7 @@ from git_envhist.capture.check import differing_records, no_collection, tops_amo
 from git_envhist.capture.descent import is_realm_top, join, realm_of
 from git_envhist.capture.ignore import ignore_rules
 from git_envhist.capture.pool import Frame, Shared
-from git_envhist.capture.reading import unreadable
+from git_envhist.capture.reading import Unreadable, is_gone, unreadable
 from git_envhist.capture.records import INODE, MODE, SIZE, Record, cut, decode
 from git_envhist.capture.scan import LeftOut, Limits, Scanner, spread, walk
 from git_envhist.capture.servers import tell_servers
@@ -41,6 +41,9 @@ class Looker:
         self._visits: dict[bytes, Visit] = {}
         self._defer_from = 0
         self._deferring: set[bytes] = set()
+        self._unlisted: dict[bytes, int] = {}
+        self._failed: dict[bytes, Unreadable] = {}
+        """Directories of which not even a stat could be read."""
 
     def do_check(self, chunks: list[list[Shard]], distrust: bool, only: Wanted | None) -> Iterator[Frame]:
         """Compare recorded directories with what is there, as long as there are shards left; look into those that
@@ -85,28 +88,40 @@ class Looker:
     def _look_into(self, record: Record, names: frozenset[bytes] | None = None) -> Iterator[Frame]:
         visit = self._visit(record.path, record, names)
         if visit is None:
-            yield (self._scanner.why_gone(record.path), record.path)
+            yield self._lack(record.path, self._scanner.why_gone)
             return
         for name in set(visit.subdirectories).difference(record.subdirectories):
             yield ("new", join(record.path, name))
 
     def do_spread(self, tops: list[bytes], enough: int) -> Iterator[Frame]:
         """("walked", some of the directories at and below the tops); ("waiting", those that nobody was in yet)."""
-        walked, waiting = spread(self._descent, tops, enough, self._limits, self._ignored)
-        yield ("walked", walked)
-        yield ("waiting", waiting)
+        unlisted: dict[bytes, int] = {}
+        walked, waiting = spread(self._descent, tops, enough, self._limits, self._ignored, unlisted)
+        yield ("walked", walked, unlisted)
+        yield ("waiting", waiting, {})
 
     def do_walk(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
         """("walked", every directory at and below some), a chunk at a time, as long as there are any left."""
         while (ticket := self._shared.take()) is not None:
-            yield ("walked", walk(self._descent, chunks[ticket], self._limits, self._ignored))
+            unlisted: dict[bytes, int] = {}
+            walked = walk(self._descent, chunks[ticket], self._limits, self._ignored, unlisted)
+            yield ("walked", walked, unlisted)
 
-    def do_scan(self, chunks: list[list[bytes]]) -> Iterator[Frame]:
-        """Look into directories that no record knows, a chunk at a time, as long as there are any left."""
+    def do_scan(self, chunks: list[list[bytes]], unlisted: dict[bytes, int]) -> Iterator[Frame]:
+        """Look into directories that no record knows, a chunk at a time, as long as there are any left.
+
+        `unlisted`: directories that could not be listed during the walk, with the number of the error.
+        """
+        self._unlisted = unlisted
         while (ticket := self._shared.take()) is not None:
             for path in chunks[ticket]:
                 if self._visit(path, None) is None:
-                    yield ("gone", path)
+                    yield self._lack(path, lambda _: "gone")
+
+    def _lack(self, path: bytes, why_gone: Callable[[bytes], str]) -> Frame:
+        """Return the frame about a directory that could not be visited: ("gone", …), or ("failed", …, why, detail)."""
+        reason = self._failed.pop(path, None)
+        return (why_gone(path), path) if reason is None else ("failed", path, reason.why.value, reason.detail)
 
     def do_summary(self) -> Iterator[Frame]:
         """("summary", directories looked into, files to be read, their bytes)."""
@@ -149,6 +164,8 @@ class Looker:
         self, path: bytes, old: Record | None, changed: frozenset[bytes] | None = None
     ) -> Visit | None:
         try:
+            if path in self._unlisted:
+                raise OSError(self._unlisted[path], os.strerror(self._unlisted[path]))
             visit = self._scanner.visit(path, old, changed)
         except OSError as error:
             closed = self._closed_directory(path, error)
@@ -170,7 +187,10 @@ class Looker:
             else:
                 self._descent.enter(parent)
                 own = os.lstat(name)
-        except OSError:
+        except OSError as failed:
+            # A directory above that is closed to us is listed itself.
+            if not is_gone(failed) and not isinstance(failed, PermissionError):
+                self._failed[path] = unreadable(failed)
             return None
         if isinstance(error, LeftOut) or not stat.S_ISDIR(own.st_mode):
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from git_envhist.errors import Damaged, EnvhistError, GitFailed
+from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
 from git_envhist.model import Record
 from git_envhist.store.commits import encode_commit
 from git_envhist.store.git import Git
@@ -136,7 +136,7 @@ def _write_commit(
         )
     except (EnvhistError, OSError) as error:
         writer.rollback(undo)
-        warnings.append(f"the note could not be written, the snapshot is whole: {error}")
+        warnings.append(f"the note could not be written, the snapshot is whole: {in_words(error)}")
     pack = writer.finish()
     return commit, notes, [pack] if pack else [], warnings
 
@@ -208,7 +208,7 @@ def _move(
         try:
             repository.move_refs([snapshot, note])
         except EnvhistError as error:
-            warnings = [f"the note could not be written, the snapshot is whole: {error}"]
+            warnings = [f"the note could not be written, the snapshot is whole: {in_words(error)}"]
         else:
             repository.sync_refs([ref, note.ref])
             return []

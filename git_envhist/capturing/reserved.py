@@ -9,7 +9,7 @@ from git_envhist.capture.seal import seal
 from git_envhist.capture.secrets import mask_tokens
 from git_envhist.capturing.staged import StagedKeeper
 from git_envhist.capturing.taken import Taken
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.model import EnvPath, WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.gitview import GitView
@@ -58,7 +58,7 @@ def reserved_entries(
         )
         entries.update(keeper.keep(view.staged, left_out))
     except (EnvhistError, OSError) as error:
-        warnings.append(f"the staged tree could not be kept, the snapshot is whole: {error}")
+        warnings.append(f"the staged tree could not be kept, the snapshot is whole: {in_words(error)}")
     names = _put_attachments(entries, sink, attach, key, warnings)
     return entries, names
 

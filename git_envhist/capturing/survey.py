@@ -15,6 +15,7 @@ from git_envhist.errors import Refused
 from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.repository import Repository
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
 BOUNDARY = "worktree"
@@ -178,7 +179,7 @@ def _other_working_trees(repository: Repository) -> list[bytes]:
         names = []
     for name in names:
         try:
-            with open(common + b"/worktrees/" + name + b"/gitdir", "rb") as file:
+            with open(common + b"/worktrees/" + name + b"/gitdir", "rb", opener=open_file_only) as file:
                 place = file.read().rstrip(b"\n")
         except OSError:
             continue

@@ -15,7 +15,7 @@ from git_envhist.capturing.since import Since, Wanted, still_to_look_at
 from git_envhist.capturing.sources import TWINS
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
-from git_envhist.errors import Damaged
+from git_envhist.errors import Damaged, in_words
 from git_envhist.model import WhyMissing
 from git_envhist.settings import Settings
 from git_envhist.store.commits import parse_commit
@@ -137,7 +137,7 @@ class Taker:
         try:
             self._cache.write(head, records.to_write())
         except OSError as error:
-            taken.warnings.append(f"the next capture will take longer: {error}")
+            taken.warnings.append(f"the next capture will take longer: {in_words(error)}")
 
     def remember_unpublished(self, taken: Taken) -> None:
         """Keep what was seen though no snapshot was made of it."""
@@ -255,7 +255,7 @@ class Taker:
             "twin": self._key.derive(TWINS) if self._key else os.urandom(32),
             "fingerprint": list(extent.fingerprint),
             "encrypted": list(extent.encrypted),
-            "key": self._key.secret if self._key else None,
+            "key": self._key.material if self._key else None,
             "big_file": settings.big_file,
             # A worker inside a host program would let go of the locks that the program itself holds.
             "holds_databases": self._tools.how != "here",

@@ -10,6 +10,7 @@ from git_envhist.settings import Settings
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
 from git_envhist.store.repository import Repository
+from git_envhist.system import open_file_only
 from git_envhist.values import pattern
 
 FILE = "timeline"
@@ -24,7 +25,7 @@ def current_timeline(repository: Repository, settings: Settings) -> str | None:
         return _checked(settings.timeline, "envhist.timeline")
     path = os.path.join(repository.state, FILE)
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=open_file_only) as file:
             return _checked(file.read().strip(), path)
     except FileNotFoundError:
         return None

@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from git_envhist.capture.attributes import own_extras
+from git_envhist.capture.attributes import read_xattrs
 from git_envhist.capture.content import OverBudget, Taker
 from git_envhist.capture.descent import join, shown_path
 from git_envhist.capture.pool import Frame, Shared
-from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, open_file, unreadable
+from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, is_gone, open_file, unreadable
 from git_envhist.capture.records import COLUMNS, SIZE
 from git_envhist.capture.twins import Twins
 from git_envhist.capture.visits import Leaf, Visit, finish
@@ -171,7 +171,7 @@ class CaptureWorker(Looker):
 
     def _finish(self, path: bytes) -> Frame:
         visit = self._visits.pop(path)
-        own = own_extras(format_extras, visit.own, entered=self._enter(path))
+        own = self._own_extras(visit)
         like = visit.like
         record = finish(visit, self._started_ns, self._width, own)
         record.shard = self._writer.add(b"blob", shard_of(record, like, visit.fresh, self._read_old))
@@ -180,15 +180,21 @@ class CaptureWorker(Looker):
         missing = [(shown_path(name), why, detail) for name, why, detail in missing]
         return ("directory", path, record.encode(), missing, list(record.pieces.values()))
 
+    def _own_extras(self, visit: Visit) -> bytes:
+        """Return the manifest words of the directory itself: its owner and, if it can be entered, its attributes."""
+        xattrs: list[tuple[bytes, bytes]] = []
+        unread = ""
+        try:
+            self._descent.enter(visit.path)
+            xattrs, unread = read_xattrs(b".")
+        except OSError as error:
+            unread = "" if is_gone(error) else unreadable(error).detail
+        if unread and not any(not name for name, _, _ in visit.missing):
+            visit.miss(b"", WhyMissing.ATTRIBUTES, unread)
+        return format_extras(uid=visit.own.st_uid, gid=visit.own.st_gid, xattrs=xattrs)
+
     def _read_old(self, oid: bytes) -> bytes:
         return self._known.read(oid[: self._width])[1]
-
-    def _enter(self, path: bytes) -> bool:
-        try:
-            self._descent.enter(path)
-        except OSError:
-            return False
-        return True
 
 
 def _home_device(job: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
+from git_envhist.cli.placing import refuse_place
 from git_envhist.cli.push import look_json, look_lines
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
@@ -35,6 +36,7 @@ def export_command(
     session.no_paths()
     if file is None:
         raise UsageError("no file is named", hint=USAGE_EXPORT)
+    refuse_place(session, file)
     with stoppable("the file was not written, or whole", "type it again"):
         done = session.history.export(file, *revisions, force=force, allow=allow)
     session.done("it is exported")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from git_envhist.cli.output import Output
-from git_envhist.cli.terminal import SPELLED_PLAINLY, escape, shows_symbols
+from git_envhist.cli.terminal import SPELLED_PLAINLY, as_bytes, escape, shows_symbols
 from git_envhist.errors import EnvhistError, Interrupted, Refused
 
 OUT_OF = {
@@ -21,6 +21,23 @@ OUT_OF = {
     errno.EAGAIN: "close some programs, or raise the limit: ulimit -u",
 }
 """What the system may run out of, and no program of ours can help."""
+AGAIN = "type it again: it goes on where it stood"
+
+
+LOOK_AFTER_THE_DISK = "see whether the disk or the server that holds it fails, then run the command again"
+MAKE_ROOM = "make room there (or raise the quota), then run the command again"
+MOVED = "it was moved or removed meanwhile: run the command again where it is now"
+ALLOW = "a sandbox, another owner or a read-only file system closes it: allow it, then run the command again"
+REFUSALS = {
+    **dict.fromkeys(
+        (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT), LOOK_AFTER_THE_DISK
+    ),
+    **dict.fromkeys((errno.ESTALE, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EUCLEAN), LOOK_AFTER_THE_DISK),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), MAKE_ROOM),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), ALLOW),
+    **dict.fromkeys((errno.EINTR, errno.EBUSY, errno.ETXTBSY, errno.ENOLCK, errno.EDEADLK), AGAIN),
+}
+"""Errors of the system at any call: a failure of the machine, not a defect of this program. With hints."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -29,9 +46,6 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
-
-
-AGAIN = "type it again: it goes on where it stood"
 
 
 @contextmanager
@@ -81,12 +95,12 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 def _is_unwanted() -> bool:
     """Whether the hint of a refusal was switched off; a failure is told in full whatever is configured."""
     from git_envhist.cli.advice import NO, REFUSAL  # loaded late: only a refusal needs it
-    from git_envhist.store.git import spawn  # loaded late: likewise
+    from git_envhist.store.git import SAFE_GIT, spawn  # loaded late: likewise
 
     if os.environ.get("GIT_ADVICE", "1").lower() in NO:
         return True
     try:
-        asked = spawn(["git", "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
+        asked = spawn([*SAFE_GIT, "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
     except (EnvhistError, OSError):
         return False
     return asked.out.strip() == b"false"
@@ -100,7 +114,17 @@ def complain(line: str) -> None:
         terminal = sys.stderr.isatty()
         if not shows_symbols(os.environ, terminal=terminal):
             line = line.translate(SPELLED_PLAINLY)
-        print("\n".join(_fitted(line)) if terminal else line, file=sys.stderr, flush=True)
+        _write("\n".join(_fitted(line)) if terminal else line, end="\n")
+
+
+def ask_for(prompt: str) -> None:
+    """Write a question to stderr; the answer follows on the same line."""
+    _write(prompt, end="")
+
+
+def _write(text: str, end: str) -> None:
+    # The only place that writes to stderr: no text brings a control character along.
+    print(as_bytes(text).decode("utf-8"), end=end, file=sys.stderr, flush=True)
 
 
 def _fitted(text: str) -> list[str]:
@@ -138,9 +162,24 @@ def as_defect(failure: Exception, program: str) -> EnvhistError:
     if isinstance(failure, NotADirectoryError) and failure.filename:
         message = f"the system refused '{os.fsdecode(failure.filename)}': not a directory"
         return EnvhistError(message, hint="something stands in the place of a directory: move it away")
+    if isinstance(failure, FileNotFoundError) and isinstance(failure.filename, str | bytes):
+        above = os.path.dirname(os.fsdecode(failure.filename))
+        if above and not os.path.lexists(above):
+            return EnvhistError(f"the directory '{above}' is gone", hint=MOVED)
     number = errno.ENOMEM if isinstance(failure, MemoryError) else getattr(failure, "errno", None)
     if isinstance(failure, OSError | MemoryError) and number in OUT_OF:
         return EnvhistError(f"the system refused: {os.strerror(number).lower()}", hint=OUT_OF[number])
+    if isinstance(failure, OSError) and number in REFUSALS:
+        place = f" '{os.fsdecode(failure.filename)}'" if isinstance(failure.filename, str | bytes) else ""
+        return EnvhistError(
+            f"the system refused{place}: {os.strerror(number).lower()}", hint=REFUSALS[number]
+        )
+    if isinstance(failure, ImportError):
+        # The files of a module are read when a command needs them; the import system hides the error of the disk.
+        return EnvhistError(
+            f"a part of this program cannot be loaded: {said.partition(': ')[2]}",
+            hint="run the command again; if that fails too, install git-envhist again",
+        )
     try:
         place = write_report(failure, program)
     except OSError:

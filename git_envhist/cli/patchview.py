@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from git_envhist.cli.colour import Palette
+from git_envhist.cli.colour import RESET, Palette
 from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_in_pieces, is_sealed
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.rawview import side_mode
-from git_envhist.cli.terminal import escape
+from git_envhist.cli.terminal import escape, marked
 from git_envhist.cli.words import size
 from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
@@ -248,5 +248,5 @@ def _slot(line: bytes) -> str:
 
 
 def _paint_line(line: bytes, slot: str, palette: Palette) -> bytes:
-    colour = palette.colours.get(slot, "")
-    return colour.encode() + line + b"\x1b[m" if colour and line else line
+    colour = marked(palette.colours.get(slot, ""))
+    return colour.encode("ascii") + line + RESET.encode("ascii") if colour and line else line

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from git_envhist.doing.values import encode
 from git_envhist.errors import EnvhistError
+from git_envhist.system import open_file_only
 
 DIGITS = 16
 
@@ -29,7 +30,7 @@ def definition_of_files(paths: Iterable[str]) -> str | None:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_file_only) as file:
             return file.read()
     except OSError as error:
         raise EnvhistError(f"cannot read '{path}': {os.strerror(error.errno or 0).lower()}") from error

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.forking.pointing import Place, read_file, write_anew
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.git import Git
@@ -22,6 +22,7 @@ from git_envhist.store.listings import read_git_changes
 from git_envhist.store.modules import GITDIR, is_own, module_of, place_named
 from git_envhist.store.objects import CatFile
 from git_envhist.store.repository import Repository
+from git_envhist.system import open_file_only
 
 NOT_COPIED = frozenset(("index", "modules", "worktrees", "envhist"))
 """Made anew; told by `.git` files of their own; of other working trees; of other histories."""
@@ -46,7 +47,9 @@ class Settler(NamedTuple):
                 self._settle(path, module, name)
             except (OSError, EnvhistError) as error:
                 above = os.fsdecode(os.path.dirname(path))
-                warnings.append(f"the git directory of the submodule '{above}' could not be copied: {error}")
+                warnings.append(
+                    f"the git directory of the submodule '{above}' could not be copied: {in_words(error)}"
+                )
             else:
                 done.append(path)
         return tuple(done), tuple(warnings)
@@ -151,7 +154,7 @@ def _link(source: str, target: str) -> bool:
 def _name_alternates(module: str, to: str) -> None:
     """Other stores of objects are named by paths that are meant from the one that names them."""
     try:
-        with open(os.path.join(module, ALTERNATES), "rb") as told:
+        with open(os.path.join(module, ALTERNATES), "rb", opener=open_file_only) as told:
             lines = told.read().splitlines()
     except FileNotFoundError:
         return

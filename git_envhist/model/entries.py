@@ -61,6 +61,8 @@ class WhyMissing(Enum):
     NO_KEY = "no-key"
     TOO_DEEP = "too-deep"
     IO_ERROR = "io-error"
+    ATTRIBUTES = "attributes"
+    """Extended attributes could not be read; everything else of the path is in the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,10 @@ class Fetch:
     """So many refs there were not spelled as any of ours."""
     full: bool
     """Whether all contents are here."""
+    bad: tuple[tuple[str, str], ...] = ()
+    """Timelines that could not be taken, each with the reason; all others came."""
+    heads: tuple[tuple[str, str], ...] = ()
+    """Of each timeline that changed: `signed`, `later`, `unknown-key`, `none` or `altered`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from git_envhist.errors import Refused
 from git_envhist.model import Entry, EntryKind, EnvPath, LeftAlone
+from git_envhist.restore.arrived import refuse_if_missing
 from git_envhist.restore.dress import Dresser
 from git_envhist.restore.fresh import Fresh, Source, write_all
 from git_envhist.restore.hands import Hands
@@ -26,7 +27,7 @@ from git_envhist.restore.plan import PRIVATE
 from git_envhist.restore.slots import open_private, remove_tree
 from git_envhist.restore.stage import cannot_stage
 from git_envhist.restore.swap import CAME
-from git_envhist.system import DIRECTORY, SYSTEM
+from git_envhist.system import DIRECTORY, SYSTEM, list_directory
 
 NEW = b"new"
 """Below the private directory: what else stands there is of a restore in place."""
@@ -63,6 +64,7 @@ def fill(
         with alone_in(top, hands) as private:
             fresh = write_all(source, private, hands, open_contents, how)
             kept = _put_in_place(fresh, private, top, hands)
+            refuse_if_missing(top, directory, fresh, kept)
         losses = (*fresh.losses, *dress_directory(top, EnvPath(b""), fresh.own, Dresser(hands)))
     except OSError as error:
         raise cannot_stage(error) from error
@@ -76,7 +78,12 @@ def is_taken(directory: str) -> bool:
     names = set(map(os.fsencode, os.listdir(directory)))
     if names - {PRIVATE}:
         return True
-    return PRIVATE in names and _holds_anothers(os.path.join(os.fsencode(directory), PRIVATE))
+    if PRIVATE not in names:
+        return False
+    try:
+        return _holds_anothers(map(os.fsencode, os.listdir(os.path.join(directory, os.fsdecode(PRIVATE)))))
+    except NotADirectoryError:
+        return True
 
 
 def still_to_come(directory: str) -> int | None:
@@ -87,12 +94,9 @@ def still_to_come(directory: str) -> int | None:
         return None
 
 
-def _holds_anothers(private: bytes | int) -> bool:
-    """Whether a restore in place has put something away there: that may stand in no moment."""
-    try:
-        return any(os.fsencode(name) != NEW for name in os.listdir(private))
-    except NotADirectoryError:
-        return True
+def _holds_anothers(names: Iterable[bytes]) -> bool:
+    """Return whether a private directory with these entries holds files that a restore in place has put aside."""
+    return any(name != NEW for name in names)
 
 
 @contextmanager
@@ -128,7 +132,7 @@ def _open_alone(hands: Hands, top: int) -> int:
                 raise Refused(
                     "another restore is at work there", hint="name another directory, or wait for it"
                 )
-            if _holds_anothers(private):
+            if _holds_anothers(list_directory(private)):
                 raise Refused("what a restore has put away stands there", hint="name another directory")
             if _stands_in(top, private):
                 return private
@@ -161,7 +165,7 @@ def _put_in_place(fresh: Fresh, private: int, top: int, hands: Hands) -> list[Le
     kept: list[LeftAlone] = []
     done: list[bytes] = []
     try:
-        for name in sorted(map(os.fsencode, os.listdir(private))):
+        for name in sorted(list_directory(private)):
             try:
                 _move(hands, private, name, top)
                 done.append(name)

@@ -6,6 +6,7 @@ the mode; and each of these moves a time stamp.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
@@ -15,6 +16,8 @@ from git_envhist.system import SYSTEM
 
 SKIPPED_XATTRS = frozenset((b"security.selinux", b"security.ima", b"security.evm", b"system.nfs4_acl"))
 """Attributes that belong to the machine's policy: neither captured nor touched."""
+NONE_THERE = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODATA, errno.ENOENT))
+"""Errors of a file system without attributes, and of an attribute or a name that was removed since it was listed."""
 SET_UID, SET_GID = 0o4000, 0o2000
 
 Lose = Callable[[str], None]
@@ -43,7 +46,9 @@ class Dresser:
     def plain_directory(self, descriptor: int, entry: Entry) -> bool:
         """Dress an open directory that has its owner already and neither has nor gets attributes; False of others."""
         now = os.fstat(descriptor)
-        if (entry.uid, entry.gid) != (now.st_uid, now.st_gid) or entry.xattrs or read_xattrs(descriptor):
+        if (entry.uid, entry.gid) != (now.st_uid, now.st_gid) or entry.xattrs:
+            return False
+        if read_xattrs(descriptor) != {}:
             return False
         if now.st_mode & 0o7777 != entry.mode:
             self._hands.fchmod(descriptor, entry.mode)
@@ -59,7 +64,9 @@ class Dresser:
             has = (now.st_uid, now.st_gid)
             mode = self._own(lambda uid, gid: self._hands.fchown(descriptor, uid, gid), entry, has, lose)
         known = read_xattrs(descriptor)
-        if known != dict(entry.xattrs):
+        if known is None:
+            lose("attributes")
+        elif known != dict(entry.xattrs):
             self._set_xattrs(descriptor, entry, known, lose)
         if os.fstat(descriptor).st_mode & 0o7777 != mode:
             self._hands.fchmod(descriptor, mode)
@@ -78,7 +85,9 @@ class Dresser:
         if SYSTEM.proc:
             place = b"/proc/self/fd/%d/%b" % (directory, name)
             known = read_xattrs(place)
-            if known != dict(entry.xattrs):
+            if known is None:
+                lose("attributes")
+            elif known != dict(entry.xattrs):
                 if entry.kind is EntryKind.FILE and now.st_mode & 0o200 == 0:
                     self._hands.chmod(directory, name, now.st_mode & 0o777 | 0o200)
                 self._set_xattrs(place, entry, known, lose)
@@ -121,8 +130,8 @@ class Dresser:
                     lose("attributes")
 
 
-def read_xattrs(what: int | bytes) -> dict[bytes, bytes]:
-    """The attributes of an open file, or of a path whose last name is not followed."""
+def read_xattrs(what: int | bytes) -> dict[bytes, bytes] | None:
+    """Return the attributes of an open file, or of a path that is not followed; None if one is unreadable."""
     if not SYSTEM.xattr:
         return {}
     follow = isinstance(what, int)
@@ -132,5 +141,5 @@ def read_xattrs(what: int | bytes) -> dict[bytes, bytes]:
         if follow:
             return {name: os.getxattr(what, name) for name in found}
         return {name: os.getxattr(what, name, follow_symlinks=False) for name in found}
-    except OSError:
-        return {}
+    except OSError as error:
+        return {} if error.errno in NONE_THERE else None

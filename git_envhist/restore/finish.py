@@ -18,6 +18,7 @@ from git_envhist.restore.journal import Journal, Phase, remove_journal, set_phas
 from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
 from git_envhist.restore.slots import ASIDE, Slots
 from git_envhist.restore.swap import Prove, Staged
+from git_envhist.system import list_directory
 
 
 def finish(
@@ -125,7 +126,7 @@ def _is_as_staged(slots: Slots, staged: Staged, begun: int) -> bool:
         path = todo.pop()
         descriptor = _open_below(slots, staged.slot, path[len(top) :].lstrip(b"/"))
         try:
-            for name in map(os.fsencode, os.listdir(descriptor)):
+            for name in list_directory(descriptor):
                 below = EnvPath(path + b"/" + name)
                 if not _is_as_told(look(descriptor, name), known.get(below), begun):
                     return False

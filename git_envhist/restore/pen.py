@@ -86,7 +86,7 @@ class Pen:
         found = read_xattrs(descriptor)
         if found != dict(entry.xattrs):
             self._tell(entry, ("attributes",))
-        elif not found:
+        elif found == {}:
             # What one new file is not given by its directory, an access list say, no other one is.
             self._gives_none = True
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from git_envhist.errors import Refused
 from git_envhist.restore.hands import Hands, open_directory
 from git_envhist.restore.looks import Seen, look
-from git_envhist.system import DIRECTORY, open_itself
+from git_envhist.system import DIRECTORY, list_directory, open_itself
 
 SLOTS = b"slots"
 KEPT = b"kept"
@@ -120,7 +120,7 @@ def _names(private: int, path: bytes) -> list[bytes]:
     except FileNotFoundError:
         return []
     try:
-        return list(map(os.fsencode, os.listdir(directory)))
+        return list_directory(directory)
     finally:
         os.close(directory)
 
@@ -194,7 +194,7 @@ def _remove_directory(hands: Hands, directory: int, name: bytes) -> None:
 
 def _remove_entries(hands: Hands, directory: int) -> bytes | None:
     """Remove all that is no directory; the name of one that is left, entered next."""
-    for name in map(os.fsencode, os.listdir(directory)):
+    for name in list_directory(directory):
         with suppress(FileNotFoundError):
             if not _is_removed(hands, directory, name):
                 return name

@@ -17,7 +17,7 @@ from git_envhist.restore.disk import Door
 from git_envhist.restore.hands import NoExchange
 from git_envhist.restore.looks import Seen, is_same_thing, is_untouched, look
 from git_envhist.restore.slots import ASIDE
-from git_envhist.system import DIRECTORY, open_itself
+from git_envhist.system import DIRECTORY, list_directory, open_itself
 from git_envhist.values import dataclass
 
 CAME = "something came here meanwhile"
@@ -244,6 +244,6 @@ class Swap:
 def _is_empty(directory: int, name: bytes) -> bool:
     descriptor = open_itself(name, DIRECTORY, dir_fd=directory)
     try:
-        return not os.listdir(descriptor)
+        return not list_directory(descriptor)
     finally:
         os.close(descriptor)

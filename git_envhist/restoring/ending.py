@@ -21,6 +21,7 @@ from git_envhist.restoring.carrying import Carried, Last, NotHere, Place, go_on,
 from git_envhist.restoring.rest import Rest
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 
 WAY = "way"
 TARGET, SAFETY, GOAL = "target", "safety", "goal"
@@ -121,7 +122,7 @@ def write_way(private: str, way: Way) -> None:
 def read_way(private: str) -> Way | None:
     """The way that is being gone; None where there is none, or none that can be read."""
     try:
-        with open(os.path.join(private, WAY), encoding="ascii") as file:
+        with open(os.path.join(private, WAY), encoding="ascii", opener=open_file_only) as file:
             told = json.load(file)
         ends = (str(told["goal"]), str(told["target"]), str(told["safety"]))
         return Way(*ends, told.get("links") is True, *Rest.read(told))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from git_envhist.capturing.request import Request
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.model import TOP, LeftAlone, RestorePart, SnapshotId
 from git_envhist.restore.journal import Journal
 from git_envhist.restoring.carrying import Carried
@@ -61,4 +61,4 @@ def _record_end(here: Here, carried: Carried, goal: str, part: RestorePart) -> I
     try:
         publish_now(here.unbounded(), source, part, in_part=goal == TARGET and LESS in told)
     except (EnvhistError, OSError) as error:
-        yield f"{NOT_RECORDED}: {error}"
+        yield f"{NOT_RECORDED}: {in_words(error)}"

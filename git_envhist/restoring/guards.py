@@ -32,8 +32,12 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
     unsaved = {item.path: item for item in missing if item.why is not WhyMissing.MOUNT}
     if not unsaved:
         return
+    # Attributes that could not be read are those of the path alone, not of what lies below it.
+    whole = {path: item for path, item in unsaved.items() if item.why is not WhyMissing.ATTRIBUTES}
     found = {
-        item.path: item for step in plan.steps if (item := _at_or_above(step.shown, unsaved)) is not None
+        item.path: item
+        for step in plan.steps
+        if (item := _at_or_above(step.shown, whole) or unsaved.get(step.shown)) is not None
     }
     going = tuple(step.shown + b"/" for step in plan.steps if _goes(step))
     found |= {path: item for path, item in unsaved.items() if going and path.startswith(going)}
@@ -42,9 +46,15 @@ def refuse_unsaved(plan: Plan, missing: Iterable[Missing]) -> None:
         raise Refused(
             f"{_count(len(found))} cannot be saved before {'it is' if len(found) == 1 else 'they are'} replaced: "
             f"{_name(first.path)}, "
-            f"{first.detail or first.why.value}",
+            f"{_reason(first)}",
             hint="put that right first, or leave it out: git envrestore <rev> -- . ':!<path>'",
         )
+
+
+def _reason(item: Missing) -> str:
+    if item.why is WhyMissing.ATTRIBUTES:
+        return f"its extended attributes cannot be read: {item.detail}"
+    return item.detail or item.why.value
 
 
 def refuse_left_out(plan: Plan, wish: Wish) -> None:
@@ -95,8 +105,11 @@ def _mounts(missing: Iterable[Missing]) -> dict[EnvPath, Missing]:
 def refuse_open_databases(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
     """A database that another process has open would go on being written to where nobody sees it."""
     tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
+    # Directories are left out, whatever their names: the scan's own processes keep them open, and no database is one.
     victims = {
-        os.path.join(tops[step.realm], step.path): step for step in plan.steps if step.before is not None
+        os.path.join(tops[step.realm], step.path): step
+        for step in plan.steps
+        if step.before is not None and step.before.kind is EntryKind.FILE
     }
     for place, process in holders(victims).items():
         if database_of(place) is not None or _is_sqlite(place):

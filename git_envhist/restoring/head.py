@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from git_envhist.errors import EnvhistError, Refused
+from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.model import Snapshot
 from git_envhist.store.gitview import GitView
 from git_envhist.store.repository import Repository
@@ -77,7 +77,7 @@ def catch_up(repository: Repository, told: str) -> Iterator[str]:
             raise Refused("there are staged changes by now", hint="git commit or git stash, then again")
         carry_out(repository, Move(commit, branch if _can_be_on(repository, branch, commit) else None))
     except (EnvhistError, OSError) as error:
-        yield f"HEAD was not moved: {error}"
+        yield f"HEAD was not moved: {in_words(error)}"
 
 
 def go_back(repository: Repository, told: str, before: Snapshot) -> Iterator[str]:

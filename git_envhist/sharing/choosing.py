@@ -1,4 +1,4 @@
-"""Find the timelines that the words of a push name."""
+"""Choose the timelines of a push by names and patterns."""
 
 from __future__ import annotations
 

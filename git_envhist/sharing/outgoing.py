@@ -15,6 +15,7 @@ from git_envhist.history.dumps import is_dump
 from git_envhist.model import SQLITE_HEADER
 from git_envhist.model.sharing import Look, Share, Token
 from git_envhist.sharing.layers import GZIP, Unfolding, readings
+from git_envhist.sharing.words import secret_in_words
 from git_envhist.store.git import Git
 from git_envhist.store.layout import DOTGIT, RESERVED
 from git_envhist.store.remoteload import Outgoing, contents, files_of_pieces, piece_of, shown_place
@@ -47,6 +48,7 @@ def look_through(git: Git, leaving: Sequence[Outgoing], largest: int) -> Look:
         texts = pieces.texts(piece, data)
         if not sealed:
             tally.find(path if piece is not None else shown_place(one, data), texts)
+        tally.add_word(None if sealed else secret_in_words(one, data))
     return tally.look()
 
 
@@ -113,6 +115,10 @@ class _Tally:
                 self._tokens[(path, KEY_WHAT)] = None
             for kind in find_tokens(text):
                 self._tokens[(path, URL_WHAT if kind == URL_PASSWORD else TOKENS[kind][0])] = None
+
+    def add_word(self, found: Token | None) -> None:
+        if found is not None:
+            self._tokens[(found.path, found.kind)] = None
 
     def look(self) -> Look:
         shares = tuple(Share(name, *self._shares[name]) for name in ORDER if name in self._shares)

@@ -16,6 +16,7 @@ from git_envhist.sharing.choosing import chosen
 from git_envhist.sharing.limits import Limits, read_limits
 from git_envhist.sharing.outgoing import is_allowed, kinds_in, look_through, shown_kind, too_large
 from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, NotAgreed, TooLarge, rejected, some
+from git_envhist.sharing.signing import Signing, sign_heads
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remotefailures import NOT_TOGETHER, why_it_failed
@@ -41,13 +42,7 @@ from git_envhist.store.remoterefs import (
     questions,
     read_there,
 )
-from git_envhist.store.remotes import (
-    CODE_REFS,
-    OUR_REFS,
-    Transport,
-    find_remote,
-    key_of,
-)
+from git_envhist.store.remotes import CODE_REFS, OUR_REFS, Transport, find_remote, key_of
 from git_envhist.store.repository import Repository
 from git_envhist.values import dataclass, replace
 
@@ -86,22 +81,32 @@ def push(
     wish: PushWish,
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
+    signing: Signing | None = None,
 ) -> Pushed:
-    """Send timelines with their notes, or take them away there; `own`: this working tree's."""
+    """Send timelines with their notes, or take them away there; `own`: this working tree's; `signing`: signs heads."""
     _refuse_both(wish)
     remote = find_remote(repository, wish.remote, directory)
     place = state_directory(directory_of(repository.common_state))
     with locked(os.path.join(place, "lock"), waiting=waiting):
         limits = read_limits(repository.read_config())
-        patience = limits.push_patience
-        transport = Transport(repository.git, remote, environ, patience=patience, verb="push", step=step)
-        return _Push(repository, transport, limits, wish, own).run()
+        transport = Transport(
+            repository.git, remote, environ, patience=limits.push_patience, verb="push", step=step
+        )
+        return _Push(repository, transport, limits, wish, own, signing).run()
 
 
 class _Push:
     def __init__(
-        self, repository: Repository, transport: Transport, limits: Limits, wish: PushWish, own: str | None
+        self,
+        repository: Repository,
+        transport: Transport,
+        limits: Limits,
+        wish: PushWish,
+        own: str | None,
+        signing: Signing | None,
     ) -> None:
+        self._signing = signing
+        self._unsigned: list[str] = []
         self._repository = repository
         self._limits = limits
         self._transport = transport
@@ -114,11 +119,8 @@ class _Push:
 
     def run(self) -> Pushed:
         there = read_there(self._transport.list_refs(*OUR_REFS, CODE_REFS, pushed=True))
-        timelines = self._plan(there)
-        moves = [move for one in timelines for move in one.moves]
         parts = self._parts()
-        leaving = self._leaving(moves, there, parts)
-        planned, problems = self._look(timelines, leaving)
+        timelines, leaving, planned, problems = self._all(there, parts)
         if self._wish.dry_run:
             return planned
         for problem in problems:
@@ -127,10 +129,30 @@ class _Push:
             raise FirstPush(planned, self._wish.typed)
         if planned.new and not self._wish.agreed:
             raise NotAgreed(planned, self._wish.typed)
+        if self._sign():
+            timelines, leaving, planned, _ = self._all(there, parts)
+        moves = [move for one in timelines for move in one.moves]
         # Who was broken off at the very end left nothing to do but to clear away what it had sent before.
         if moves or parts.left_there(there.uploads):
             self._send(timelines, leaving, there, parts, kinds_in(planned.look))
         return planned
+
+    def _all(
+        self, there: There, parts: Parts
+    ) -> tuple[tuple[TimelinePush, ...], list[Outgoing], Pushed, list[Refused]]:
+        """What moves, what leaves with it, how that is told, and why it may not leave."""
+        timelines = self._plan(there)
+        leaving = self._leaving([move for one in timelines for move in one.moves], there, parts)
+        return timelines, leaving, *self._look(timelines, leaving)
+
+    def _sign(self) -> bool:
+        """Sign the heads of what is sent, once nothing refuses it; whether there may be more to send then."""
+        if self._signing is None or self._wish.delete:
+            return False
+        names = [one.timeline for one in self._here()]
+        before = self._repository.list_refs(NOTES)
+        self._unsigned = sign_heads(self._repository, names, self._signing)
+        return bool(self._unsigned) or self._repository.list_refs(NOTES) != before
 
     def _plan(self, there: There) -> tuple[TimelinePush, ...]:
         if self._wish.delete:
@@ -195,8 +217,9 @@ class _Push:
         told = tuple(problem.message for problem in problems)
         first = not self._memory.agreed and not self._wish.delete
         new = tuple(kind for kind in kinds_in(look) if kind not in self._memory.kinds)
+        warnings = (*self._limits.warnings, *self._unsigned)
         planned = Pushed(
-            self._remote, timelines, len(leaving), stored, parts, look, first, told, self._limits.warnings,
+            self._remote, timelines, len(leaving), stored, parts, look, first, told, warnings,
             tuple(map(shown_kind, new)),
         )  # fmt: skip
         return planned, problems

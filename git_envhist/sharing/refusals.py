@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from git_envhist.store.remotefailures import RemoteFailed
 from git_envhist.store.remoteload import Outgoing, shown_place
 
 LISTED = 10
+WORDS = re.compile(r"(?:message|note) [0-9a-f]{7}")
+"""How a message and a note are named among what would leave."""
 
 
 class FirstPush(Refused):
@@ -67,6 +70,14 @@ class HoldsTokens(Refused):
     def __init__(self, tokens: Sequence[Token], done: str = "sent") -> None:
         paths = sorted({os.fsdecode(token.path) for token in tokens})
         told = some([_told(token) for token in tokens])
+        in_words = [path for path in paths if WORDS.fullmatch(path)]
+        if in_words == paths:
+            super().__init__(
+                f"tokens would leave in the clear, nothing was {done}: {told}",
+                hint=f"forget a moment: git envlog drop <id>\nlet it leave all the same: --allow '{paths[0]}'",
+            )
+            return
+        paths = [path for path in paths if path not in in_words]
         super().__init__(
             f"tokens would leave in the clear, nothing was {done}: {told}",
             hint=f"seal it from the next capture on: git config --add envhist.secret '{paths[0]}'\n"

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
-from git_envhist.system import SYSTEM
+from git_envhist.system import SYSTEM, open_file_only
 from git_envhist.values import dataclass
 
 PROCESSES = "/proc"
@@ -180,7 +180,7 @@ def _leads_to(git_file: bytes, common_dir: str) -> bool:
     if not os.path.isfile(git_file):
         return False
     try:
-        with open(git_file, "rb") as file:
+        with open(git_file, "rb", opener=open_file_only) as file:
             _, _, place = file.read(4096).partition(b"gitdir: ")
     except OSError:
         return True
@@ -202,7 +202,7 @@ def _led(process: str) -> list[bytes]:
 
 
 def _strings(path: str) -> list[bytes]:
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=open_file_only) as file:
         return file.read().split(b"\0")[:-1]
 
 

@@ -173,7 +173,8 @@ def publish(taken: str, objects_dir: str) -> None:
     """Move what was checked to where it is used, whole and durable."""
     source, goal = os.path.join(taken, "pack"), os.path.join(objects_dir, "pack")
     try:
-        os.makedirs(goal, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(goal)
         names = sorted(os.listdir(source))
         for suffix in SUFFIXES:
             for name in (name for name in names if name.endswith(suffix)):

@@ -97,7 +97,7 @@ def _look(repository: Repository, name: str, quick: bool) -> BadPack | int:
 def _ends(path: str, index: PackIndex) -> str | None:
     """What is wrong with a pack as far as its length and its two ends tell."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return f"it cannot be opened: {(error.strerror or '').lower()}"
     try:
@@ -140,7 +140,7 @@ def mend(repository: Repository, bad: BadPack) -> str:
 
     Whoever calls holds the common lock alone.
     """
-    with Staging.create(repository.common_state, repository.pack_dir) as staging:
+    with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
         base = os.path.join(repository.pack_dir, bad.name)
         with PackWriter(staging.pack_dir, repository.object_format) as writer:
             for kind, data in _sound(repository, base, staging):

@@ -29,6 +29,7 @@ from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.handover import alone, let_go
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
+from git_envhist.store.openness import tighten
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packlist import list_packs
 from git_envhist.store.packs import StagedPack
@@ -93,6 +94,7 @@ def collect(
         with told_by_the_system(repository.pack_dir):
             done = _Collector(repository, policy, threads, tell, also).run()
         list_packs(repository, read_kinds(repository.common_state))
+        tighten(repository.pack_dir, repository.shared)
         return done
 
 
@@ -154,7 +156,7 @@ class _Collector:
             kept = len({oid for pack in weighed for oid in pack.dead})
             if not chosen:
                 return Collected(count, count, size, size, 0, kept, damaged)
-            removed = self._replace(chosen, needed, tips)
+            removed = self._replace(chosen, needed, tips, own)
         finally:
             own.close()
         left = _own(repository)
@@ -172,7 +174,9 @@ class _Collector:
         aside = [*kept_aside(repository.common_state), *self._also]
         return left_of(repository.git, aside, ours.__contains__) | found
 
-    def _replace(self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips) -> int:
+    def _replace(
+        self, chosen: Sequence[Weighed], needed: Mapping[bytes, bytes], tips: Tips, own: OwnPacks
+    ) -> int:
         """Write anew what is needed of some packs, and have them go; how many objects went with them."""
         repository = self._repository
         old = names_of(pack.path for pack in chosen)
@@ -180,7 +184,7 @@ class _Collector:
         held = {oid for names in ids.values() for oid in names}
         # A copy elsewhere may be damaged: what is needed of a pack is written, wherever else it stands.
         live = {oid: path for oid, path in needed.items() if oid in held}
-        with Staging.create(repository.common_state, repository.pack_dir) as staging:
+        with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
             self._tell("writing packs")
             packed = {oid for pack, names in ids.items() if pack.kind for oid in names}
             new = [one for ways in self._ways(live, packed) for one in self._write(staging, *ways)]
@@ -199,6 +203,8 @@ class _Collector:
                 anew = let_go(
                     repository, staging, old, gone, lambda now: self._check(staging, held, now, known)
                 )
+            # On NFS a pack that is removed while it is open keeps a name, and the staging with it.
+            own.close()
         self._remember({})
         if anew:
             # A cache of git's: to be without one costs time alone.

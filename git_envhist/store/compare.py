@@ -157,11 +157,13 @@ def _read_metadata(reader: CatFile | OwnFirst, rows: Rows, after: str, brief: bo
 
 def _read_missing(reader: CatFile | OwnFirst, tree: TreeReader) -> frozenset[bytes]:
     """The paths that are not in the later snapshot because they could not be captured."""
-    from git_envhist.store.listings import read_missing  # loaded late: mostly nothing went
+    from git_envhist.model import WhyMissing  # loaded late: mostly nothing went
+    from git_envhist.store.listings import read_missing  # loaded late: likewise
 
     oid = tree.look_up(RESERVED + b"/" + MISSING)
     answer = reader.read(oid.hex()) if oid is not None else None
-    return frozenset(item.path for item in read_missing(answer[1])) if answer is not None else frozenset()
+    missing = read_missing(answer[1]) if answer is not None else ()
+    return frozenset(item.path for item in missing if item.why is not WhyMissing.ATTRIBUTES)
 
 
 def _without_unseen(changes: dict[EnvPath, Change], missing: frozenset[bytes]) -> dict[EnvPath, Change]:

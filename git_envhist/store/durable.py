@@ -13,6 +13,7 @@ from git_envhist.system import DIRECTORY
 
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 CLOSED = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
+MOVED = "it was moved or removed meanwhile: run the command again where it is now"
 MORE_FILES = "raise the limit: ulimit -n 1024"
 
 
@@ -101,6 +102,8 @@ def cannot_write(error: OSError, place: str) -> EnvhistError:
         )
     if error.errno == errno.EMFILE:
         return EnvhistError(message, hint=MORE_FILES)
+    if error.errno == errno.ENOENT:
+        return EnvhistError(message, hint=MOVED)
     if error.errno in CLOSED:
         hint = "a sandbox or another owner closes it: allow writing in the git directory"
         return NoPlace(message, hint=hint)
@@ -121,5 +124,5 @@ def told_by_the_system(place: str) -> Iterator[None]:
                 "the directory that this was called in is gone", hint="cd to one that is there"
             ) from error
         reason = (error.strerror or str(error)).lower()
-        hint = MORE_FILES if error.errno == errno.EMFILE else None
+        hint = {errno.EMFILE: MORE_FILES, errno.ENOENT: MOVED}.get(error.errno or 0)
         raise EnvhistError(f"the system refused '{where}': {reason}", hint=hint) from error

@@ -20,6 +20,7 @@ from git_envhist.store.durable import cannot_write, forget, sync_directory, writ
 from git_envhist.store.git import Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.repository import Repository, sync_refs
+from git_envhist.system import open_file_only
 from git_envhist.values import replace
 
 REMOTES = "refs/envhist/remotes/"
@@ -82,8 +83,12 @@ class Fetched:
             self.settle(())
 
     def know(self, remote: str, url: str) -> None:
-        """Where a remote is, and that it gives contents on demand; said in this repository's own configuration."""
-        told = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+        """Write the address of a remote, without a password, and that it gives contents on demand."""
+        from git_envhist.model.sharing import (
+            without_password,  # loaded late: a history that is read needs none
+        )
+
+        told = {"url": without_password(url), "promisor": "true", "partialclonefilter": "blob:none"}
         named = {f"remote.{remote}.{key}": value for key, value in told.items()}
         new = {
             name: value
@@ -241,7 +246,7 @@ class Fetched:
 
 
 def _packs_told(path: str) -> frozenset[str]:
-    with open(path, encoding="ascii", errors="replace") as file:
+    with open(path, encoding="ascii", errors="replace", opener=open_file_only) as file:
         return frozenset(file.read().split())
 
 
@@ -262,6 +267,4 @@ def without_fetched(repository: Repository) -> Repository:
     """The repository alone: for whoever writes, and relies on nothing of others."""
     if not repository.git.alternates:
         return repository
-    return replace(
-        repository, git=Git(repository.git_dir, repository.git.work_tree, base=repository.git.base)
-    )
+    return replace(repository, git=repository.git.with_alternates())

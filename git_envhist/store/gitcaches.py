@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Container, Iterator
 
 from git_envhist.store.durable import forget, read_exactly
+from git_envhist.store.idx import map_or_read
 
 # The file that stands alone; the directory of a layered one, and the list of its layers.
 CACHES = (
@@ -56,7 +57,7 @@ def drop_graphs_of(objects_dir: str, gone: Container[bytes], hash_length: int) -
 def _commits_in(path: str, hash_length: int) -> Iterator[bytes]:
     """The ids in one file of a commit-graph; none where it cannot be read as one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
@@ -88,7 +89,7 @@ def drop_broken_index(pack_dir: str) -> bool:
 def packs_named(path: str) -> list[bytes]:
     """The names of the indexes that a multi-pack-index stands for; none where it cannot be read as one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return []
     try:
@@ -118,7 +119,7 @@ def _chunk(descriptor: int, table: int, chunks: int, wanted: bytes) -> tuple[int
 
 def _holds(path: str, needles: Collection[bytes]) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -126,8 +127,12 @@ def _holds(path: str, needles: Collection[bytes]) -> bool:
         if size == 0:
             return False
         # git replaces these files by rename, never in place.
-        with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as content:
+        content = map_or_read(descriptor, size)
+        try:
             return any(content.find(needle) >= 0 for needle in needles)
+        finally:
+            if isinstance(content, mmap.mmap):
+                content.close()
     finally:
         os.close(descriptor)
 

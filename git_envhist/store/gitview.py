@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.model import EnvPath, GitChange
 from git_envhist.store.git import Git
 from git_envhist.store.index import IndexEntry, parse_index
 from git_envhist.store.judge import GITLINK, TREE, Conversions, Judge
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
 
@@ -64,13 +65,13 @@ def read_view(git: Git, root: str, git_dir: str, object_format: str, closed: Ite
         changed = _changed(judge, entries, staged, _unmerged_in_head(git, head, entries))
         kept = tuple(_keep(judge, entries, staged))
     except (EnvhistError, OSError) as error:
-        return GitView(head, branch, subject, None, (), (f"git's view could not be read: {error}",))
+        return GitView(head, branch, subject, None, (), (f"git's view could not be read: {in_words(error)}",))
     return GitView(head, branch, subject, changed, kept)
 
 
 def _read_index(git: Git, git_dir: str, hash_length: int) -> list[IndexEntry]:
     try:
-        with open(os.path.join(git_dir, "index"), "rb") as file:
+        with open(os.path.join(git_dir, "index"), "rb", opener=open_file_only) as file:
             index = parse_index(file.read(), hash_length)
     except FileNotFoundError:
         return []

@@ -24,6 +24,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import forget, sync_directory
 from git_envhist.store.quoting import quote, unquote
 from git_envhist.store.sameness import Identity, identify, is_same, is_successor
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass, replace
 
 FIRST_LINE = b"envhist-home 1"
@@ -99,7 +100,7 @@ class Homes:
 
     def _read(self, name: str) -> Home | None:
         try:
-            with open(os.path.join(self.directory, name), "rb") as file:
+            with open(os.path.join(self.directory, name), "rb", opener=open_file_only) as file:
                 return _parse(name, file.read(LARGEST))
         except (OSError, EnvhistError, ValueError, KeyError):
             return None

@@ -8,6 +8,7 @@ SHA-256 one; nothing else differs.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import sys
@@ -197,12 +198,23 @@ class PackIndex:
 
 
 def _map_file(path: str) -> mmap.mmap | bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
         if size <= SMALL:
             return read_exactly(descriptor, size, 0)
         # An index is written whole and never changed in place, so that a mapping of it stays good.
-        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        return map_or_read(descriptor, size)
     finally:
         os.close(descriptor)
+
+
+def map_or_read(descriptor: int, size: int) -> mmap.mmap | bytes:
+    """Return the bytes of an open file that is not empty: mapped, or read where the file system maps none."""
+    try:
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    except OSError as error:
+        # Some mounts of FUSE and 9p map no file.
+        if error.errno not in (errno.ENODEV, errno.ENOSYS, errno.EINVAL, errno.EACCES):
+            raise
+        return read_exactly(descriptor, size, 0)

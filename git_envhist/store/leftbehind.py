@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from git_envhist.store.durable import cannot_write, sync, sync_directory
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 
 FILE = "left-behind"
 
@@ -17,7 +18,9 @@ FILE = "left-behind"
 def read_left_behind(common_state: str) -> list[str]:
     """The names of the timelines."""
     try:
-        with open(os.path.join(common_state, FILE), encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(common_state, FILE), encoding="utf-8", errors="replace", opener=open_file_only
+        ) as file:
             return list(dict.fromkeys(file.read().split()))
     except OSError:
         return []

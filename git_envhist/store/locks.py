@@ -25,6 +25,8 @@ UPKEEP_LOCK = "lock.upkeep"
 NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
 
 
+STATE = "/envhist/"
+"""Every directory of this program inside a git directory lies in one of this name."""
 HINT = "set XDG_RUNTIME_DIR to a directory of yours on a local disk"
 
 
@@ -35,12 +37,34 @@ class NoLocks(EnvhistError):
 
 
 def state_directory(path: str) -> str:
-    """A private directory of ours inside the git directory, made where it is not there yet."""
+    """Return a private directory of this program, made if missing, without the git directory that it lies in."""
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        make_private(path)
     except OSError as error:
         raise cannot_write(error, path) from error
     return path
+
+
+def make_private(path: str) -> None:
+    """Make a private directory and those above it, down from `envhist`, which lies in the git directory.
+
+    FileNotFoundError if the git directory does not exist: the repository was moved or removed since it was opened, and
+    a new one at its old place would hold locks, keys and packs that no history has.
+    """
+    if os.path.isdir(path):
+        return
+    above, _, below = f"{path}/".rpartition(STATE)
+    if not above:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        return
+    place = above
+    for name in filter(None, (STATE + below).split("/")):
+        place = f"{place}/{name}"
+        try:
+            os.mkdir(place, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(place):
+                raise
 
 
 def lock_file(descriptor: int, kind: int) -> bool:

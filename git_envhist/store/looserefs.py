@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from git_envhist.system import open_file_only
 from git_envhist.values import pattern
 
 HASH = pattern(rb"([0-9a-f]{40}|[0-9a-f]{64})\n")
@@ -16,7 +17,7 @@ def read_loose_ref(common_dir: str, ref: str) -> str | None:
     keeps them otherwise (reftable) it makes no such files.
     """
     try:
-        with open(os.path.join(common_dir, ref), "rb") as file:
+        with open(os.path.join(common_dir, ref), "rb", opener=open_file_only) as file:
             text = file.read(70)
     except OSError:
         return None

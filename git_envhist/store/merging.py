@@ -30,6 +30,7 @@ from git_envhist.store.retiring import GONE, bring_again, drop_caches, names_of,
 from git_envhist.store.spares import forget_second_names
 from git_envhist.store.staging import Staging, open_published
 from git_envhist.store.weighing import read_kinds
+from git_envhist.system import open_file_only
 
 FACTOR = 2
 MOST_PACKS = 5
@@ -69,6 +70,7 @@ def merge_packs(
     largest: int = LARGEST,
     most: int = MOST_PACKS,
     at_work: Callable[[], Sequence[RunningGit] | None] = nobody,
+    shared: int = 0,
 ) -> int:
     """Merge what should be merged; how many packs went. To be called while no capture runs."""
     common_dir = os.path.dirname(os.path.dirname(pack_dir))
@@ -83,7 +85,7 @@ def merge_packs(
         )
         if not chosen or not is_quiet(common_dir, at_work):
             return 0
-        with Staging.create(common_state, pack_dir) as staging:
+        with Staging.create(common_state, pack_dir, shared) as staging:
             replaced = _write_merged(staging, object_format, chosen)
             # Who came meanwhile keeps both: the next merge takes in what stands twice.
             if not replaced or not is_quiet(common_dir, at_work):
@@ -129,7 +131,7 @@ def goes_by_packs(common_dir: str, gits: Sequence[RunningGit] | None) -> bool:
 def _collects_elsewhere(path: str, now: float) -> bool:
     """Whether a `git gc` of another machine, or of another container, stands in `gc.pid`."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=open_file_only) as file:
             _, _, host = file.read(4096).strip().partition(" ")
     except OSError:
         return False
@@ -193,7 +195,7 @@ def entries(pack_path: str, hash_length: int) -> Iterator[tuple[bytes, bytes, in
     if not index.is_whole():
         # An id that changed in it would be carried on, and the object of that id be gone with this pack.
         raise Damaged(f"the pack index '{index.path}' is damaged")
-    descriptor = os.open(pack_path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(pack_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         rows = sorted((index.offset(number), number) for number in range(index.count))
         ends = [*(offset for offset, _ in rows), os.fstat(descriptor).st_size - hash_length]

@@ -9,6 +9,8 @@ import os
 import re
 from contextlib import suppress
 
+from git_envhist.system import open_file_only
+
 GITDIR = b"gitdir: "
 LONGEST = 1 << 13
 MODULES = re.compile(rb"(?:worktrees/[^/]+/)?modules/(.+)", re.DOTALL)
@@ -35,7 +37,7 @@ def is_own(place: bytes, git_dir: str) -> bool:
 
 def common_dir_of(git_dir: str) -> str:
     """What a working tree shares with the others of its repository."""
-    with suppress(OSError), open(os.path.join(git_dir, "commondir"), "rb") as told:
+    with suppress(OSError), open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as told:
         return os.path.join(git_dir, os.fsdecode(told.read(LONGEST).rstrip(b"\n")))
     return git_dir
 

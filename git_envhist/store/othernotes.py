@@ -21,6 +21,7 @@ from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
 from git_envhist.store.oldnotes import notes_in, with_records
 from git_envhist.store.records import VERDICT, read_note
+from git_envhist.system import open_file_only
 from git_envhist.values import replace
 
 HEADS = "refs/envhist/heads/"
@@ -124,7 +125,12 @@ def _bare(name: str) -> str:
 
 def _read(fetched: Fetched) -> list[tuple[str, str, str]]:
     try:
-        with open(os.path.join(fetched.path, CROSSED), encoding="utf-8", errors="surrogateescape") as file:
+        with open(
+            os.path.join(fetched.path, CROSSED),
+            encoding="utf-8",
+            errors="surrogateescape",
+            opener=open_file_only,
+        ) as file:
             first, *lines = file.read().splitlines() or [""]
     except OSError:
         return []

@@ -15,6 +15,7 @@ from git_envhist.store.objects import Answer, CatFile
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.scattered import Scattered
 from git_envhist.store.trees import DIRECTORY, decode_by_name
+from git_envhist.system import open_file_only
 
 FORMATS = {40: "sha1", 64: "sha256"}
 TREE = "^{tree}"
@@ -105,7 +106,7 @@ def _raw(name: str) -> bytes:
 def _common_dir(git_dir: str) -> str:
     """Where git keeps the objects: in a linked worktree a file says it."""
     try:
-        with open(os.path.join(git_dir, "commondir"), "rb") as file:
+        with open(os.path.join(git_dir, "commondir"), "rb", opener=open_file_only) as file:
             return os.path.join(git_dir, os.fsdecode(file.read().removesuffix(b"\n")))
     except OSError:
         return git_dir

@@ -123,7 +123,7 @@ class PackFile:
 
     def _window(self, offset: int) -> bytes:
         if self._file < 0:
-            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._size = os.fstat(self._file).st_size
         if not 12 <= offset < self._size - self._hash_length:
             raise self._damaged("an object lies outside the file")

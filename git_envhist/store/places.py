@@ -6,21 +6,26 @@ published by rename, which cannot cross file systems.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.store.durable import forget, read_exactly, sync, write_all
 from git_envhist.store.locks import lock_file
+from git_envhist.store.openness import bits_of, directory_mode, tighten_directory
 from git_envhist.store.ownpacks import KEEP_MARK, is_pack_name
 from git_envhist.system import NOFOLLOW, open_ours
 
 BESIDE_STATE = "staging"
 BESIDE_PACKS = ".envhist-staging"
 TURN = "turn"
+KEPT_NAMES = (".nfs", ".fuse_hidden")
+"""NFS and FUSE give a removed file such a name until it is closed."""
 LARGEST_JOURNAL = 1 << 24
 SURELY_OVER = 24 * 3600.0
 ID_LENGTHS = (40, 64)
@@ -41,13 +46,18 @@ def places(common_state: str, pack_dir: str) -> tuple[str, str]:
     return os.path.join(common_state, BESIDE_STATE), os.path.join(os.path.dirname(pack_dir), BESIDE_PACKS)
 
 
-def choose_place(common_state: str, pack_dir: str) -> str:
+def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
     """The place for a new staging, made where it is missing: one from which packs can be renamed."""
-    os.makedirs(pack_dir, exist_ok=True)
-    mode = stat.S_IMODE(os.stat(pack_dir).st_mode)
+    with suppress(FileExistsError):
+        os.mkdir(pack_dir)
+    seen = os.stat(pack_dir)
+    bits = bits_of(seen, configured)
+    mode = directory_mode(seen, bits)
     make_directory(common_state, mode)
+    tighten_directory(common_state, bits)
     for place in places(common_state, pack_dir):
         make_directory(place, mode)
+        tighten_directory(place, bits)
         if _can_rename(place, pack_dir):
             return place
     return place  # neither: publishing will say why
@@ -59,7 +69,6 @@ def make_directory(path: str, mode: int) -> None:
         os.mkdir(path)
     except FileExistsError:
         return
-    # As open as git made its pack directory: into a repository shared by a group, all of it must get.
     os.chmod(path, mode)
 
 
@@ -90,18 +99,20 @@ def take_turn(place: str) -> int:
     return turn
 
 
-def make_staging(place: str, pack_dir: str) -> tuple[str, int, int]:
+def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, int]:
     """A new directory with its lock held and its journal empty: its path and the two descriptors."""
+    seen = os.stat(pack_dir)
+    bits = bits_of(seen, configured)
     path = os.path.join(place, f"{os.getpid()}-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
     descriptors: list[int] = []
     try:
-        if stat.S_IMODE(os.stat(pack_dir).st_mode) & stat.S_IWGRP:
+        if bits & stat.S_IWGRP:
             # What a colleague's capture may be about to take back, this one must be able to read of.
-            os.chmod(path, stat.S_IMODE(os.stat(pack_dir).st_mode))
-        lock = _make_file(os.path.join(path, "lock"), pack_dir)
+            os.chmod(path, stat.S_IMODE(seen.st_mode))
+        lock = _make_file(os.path.join(path, "lock"), bits)
         descriptors.append(lock)
-        journal = _make_file(os.path.join(path, "journal"), pack_dir)
+        journal = _make_file(os.path.join(path, "journal"), bits)
         descriptors.append(journal)
         lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Children hold it too: a git that outlives us may still be moving a ref.
@@ -115,9 +126,9 @@ def make_staging(place: str, pack_dir: str) -> tuple[str, int, int]:
     return path, lock, journal
 
 
-def _make_file(path: str, pack_dir: str) -> int:
+def _make_file(path: str, bits: int) -> int:
     descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.fchmod(descriptor, 0o600 | stat.S_IMODE(os.stat(pack_dir).st_mode) & 0o060)
+    os.fchmod(descriptor, 0o600 | bits & 0o060)
     return descriptor
 
 
@@ -151,7 +162,9 @@ def lock_of_the_dead(path: str) -> int | None:
 def read_journal(path: str) -> Journal:
     """What a staging's journal says; a last line without its end was never acted upon."""
     try:
-        descriptor = os.open(os.path.join(path, "journal"), os.O_RDONLY | NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(
+            os.path.join(path, "journal"), os.O_RDONLY | os.O_NONBLOCK | NOFOLLOW | os.O_CLOEXEC
+        )
     except FileNotFoundError:
         return Journal((), (), understood=True)
     try:
@@ -168,6 +181,20 @@ def read_journal(path: str) -> Journal:
         else:
             understood = False
     return Journal(tuple(packs), tuple(commits), understood)
+
+
+def packs_of_owner(path: str, pack_dir: str) -> list[str]:
+    """What a journal that we may not read can name at most: every pack of its owner."""
+    try:
+        owner = os.lstat(path).st_uid
+        keeps = [name for name in os.listdir(pack_dir) if name.endswith(".keep")]
+        return [
+            name.removesuffix(".keep")
+            for name in keeps
+            if os.lstat(os.path.join(pack_dir, name)).st_uid == owner
+        ]
+    except FileNotFoundError:
+        return []
 
 
 def write_keep(path: str, pack_dir: os.stat_result) -> None:
@@ -193,9 +220,9 @@ def made_by_us(keep_path: str) -> bool:
         os.close(descriptor)
 
 
-def share(path: str, pack_dir: os.stat_result) -> None:
-    """Give a file the readers that the pack directory has, as git would have."""
-    os.chmod(path, _readable_as(pack_dir))
+def share(path: str, pack_dir: os.stat_result, mode: int | None = None) -> None:
+    """Give a file its mode and the group of the pack directory; by default the readers that git would give it."""
+    os.chmod(path, _readable_as(pack_dir) if mode is None else mode)
     if pack_dir.st_mode & stat.S_ISGID and os.stat(path).st_gid != pack_dir.st_gid:
         os.chown(path, -1, pack_dir.st_gid)
 
@@ -204,14 +231,43 @@ def _readable_as(directory: os.stat_result) -> int:
     return 0o400 | directory.st_mode & 0o044
 
 
-def remove_tree(path: str) -> None:
-    """Remove a directory of ours and all in it; what somebody else removes meanwhile is as good."""
+def remove_tree(path: str, release: Callable[[], None] = lambda: None) -> None:
+    """Remove a directory of ours and all in it; what another process removes meanwhile is as good.
+
+    `release` lets go of its lock, and is called when nothing but the lock's file is left: on some file systems a
+    removed file that is open keeps a name (`.nfs…`, `.fuse_hidden…`). Names of files that other processes have open
+    stay, with the directory; the next sweep removes both.
+    """
     with suppress(FileNotFoundError):
         with os.scandir(path) as entries:
             # The lock last: as long as anything else is left, it can be seen whose it is.
             for entry in sorted(entries, key=lambda entry: entry.name == "lock"):
                 if entry.is_dir(follow_symlinks=False):
                     remove_tree(entry.path)
-                else:
-                    forget(entry.path)
-        os.rmdir(path)
+                    continue
+                if entry.name == "lock":
+                    release()
+                _forget_open(entry.path)
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not _is_held_open(path):
+                raise
+
+
+def _forget_open(path: str) -> None:
+    try:
+        forget(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY or not os.path.basename(path).startswith(KEPT_NAMES):
+            raise
+
+
+def _is_held_open(path: str) -> bool:
+    """Return whether nothing is left in a directory but names of removed files that a process has open."""
+    with os.scandir(path) as entries:
+        return all(
+            entry.name.startswith(KEPT_NAMES)
+            or (entry.is_dir(follow_symlinks=False) and _is_held_open(entry.path))
+            for entry in entries
+        )

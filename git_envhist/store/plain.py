@@ -83,7 +83,7 @@ def _fill(place: str) -> None:
 def _make_private(path: str, mode: int) -> None:
     os.chmod(path, mode)
     # git syncs none of these, and without any one of them it is no repository.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -12,13 +12,26 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from git_envhist.store.git import COMMAND, Completed, Running, clean_environment
+from git_envhist.errors import GitFailed, NotARepository
+from git_envhist.store.git import SAFE_GIT, Completed, Running, clean_environment
+from git_envhist.system import open_file_only
 
 SHOW_SOURCES = ("config", "--list", "-z", "--show-scope", "--show-origin")
 """Each item follows its scope and its file."""
 OWN = (b"local", b"file:.git/config")
 PLACES = (b"GIT_DIR", b"GIT_WORK_TREE", b"GIT_COMMON_DIR")
 EXTENSIONS = frozenset(("extensions.objectformat", "extensions.refstorage", "extensions.partialclone"))
+READ_FIRST = (
+    "config",
+    "HEAD",
+    "packed-refs",
+    "index",
+    "shallow",
+    "info/exclude",
+    "info/attributes",
+    "info/grafts",
+)
+"""Files of a git directory that most commands of git open."""
 HEX = frozenset(b"0123456789abcdef")
 
 _begun: dict[str, Running] = {}
@@ -56,7 +69,24 @@ def listing(directory: str, asked: Mapping[bytes, bytes]) -> Completed:
 
 def _list(directory: str, asked: Mapping[bytes, bytes]) -> Running:
     # Without our own overrides: they would be listed as the user's.
-    return Running([*COMMAND[:1], "-C", directory, *SHOW_SOURCES], asked)
+    return Running([*SAFE_GIT, "-C", directory, *SHOW_SOURCES], asked)
+
+
+def refuse_pipes(directory: str) -> None:
+    """Refuse a repository in which a file that git reads first is a pipe: every git would wait for ever."""
+    for name in READ_FIRST:
+        path = os.path.join(directory, ".git", name)
+        try:
+            is_pipe = stat.S_ISFIFO(os.lstat(path).st_mode)
+        except OSError:
+            continue
+        if is_pipe:
+            for begun in _begun.values():
+                begun.stop()
+            _begun.clear()
+            raise GitFailed(
+                f"git would wait for ever: '{path}' is a pipe", hint="move it away, or put the file back"
+            )
 
 
 def place_here(
@@ -76,12 +106,26 @@ def place_here(
     return Place(top, git_dir, git_dir, object_format) if _is_git_directory(git_dir) else None
 
 
+def is_inside(path: str, directory: str) -> bool:
+    """Whether a path is a directory or below it; links are resolved."""
+    top = os.path.realpath(directory).rstrip("/")
+    return f"{os.path.realpath(path)}/".startswith(f"{top}/")
+
+
+def bare_repository(git_dir: str) -> NotARepository:
+    """The error of a repository that has no working tree."""
+    return NotARepository(
+        f"'{git_dir}' is a bare repository: there is no environment to capture",
+        hint="name both: GIT_DIR=<repository> GIT_WORK_TREE=<directory>, or go into a clone",
+    )
+
+
 def _is_git_directory(path: str) -> bool:
     # By git's own rule: what it passes over on its way up, is none.
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode) or os.path.lexists(os.path.join(path, "commondir")):
             return False
-        with open(os.path.join(path, "HEAD"), "rb") as file:
+        with open(os.path.join(path, "HEAD"), "rb", opener=open_file_only) as file:
             head = file.read(70)
     except OSError:
         return False

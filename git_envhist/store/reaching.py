@@ -16,6 +16,7 @@ from contextlib import suppress
 from git_envhist.errors import GitFailed
 from git_envhist.store.child import Child
 from git_envhist.store.git import Git, memory_file
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
 ROOTS = ("--all", "--reflog", "--indexed-objects")
@@ -121,7 +122,7 @@ def _half_done(directory: str) -> Iterator[str]:
     """What stands in the files by which something half done is remembered."""
     for name in PSEUDO:
         try:
-            with open(os.path.join(directory, name), "rb") as file:
+            with open(os.path.join(directory, name), "rb", opener=open_file_only) as file:
                 lines = file.read(1 << 16).splitlines()
         except OSError:
             continue
@@ -142,7 +143,7 @@ def _present(git: Git, ids: Iterable[str]) -> list[str]:
 
 def _paranoid(git: Git) -> Git:
     # Before 2.34 git passed over refs that are broken, unless it was told.
-    careful = Git(git.git_dir, git.work_tree, alternates=git.alternates, base=git.base)
+    careful = git.with_alternates(*git.alternates)
     careful.environment[b"GIT_REF_PARANOIA"] = b"1"
     return careful
 

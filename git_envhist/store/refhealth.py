@@ -16,6 +16,7 @@ from git_envhist.store.durable import cannot_write, sync, sync_directory
 from git_envhist.store.locks import state_directory
 from git_envhist.store.looserefs import HASH
 from git_envhist.store.repository import RefMove, Repository
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
 PLACES = ("refs/envhist/", "refs/notes/envhist/")
@@ -99,7 +100,12 @@ def write_down(repository: Repository, line: str) -> str:
 def kept_aside(common_state: str) -> list[str]:
     """The ids of the commits that were set aside: what is left of them is not garbage."""
     try:
-        with open(os.path.join(common_state, ASIDE, "list"), encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(common_state, ASIDE, "list"),
+            encoding="utf-8",
+            errors="replace",
+            opener=open_file_only,
+        ) as file:
             words = [line.split() for line in file]
     except OSError:
         return []
@@ -115,7 +121,7 @@ def _unreadable(repository: Repository) -> Iterator[tuple[str, str]]:
                 if name.endswith(".lock"):
                     continue
                 try:
-                    with open(path, "rb") as file:
+                    with open(path, "rb", opener=open_file_only) as file:
                         content = file.read(100)
                 except OSError:
                     content = b""

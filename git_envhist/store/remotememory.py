@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from git_envhist.store.durable import cannot_write, sync_directory
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass, replace
 
 FIRST = "envhist-remote 1"
@@ -40,7 +41,12 @@ def directory_of(common_state: str) -> str:
 def read_memory(common_state: str, key: str) -> Memory:
     """What is remembered; nothing where there is no such file, or none of ours."""
     try:
-        with open(os.path.join(directory_of(common_state), key), encoding="ascii", errors="replace") as file:
+        with open(
+            os.path.join(directory_of(common_state), key),
+            encoding="ascii",
+            errors="replace",
+            opener=open_file_only,
+        ) as file:
             lines = file.read().splitlines()
     except FileNotFoundError:
         return Memory()

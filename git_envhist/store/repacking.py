@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from git_envhist.errors import GitFailed
 from git_envhist.store.child import Child
 from git_envhist.store.durable import sync
-from git_envhist.store.git import Git, memory_file, quote_alternate
+from git_envhist.store.git import Git, memory_file
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packs import StagedPack
+from git_envhist.store.quoting import quote_alternate
+from git_envhist.system import DIRECTORY, SYSTEM
 
 DEPTH = 8
 """Differences of differences of… each is read for the one object that is wanted. git's own limit is 50."""
@@ -55,12 +58,14 @@ def write_pack(
         return []
     asked, words = _asked(objects), _words(how, threads)
     # Beside the staging git would leave what it was writing in the repository, where it is killed.
-    places = {
-        b"GIT_OBJECT_DIRECTORY": os.fsencode(staging),
-        b"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsencode(quote_alternate(objects_dir)),
-    }
     directory = os.path.join(staging, "pack")
-    told = git.run(*words, os.path.join(directory, "pack"), stdin=asked, environment=places)
+    with _seen_by_git(staging) as seen:
+        places = {
+            b"GIT_OBJECT_DIRECTORY": os.fsencode(seen),
+            b"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsencode(quote_alternate(objects_dir)),
+        }
+        bare, where = _without_tree(git)
+        told = bare.run(*where, *words, os.path.join(seen, "pack", "pack"), stdin=asked, environment=places)
     packs = [_finish(directory, name, object_format) for name in os.fsdecode(told).split()]
     if sum(pack.objects for pack in packs) != len(objects):
         raise GitFailed(
@@ -69,10 +74,39 @@ def write_pack(
     return packs
 
 
+@contextmanager
+def _seen_by_git(staging: str) -> Iterator[str]:
+    """Give a path by which a git finds a staging wherever it is moved to.
+
+    git makes missing directories on the way to a new pack: by its name it would make the staging, and the repository
+    around it, again at its old place.
+    """
+    if not SYSTEM.proc:
+        yield staging
+        return
+    descriptor = os.open(staging, DIRECTORY)
+    try:
+        os.set_inheritable(descriptor, True)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _without_tree(git: Git) -> tuple[Git, tuple[str, ...]]:
+    """Return a git that reads nothing in the working tree, and the words that its command line begins with.
+
+    git asks the attributes of each path that it packs. In the working tree they are the user's, about other files, and
+    a pipe with the name `.gitattributes` keeps git waiting for ever.
+    """
+    bare = Git(git.git_dir, None, alternates=git.alternates, base=git.base)
+    return bare, ("--bare", "-C", git.git_dir)
+
+
 def packed_size(git: Git, objects: Mapping[bytes, bytes], hash_length: int) -> int:
     """How many bytes these objects would take in a pack that a cleaning makes anew; nothing is kept."""
     source = memory_file(_asked(objects))
-    child = Child(git, *_words(ANEW, 1), "--stdout", source=source)
+    bare, where = _without_tree(git)
+    child = Child(bare, *where, *_words(ANEW, 1), "--stdout", source=source)
     size = 0
     try:
         while chunk := child.read(1 << 20):

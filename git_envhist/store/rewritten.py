@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from git_envhist.store.durable import cannot_write
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 
 FILE = "rewritten"
 LARGEST = 1 << 20
@@ -19,7 +20,9 @@ LARGEST = 1 << 20
 def read_rewritten(common_state: str) -> dict[str, str]:
     """By old hash the one after it; the last word counts."""
     try:
-        with open(os.path.join(common_state, FILE), encoding="ascii", errors="replace") as file:
+        with open(
+            os.path.join(common_state, FILE), encoding="ascii", errors="replace", opener=open_file_only
+        ) as file:
             pairs = [line.split() for line in file.read(2 * LARGEST).splitlines()]
     except OSError:
         return {}

@@ -74,7 +74,7 @@ class _Pack:
         try:
             offset = self._offset(number)
             if self._file < 0:
-                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             window = os.pread(self._file, WINDOW, offset)
             byte, at, shift = window[0], 1, 4
             code, size = byte >> 4 & 7, byte & 15

@@ -29,12 +29,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self
 
 from git_envhist.store.durable import cannot_write, forget, sync, sync_directory, sync_files, write_all
 from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
+from git_envhist.store.openness import bits_of, file_mode, tighten
 from git_envhist.store.ownpacks import OwnPacks, is_pack_name
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.places import (
@@ -42,6 +43,7 @@ from git_envhist.store.places import (
     lock_of_the_dead,
     made_by_us,
     make_staging,
+    packs_of_owner,
     places,
     read_journal,
     remove_tree,
@@ -57,13 +59,15 @@ from git_envhist.store.spares import bring_back, forget_second_names, give_secon
 class Staging:
     """A private objects directory of one capture, and the door from it into the repository."""
 
-    def __init__(self, path: str, common_state: str, repository_packs: str, lock: int, journal: int) -> None:
+    def __init__(
+        self, path: str, common_state: str, repository_packs: str, lock: int, journal: int, shared: int
+    ) -> None:
         self.path = path
         """An objects directory, for `Git.with_objects`."""
         self._common_state = common_state
         self._target = repository_packs
-        self._lock = lock
-        self._journal = journal
+        self._lock, self._journal = lock, journal
+        self._shared = shared
         self._pending: list[str] = []
         self._written = 0
         self._rooted = False
@@ -71,18 +75,19 @@ class Staging:
         self._exposed = False
 
     @classmethod
-    def create(cls, common_state: str, pack_dir: str) -> Self:
-        """A new staging, on the file system of the repository's packs."""
+    def create(cls, common_state: str, pack_dir: str, shared: int = 0) -> Self:
+        """A new staging, on the file system of the repository's packs; `shared`: as `core.sharedRepository` says."""
+        common_state, pack_dir = os.path.abspath(common_state), os.path.abspath(pack_dir)
         try:
-            place = choose_place(os.path.abspath(common_state), os.path.abspath(pack_dir))
+            place = choose_place(common_state, pack_dir, shared)
             turn = take_turn(place)
             try:
-                path, lock, journal = make_staging(place, pack_dir)
+                path, lock, journal = make_staging(place, pack_dir, shared)
             finally:
                 os.close(turn)
         except OSError as error:
             raise cannot_write(error, common_state) from error
-        return cls(path, os.path.abspath(common_state), os.path.abspath(pack_dir), lock, journal)
+        return cls(path, common_state, pack_dir, lock, journal, shared)
 
     @property
     def pack_dir(self) -> str:
@@ -148,14 +153,16 @@ class Staging:
 
     def _make_visible(self, packs: Iterable[StagedPack]) -> None:
         target = os.stat(self._target)
+        bits = bits_of(target, self._shared)
         for pack in packs:
             base = os.path.join(self._target, pack.name)
             write_keep(base + ".keep", target)
             for staged, suffix in ((pack.pack_path, ".pack"), (pack.index_path, ".idx")):
-                share(staged, target)
+                share(staged, target, file_mode(bits))
                 if suffix == ".idx":
                     give_second_name(staged, spare_beside(os.path.dirname(self.path)), pack.name)
                 os.rename(staged, base + suffix)
+        tighten(self._target, self._shared)
         sync_directory(self._target)
 
     def close(self) -> None:
@@ -164,12 +171,18 @@ class Staging:
         with suppress(OSError):
             if not all(os.path.exists(os.path.join(self._target, f"{name}.idx")) for name in self._published):
                 bring_back(self._common_state, self._target)
-            remove_tree(self.path)
+            self._close_journal()
+            remove_tree(self.path, self._release)
         self._release()
 
     def abandon(self) -> None:
         """Leave the staging as a killed process would: the next sweep sees from the refs what is to stay."""
         self._release()
+
+    def _close_journal(self) -> None:
+        descriptor, self._journal = self._journal, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def _release(self) -> None:
         # Marked first: a signal that comes between would have it closed twice, with an error in the signal's place.
@@ -226,7 +239,7 @@ def unpublished(common_state: str, pack_dir: str | None = None) -> frozenset[str
             try:
                 names.update(read_journal(path).packs)
             except PermissionError:
-                names.update(_packs_of_owner(path, packs))
+                names.update(packs_of_owner(path, packs))
     return frozenset(names)
 
 
@@ -242,7 +255,8 @@ def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callab
         return  # another user's, and theirs to sweep
     if lock is None:
         return
-    try:
+    with ExitStack() as held:
+        held.callback(os.close, lock)
         journal = read_journal(path)
         if not journal.understood:
             return  # written by a later version, which knows what to do with it
@@ -250,9 +264,7 @@ def _sweep_one(path: str, common_state: str, pack_dir: str, is_published: Callab
             _take_back(common_state, pack_dir, journal.packs, journal.commits)
         undecided(path, pack_dir)
         _finish_taking_away(path, pack_dir)
-        remove_tree(path)
-    finally:
-        os.close(lock)
+        remove_tree(path, held.close)
 
 
 def _finish_taking_away(path: str, pack_dir: str) -> None:
@@ -284,17 +296,3 @@ def _take_back(common_state: str, pack_dir: str, names: Iterable[str], commits: 
     # Once more: git may have written one of them while the packs were still there.
     drop_caches_naming(objects_dir, needles)
     sync_directory(pack_dir)
-
-
-def _packs_of_owner(path: str, pack_dir: str) -> list[str]:
-    """What a journal that we may not read can name at most: every pack of its owner."""
-    try:
-        owner = os.lstat(path).st_uid
-        keeps = [name for name in os.listdir(pack_dir) if name.endswith(".keep")]
-        return [
-            name.removesuffix(".keep")
-            for name in keeps
-            if os.lstat(os.path.join(pack_dir, name)).st_uid == owner
-        ]
-    except FileNotFoundError:
-        return []

@@ -22,6 +22,7 @@ from contextlib import suppress
 
 from git_envhist.store.durable import write_anew
 from git_envhist.store.packfile import PackFile
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
 FACTOR = 2
@@ -160,7 +161,7 @@ def _largest(packs: Iterable[Weighed]) -> int:
 def read_kinds(common_state: str) -> dict[str, str]:
     """name -> kind and the second of its use, for the packs that were written here; to lose it costs only time."""
     with suppress(OSError, ValueError):
-        with open(os.path.join(common_state, STATE), encoding="ascii") as file:
+        with open(os.path.join(common_state, STATE), encoding="ascii", opener=open_file_only) as file:
             told = json.load(file)
         if isinstance(told, dict):
             return {str(name): str(kind) for name, kind in told.items()}

@@ -253,7 +253,7 @@ class _Pack:
 
     def _opened(self) -> int:
         if self._file < 0:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return self._file
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model.causing import Content, Edit
 from git_envhist.store.durable import cannot_write, forget, sync_directory
+from git_envhist.system import open_file_only
 
 FILE_MODE = 0o644
 PROGRAM_MODE = 0o755
@@ -29,7 +30,7 @@ def look(path: str) -> Content | None:
             return Content(os.readlink(os.fsencode(path)), None)
         if not stat.S_ISREG(seen.st_mode):
             raise EnvhistError(f"neither a file nor a link: '{path}'")
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_file_only) as file:
             return Content(file.read(), stat.S_IMODE(seen.st_mode))
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -19,6 +19,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.model.causing import Content, Edit
 from git_envhist.store.durable import cannot_write, forget, sync_directory
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 from git_envhist.triggers.edits import NEW, carry_out, effective, look, missing_directories, remove_empty
 from git_envhist.values import dataclass, field, replace
 
@@ -52,7 +53,7 @@ class Record:
 def read_record(state: str) -> Record:
     """What is remembered; nothing where there is no record, or none that can be read."""
     try:
-        with open(os.path.join(state, FILE), "rb") as file:
+        with open(os.path.join(state, FILE), "rb", opener=open_file_only) as file:
             value = json.load(file)
         files = {path: _kept(row) for path, row in value["files"].items()}
         begun = {path: _kept(row) for path, row in value.get("begun", {}).items()}

@@ -26,6 +26,7 @@ from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.staging import open_published
 from git_envhist.store.touched import Hurt, Touched
 from git_envhist.store.trees import object_id
+from git_envhist.system import open_file_only
 from git_envhist.upkeep.finding import left_behind, outside_trash
 from git_envhist.values import dataclass, field
 
@@ -188,7 +189,9 @@ def _gone(repository: Repository, refs: Refs) -> Iterator[Fault]:
     known = {*refs.sound, *(bad.ref for bad in refs.bad)}
     for state in states_of(repository):
         try:
-            with open(os.path.join(state, "timeline"), encoding="utf-8", errors="replace") as file:
+            with open(
+                os.path.join(state, "timeline"), encoding="utf-8", errors="replace", opener=open_file_only
+            ) as file:
                 name = file.read().strip()
         except OSError:
             continue

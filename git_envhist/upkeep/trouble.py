@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
+from git_envhist.system import open_file_only
+
 FILE = "trouble"
 LONGEST = 2000
 
@@ -13,7 +15,9 @@ LONGEST = 2000
 def read_trouble(common_state: str) -> list[str]:
     """A sentence each; none where all was well."""
     try:
-        with open(os.path.join(common_state, FILE), encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(common_state, FILE), encoding="utf-8", errors="replace", opener=open_file_only
+        ) as file:
             return file.read(LONGEST).splitlines()
     except OSError:
         return []

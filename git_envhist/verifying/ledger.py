@@ -16,6 +16,7 @@ from typing import Any
 from git_envhist.model import SnapshotId, Verdict, VerdictStatus
 from git_envhist.store.durable import cannot_write, forget, write_anew
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 from git_envhist.values import dataclass, replace
 
 FILE = "checks"
@@ -79,7 +80,7 @@ class Ledger:
 
     def _newest_first(self) -> Iterator[Line]:
         try:
-            with open(self._path, "rb") as file:
+            with open(self._path, "rb", opener=open_file_only) as file:
                 lines = file.read(2 * LARGEST).split(b"\n")
         except OSError:
             return
@@ -95,7 +96,7 @@ class Ledger:
                 return
         except OSError:
             return
-        with open(self._path, "rb") as file:
+        with open(self._path, "rb", opener=open_file_only) as file:
             lines = file.read().splitlines(keepends=True)
         with open(self._path + ".new", "wb", opener=_privately) as file:
             file.write(b"".join(lines[len(lines) // 2 :]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from git_envhist.capturing.capture import Capturing
-from git_envhist.errors import EnvhistError
+from git_envhist.errors import EnvhistError, in_words
 from git_envhist.model import Checked, Snapshot
 from git_envhist.verifying.recording import Scribe
 from git_envhist.verifying.runner import Manner, run
@@ -33,4 +33,4 @@ def content_now(capturing: Capturing) -> tuple[str | None, list[str]]:
         with capturing.present() as held:
             return held.content, []
     except (EnvhistError, OSError) as error:
-        return None, [f"whether the check changed the environment cannot be told: {error}"]
+        return None, [f"whether the check changed the environment cannot be told: {in_words(error)}"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.support.needs import skip_without
 
 NOBODY = 65534
 PATIENCE_SECONDS = 60
@@ -39,7 +39,7 @@ def program(name: str, *elsewhere: str) -> str:
         (path for place in elsewhere for path in sorted(glob.glob(place))), None
     )
     if found is None:
-        pytest.skip(f"{name} is not installed")
+        skip_without(name)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,12 @@ import pytest
 
 from git_envhist.api import EnvHistory
 from tests.end_to_end.captures import assert_holds
+from tests.support.needs import require
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 from tests.support.snapshot import contents
+
+pytestmark = pytest.mark.full  # packages come from an index
 
 # Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
 MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -58,8 +60,6 @@ def test_captures_while_pip_installs(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_captures_while_npm_installs(repo: Repo, tmp_path: Path) -> None:
-    npm = shutil.which("npm", path=MACHINE.get("PATH"))
-    if npm is None:
-        pytest.skip("npm is not installed")
+    npm = require("npm", MACHINE.get("PATH"))
     repo.write("package.json", '{"name": "work", "version": "1.0.0", "private": true}\n')
     install(repo, b"node_modules/", [npm, "install", "--no-audit", "--no-fund", "semver"], tmp_path)

@@ -26,7 +26,10 @@ from tests.alive.servers import (
     wait_until,
 )
 from tests.end_to_end.captures import assert_holds
+from tests.support.needs import skip_without
 from tests.support.repository import Repo, make_repo
+
+pytestmark = pytest.mark.full
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 
@@ -117,7 +120,7 @@ def held(repo: Repo, python: str, holder: str) -> Iterator[None]:
 def test_an_embedded_database_is_told_while_a_program_has_it_open(repo: Repo, kind: str) -> None:
     module = HOLDERS[kind].split()[1].rstrip(";")
     if subprocess.run([SYSTEM_PYTHON, "-c", f"import {module}"], capture_output=True, check=False).returncode:
-        pytest.skip(f"the system's Python has no {module}")
+        skip_without(f"python3-{module}")
     with held(repo, SYSTEM_PYTHON, HOLDERS[kind]):
         assert told(captured(repo)) == [(b"data", "unstable", kind)]
     assert is_exact(repo)
@@ -125,7 +128,7 @@ def test_an_embedded_database_is_told_while_a_program_has_it_open(repo: Repo, ki
 
 def test_a_lone_lmdb_file_is_told_while_a_program_has_it_open(repo: Repo) -> None:
     if subprocess.run([SYSTEM_PYTHON, "-c", "import lmdb"], capture_output=True, check=False).returncode:
-        pytest.skip("the system's Python has no lmdb")
+        skip_without("python3-lmdb")
     with held(repo, SYSTEM_PYTHON, "import lmdb; held = lmdb.open('lone', subdir=False)"):
         assert [(one.path, one.why.value) for one in captured(repo).missing] == [(b"lone", "unstable")]
     assert is_exact(repo)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import uuid
@@ -17,9 +16,10 @@ import pytest
 from tests.browse.screen import Screen, wait_until_gone
 from tests.browse.test_terminal import LARGE, SMALL, cursor
 from tests.interop.servers import ssh_server
+from tests.support.needs import needs
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux on this machine")
+pytestmark = needs("tmux")
 
 Enter = Callable[[tuple[int, int]], Screen]
 

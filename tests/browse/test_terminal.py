@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,9 +11,10 @@ import pytest
 
 from tests.browse.growing import grow_timeline
 from tests.browse.screen import Screen, wait_until_gone
+from tests.support.needs import needs
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux on this machine")
+pytestmark = [pytest.mark.full, needs("tmux")]
 
 SMALL, LARGE = (80, 24), (200, 60)
 Open = Callable[..., Screen]

@@ -91,6 +91,10 @@ CASES = {
     "no-tui": Case(
         128, MODULE.format("textual"), "PYTHONPATH=m script -qec 'git-envlog browse 2>&3' /dev/null 3>&2",
     ),
+    "not-approved": Case(
+        3, "git config envhist.verify 'echo hello'", "GIT_ENVHIST_UNATTENDED=1 git-envlog verify"
+    ),
+    "place-refused": Case(3, ":", "GIT_ENVHIST_UNATTENDED=1 git-envlog fork ../.hidden early"),
     "not-in-trash": Case(4, ":", "git-envlog undrop nowhere"),
     "nothing-to-find": Case(1, NEW, "git-envlog bisect --good early -- true"),
     "nothing-to-show": Case(4, ":", "git-envlog --html page.html --grep nowhere"),
@@ -117,7 +121,10 @@ ELSEWHERE = {
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }
 """What takes a race, a signal at the right time, a file system of its own: where it is provoked, and by which words."""
-NEVER = {"refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told"}
+NEVER = {
+    "refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told",
+    "not-named": "hooks of agents print nothing, and write nothing to a repository that no person named",
+}
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ import pytest
 from git_envhist.cli.helptext import find_page, opened_at
 from git_envhist.cli.subcommands import SUBCOMMANDS
 from tests.cli.test_json import validate
+from tests.support.needs import require
 from tests.support.repository import Repo
 
 
@@ -176,8 +177,7 @@ def test_a_man_page_opens_at_the_section_of_a_subcommand() -> None:
     page = find_page("git-envlog")
     assert page is not None
     assert opened_at(None) == dict(os.environb)
-    if shutil.which("man") is None:
-        pytest.skip("there is no man here")
+    require("man")
     told = subprocess.run(["man", page], capture_output=True, text=True, env={**os.environ, "MANWIDTH": "80"})
     plain = re.sub("\x1b\\[[0-9;]*m|.\x08", "", told.stdout).splitlines()
     for name in SUBCOMMANDS:

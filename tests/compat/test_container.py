@@ -16,6 +16,7 @@ import pytest
 
 from git_envhist.compat.chimera import CheckpointManager, ContainerEnvironment
 from git_envhist.compat.chimera.env.container import NoContainers, find_tool
+from tests.support.needs import require, skip_without
 
 
 @pytest.fixture
@@ -24,10 +25,10 @@ def podman() -> Iterator[list[str]]:
     # A longer path than some 50 letters is none for podman.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         words = ["podman", "--root", f"{place}/store", "--runroot", f"{place}/run", "--storage-driver", "vfs"]
-        try:
-            subprocess.run([*words, "info"], capture_output=True, check=True)
-        except (OSError, subprocess.CalledProcessError):
-            pytest.skip("podman cannot be had")
+        require("podman")
+        done = subprocess.run([*words, "info"], capture_output=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"podman cannot run here: {done.stderr.decode()[-200:]}")
         yield words
 
 
@@ -82,8 +83,10 @@ def test_what_was_in_it_is_an_image_first(container: ContainerEnvironment) -> No
 def docker() -> Iterator[list[str]]:
     """The words that begin a command of docker, with a daemon of its own; it skips where none can run."""
     daemon = shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if daemon is None or shutil.which("docker") is None or os.geteuid() != 0:
-        pytest.skip("docker cannot be had: it wants root, its client and its daemon")
+    if daemon is None or shutil.which("docker") is None:
+        skip_without("dockerd")
+    if os.geteuid() != 0:
+        pytest.skip("only root can run a daemon of docker")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         words = ["docker", "-H", f"unix://{place}/socket"]
         apart = [
@@ -118,9 +121,7 @@ LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000")
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """An image with a shell."""
-    busybox = shutil.which("busybox")
-    if busybox is None:
-        pytest.skip("busybox cannot be had")
+    busybox = require("busybox")
     image = tmp_path / "image.tar"
     with tarfile.open(image, "w") as archive:
         archive.add(busybox, "bin/busybox")

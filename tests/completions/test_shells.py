@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.completions.shells import ask_fish, press_tab, share
+from tests.support.needs import PREFIX, needs
 from tests.support.repository import Repo, make_repo
 
 BASH_COMPLETION = Path("/usr/share/bash-completion/bash_completion")
@@ -17,12 +18,12 @@ SHELLS = [
         shell,
         marks=pytest.mark.skipif(
             shutil.which(shell) is None or (shell == "bash" and not BASH_COMPLETION.exists()),
-            reason=f"no {shell} with completion is installed here",
+            reason=PREFIX + ("bash-completion" if shell == "bash" else shell),
         ),
     )
     for shell in ("bash", "zsh")
 ]
-needs_fish = pytest.mark.skipif(shutil.which("fish") is None, reason="no fish is installed here")
+needs_fish = needs("fish")
 
 
 @pytest.fixture(scope="module")

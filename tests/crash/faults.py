@@ -17,6 +17,7 @@ import pytest
 from git_envhist.store.reflocks import LONG_AGO
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import Belongings, belongings
+from tests.support.needs import needs
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
 from tests.support.trees import File, build
@@ -50,7 +51,11 @@ def strace_works() -> bool:
     return os.spawnvp(os.P_WAIT, "strace", ["strace", "-o", "/dev/null", "true"]) == 0
 
 
-needs_strace = pytest.mark.skipif(not strace_works(), reason="strace is not installed, or may not trace here")
+needs_strace = (
+    pytest.mark.skipif(not strace_works(), reason="strace cannot trace a process here")
+    if shutil.which("strace")
+    else needs("strace")
+)
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,7 @@ def debris(repo: Repo) -> list[str]:
 
 def _unknown_state(state: Path) -> list[Path]:
     known = {"lock", "lock.shared", "timeline", "cache", "keys", "staging", "indexes"}
-    known |= {"lock.upkeep", "upkeep", "packs.json"}
+    known |= {"lock.upkeep", "upkeep", "packs.json", "repository", "sealed-sources"}
     odd = [path for path in state.iterdir() if path.name not in known]
     cache = state / "cache"
     shards = cache.iterdir() if cache.is_dir() else ()

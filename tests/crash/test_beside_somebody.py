@@ -12,7 +12,7 @@ from tests.support.repository import Repo
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_lost_that_somebody_writes_while_a_restore_runs(
     repo: Repo, tmp_path: Path, seed: int

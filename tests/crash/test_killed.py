@@ -21,7 +21,7 @@ POINTS = {"write": (4, 9, 13), "sync": (4, 8, 11, 13), "rename": (1, 4, 8), "unl
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("call", POINTS)
 def test_a_killed_capture_leaves_a_whole_history_and_nothing_to_clear_up(repo: Repo, call: str) -> None:
     prepare(repo)
@@ -36,7 +36,7 @@ def test_a_killed_capture_leaves_a_whole_history_and_nothing_to_clear_up(repo: R
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_git_that_is_killed_while_it_moves_the_refs_costs_nothing_but_the_capture(repo: Repo) -> None:
     prepare(repo)
     for when in (1, 2):

@@ -14,7 +14,7 @@ from tests.support.programs import CHECKOUT
 from tests.support.repository import Repo
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
 def test_what_was_said_to_be_captured_survives_a_power_cut() -> None:
     words = [sys.executable, "-m", "tests.crash.powercut", "--captures", "2", "--cuts", "4", "--seed", "5"]

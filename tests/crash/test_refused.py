@@ -34,7 +34,7 @@ FAULTS = {
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("error", FAULTS)
 def test_a_refused_write_publishes_nothing_and_is_told_in_a_line(repo: Repo, error: str) -> None:
     call, when = FAULTS[error]
@@ -51,7 +51,7 @@ def test_a_refused_write_publishes_nothing_and_is_told_in_a_line(repo: Repo, err
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_failing_disk_under_a_ref_that_moved_is_told_and_publishes_once(repo: Repo) -> None:
     prepare(repo)
     for when in (13, 15, 17):

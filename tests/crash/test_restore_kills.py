@@ -16,7 +16,7 @@ REFUSED = (("write", "ENOSPC", 9), ("sync", "EIO", 20), ("rename", "EIO", 12), (
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_whatever_a_restore_is_refused_is_told_and_leaves_a_way(repo: Repo) -> None:
     walk, row = Walk(repo, prepare(repo), random.Random(3)), Row("refused")
     for call, error, when in REFUSED:
@@ -26,7 +26,7 @@ def test_whatever_a_restore_is_refused_is_told_and_leaves_a_way(repo: Repo) -> N
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_killed_with_all_that_it_started_and_again_while_it_recovers(repo: Repo) -> None:
     walk, wrong = Walk(repo, prepare(repo), random.Random(5)), list[str]()
     for depth in range(3):

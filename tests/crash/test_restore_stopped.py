@@ -26,7 +26,7 @@ def walk(repo: Repo) -> Walk:
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_signal_stops_a_restore_and_what_ends_it(walk: Walk) -> None:
     stops = {
         (walk.there,): ("TERM", 143, HALF_WAY),
@@ -47,7 +47,7 @@ def test_a_signal_stops_a_restore_and_what_ends_it(walk: Walk) -> None:
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_terminal_that_is_closed_half_way_stops_it_as_well(walk: Walk) -> None:
     pid, terminal = pty.fork()
     if pid == 0:

@@ -12,7 +12,7 @@ from tests.crash.powercut import NAMESPACE
 from tests.support.programs import CHECKOUT
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has disks of its own to cut the power of")
 def test_a_restore_survives_a_power_cut() -> None:
     words = [sys.executable, "-m", "tests.crash.restorecut", "--acts", "2", "--cuts", "3", "--seed", "4"]

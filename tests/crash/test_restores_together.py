@@ -34,7 +34,7 @@ def look(repo: Repo) -> Listing:
     return listing(repo.path, top=True)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_restores_and_a_capture_at_once_take_turns(repo: Repo) -> None:
     moments = prepare(repo)
     commands = [["git-envrestore", moment] for moment in moments]
@@ -54,7 +54,7 @@ def test_two_restores_and_a_capture_at_once_take_turns(repo: Repo) -> None:
     assert left_behind(repo) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_beside_gits_own_cleaning_every_restore_is_exact(repo: Repo) -> None:
     moments = prepare(repo)
     repo.commit("so that git has something to pack")
@@ -65,7 +65,7 @@ def test_beside_gits_own_cleaning_every_restore_is_exact(repo: Repo) -> None:
     assert git_fsck(repo.path) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_beside_checkouts_whatever_git_writes_is_kept_or_saved(repo: Repo) -> None:
     repo.git("checkout", "-q", "-b", "other")
     repo.write("app.py", b"print('of the other branch')\n")

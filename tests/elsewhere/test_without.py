@@ -109,7 +109,7 @@ CORE = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_core_of_the_suite_holds_where_almost_everything_is_lacking() -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     words += [f"tests/{test}" for test in CORE]

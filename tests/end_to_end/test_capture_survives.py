@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -11,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.captures import assert_holds, capture, history, tip
+from tests.support.needs import needs
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo, Result
 from tests.support.trees import File, build
 
-needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+needs_strace = needs("strace")
 
 
 def fill(repo: Repo, stamp: str, number: int = 120) -> None:
@@ -62,7 +61,7 @@ CALLS = (
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("call", CALLS)
 def test_a_capture_killed_at_any_call_leaves_the_old_tip_or_the_new_one(repo: Repo, call: str) -> None:
     fill(repo, "before")
@@ -82,7 +81,7 @@ def test_a_capture_killed_at_any_call_leaves_the_old_tip_or_the_new_one(repo: Re
     assert history(repo)[-1] == old
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_capture_killed_at_any_time_leaves_the_old_tip_or_the_new_one(repo: Repo) -> None:
     fill(repo, "before")
     capture(repo, "before")
@@ -105,25 +104,8 @@ def test_a_capture_killed_at_any_time_leaves_the_old_tip_or_the_new_one(repo: Re
     assert leftovers(repo) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_capture_that_is_stopped_says_so_and_leaves_nothing(repo: Repo, number: signal.Signals) -> None:
-    fill(repo, "x", number=4000)
-    running = subprocess.Popen(
-        ["git-envlog", "capture"], cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    time.sleep(0.15)
-    running.send_signal(number)
-    _, err = running.communicate(timeout=30)
-    assert b"Traceback" not in err
-    if running.returncode != 0:
-        assert running.returncode in (128 + number, -number)
-        assert tip(repo) is None
-    assert_holds(repo, capture(repo, "afterwards"))
-    assert leftovers(repo) == []
-
-
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EIO"])
 @pytest.mark.parametrize("call", ["write", "fsync,fdatasync", "rename,renameat,renameat2,link,linkat"])
 def test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line(repo: Repo, call: str, error: str) -> None:
@@ -147,7 +129,7 @@ def test_a_disk_that_fails_publishes_nothing_and_is_told_in_a_line(repo: Repo, c
     assert history(repo)[-1] == old
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs(repo: Repo) -> None:
     script = (
         "while [ ! -e ../stop ]; do git gc -q --prune=now; git repack -q -a -d; git prune --expire=now; done"
@@ -169,7 +151,7 @@ def test_gc_in_a_loop_beside_captures_takes_no_object_of_theirs(repo: Repo) -> N
         assert repo.git("show", f"{snapshot}:churn") == f"{step}" * 100
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_captures_at_the_same_time_all_end_on_one_chain(repo: Repo) -> None:
     capture(repo, "first")
     words = ["git-envlog", "capture", "--porcelain", "-m", "racing"]

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.mounts import Room, private_mounts
+from tests.support.needs import require
 from tests.support.repository import Repo
 
 # Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
@@ -102,9 +103,7 @@ def installed_server(machine: Machine) -> str:
 
 def install_clients(repo: Repo, cache: Path) -> tuple[str, str]:
     """Both clients by their own tools, noted nowhere; their versions as these tools say them."""
-    npm = shutil.which("npm", path=MACHINE["PATH"])
-    if npm is None:
-        pytest.skip("npm is not installed")
+    npm = require("npm", MACHINE.get("PATH"))
     where = {"npm_config_cache": str(cache / "npm"), "PIP_CACHE_DIR": str(cache / "pip")}
     run(npm, "install", "--no-save", "--no-audit", "--no-fund", "pg", cwd=repo.path, env=where)
     pip = (sys.executable, "-m", "pip", "--python", ".venv/bin/python")
@@ -114,6 +113,7 @@ def install_clients(repo: Repo, cache: Path) -> tuple[str, str]:
     return json.loads(repo.read("node_modules/pg/package.json"))["version"], python["psycopg2-binary"]
 
 
+@pytest.mark.full
 def test_a_database_and_its_clients_are_told_though_git_saw_nothing(
     repo: Repo, machine: Machine, tmp_path: Path
 ) -> None:

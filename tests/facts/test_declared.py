@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from git_envhist.history.declared import disagreements
 from git_envhist.history.versions import same_version, satisfies
 from git_envhist.model import EnvPath, Fact, FactChange
 from tests.facts.test_story import MACHINE, capture, stories
+from tests.support.needs import require
 from tests.support.repository import Repo
 
 SITE = ".venv/lib/python3.11/site-packages"
@@ -335,9 +335,7 @@ def test_what_came_along_is_told_after_what_was_asked_for() -> None:
 
 
 def test_npm_itself_leaves_what_is_told(repo: Repo, tmp_path: Path) -> None:
-    npm = shutil.which("npm", path=MACHINE.get("PATH"))
-    if npm is None:
-        pytest.skip("npm is not installed")
+    npm = require("npm", MACHINE.get("PATH"))
 
     def install(*words: str) -> None:
         command = [npm, "install", "--no-audit", "--no-fund", *words]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,8 @@ from git_envhist.forking.clones import Clones
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId
 from git_envhist.store.git import Git
 from git_envhist.store.trees import object_id
-from tests.support.oracle import rsync_differences
+from tests.support.needs import require
+from tests.support.oracle import tree_differences
 from tests.support.repository import Repo, make_repo
 
 UNCHANGED, CHANGED, POSED = (bytes([letter]) * 300_000 for letter in b"ucp")
@@ -23,8 +23,10 @@ UNCHANGED, CHANGED, POSED = (bytes([letter]) * 300_000 for letter in b"ucp")
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory on XFS; skips where there is none to be had."""
-    if os.geteuid() != 0 or shutil.which("mkfs.xfs") is None or shutil.which("filefrag") is None:
-        pytest.skip("mounting XFS wants root, mkfs.xfs and filefrag")
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    for program in ("mkfs.xfs", "filefrag"):
+        require(program)
     above = tmp_path_factory.mktemp("xfs")
     with open(above / "image", "wb") as image:
         image.truncate(320 << 20)
@@ -58,7 +60,7 @@ def test_what_is_unchanged_shares_its_blocks_and_nothing_else(sharing: Path) -> 
     for name in ("one", "two"):
         repo.run("envlog", "fork", f"../{name}", check=True)
     one, two = sharing / "one", sharing / "two"
-    assert rsync_differences(one, two) == ()
+    assert tree_differences(one, two) == ()
     shared = {name: is_shared(one / name) for name in ("unchanged", "big", "changed", "posed")}
     assert shared == {"unchanged": True, "big": True, "changed": False, "posed": False}
     assert [(one / name).read_bytes() for name in ("changed", "posed")] == [CHANGED, POSED]

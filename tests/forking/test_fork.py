@@ -12,7 +12,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.errors import Damaged
 from tests.cli.test_json import validate
 from tests.restoring.foreign import harmful, make_stranger
-from tests.support.oracle import git_fsck, listing, rsync_differences
+from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, make_repo
 from tests.support.snapshots import directory, file, link, write_snapshot
 
@@ -57,7 +57,7 @@ def refs(repo: Repo) -> str:
 def test_a_fork_holds_the_whole_environment_and_git_tells_the_truth_there(rich: Repo) -> None:
     before = refs(rich), listing(rich.path)
     made = fork(rich, "made")
-    assert rsync_differences(rich.path, made.path) == ()
+    assert tree_differences(rich.path, made.path) == ()
     assert made.git("rev-parse", "HEAD") == rich.git("rev-parse", "HEAD")
     assert made.git("symbolic-ref", "-q", "HEAD", check=False) == ""
     assert made.git("status", "--porcelain") == rich.git("status", "--porcelain")
@@ -88,9 +88,25 @@ def test_its_timeline_begins_with_it_and_says_where_it_came_from(rich: Repo) -> 
     assert f"from {source['id']}" in made.run("envlog", "show", check=True).out
 
 
+def test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_printed_one(rich: Repo) -> None:
+    before = refs(rich), listing(rich.path.parent)
+    planned = json.loads(rich.run("envlog", "fork", "-n", "--json", "../made", check=True).out)
+    validate("fork_plan", planned)
+    assert planned["root"] == str(rich.path.parent / "made")
+    assert f"plan: {planned['plan_id']}" in rich.run("envlog", "fork", "-n", "../made", check=True).out
+    assert (refs(rich), listing(rich.path.parent)) == before
+    rich.write("new")
+    rich.run("envlog", "capture", "another moment", check=True)
+    done = rich.run("envlog", "fork", f"--plan={planned['plan_id']}", "../made")
+    assert (done.status, "is stale" in done.err) == (3, True)
+    assert not (rich.path.parent / "made").exists()
+    rich.run("envlog", "fork", f"--plan={planned['plan_id']}", "../made", planned["source"], check=True)
+    assert (rich.path.parent / "made/build/out").exists()
+
+
 def test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other(rich: Repo) -> None:
     one, two = fork(rich, "one"), fork(rich, "two")
-    assert rsync_differences(one.path, two.path) == ()
+    assert tree_differences(one.path, two.path) == ()
     assert rich.run("envdiff", "--exit-code", timeline(one), timeline(two)).status == 0
     before = listing(rich.path), listing(two.path)
     for path in ("build/out", ".env", "app.py"):
@@ -112,7 +128,7 @@ def test_the_better_of_two_forks_is_adopted(rich: Repo) -> None:
     rich.run("envrestore", timeline(two), check=True)
     assert rich.read("result") == b"two"
     assert rich.read(".env") == b"API_KEY=other\n"
-    assert rsync_differences(two.path, rich.path) == ()
+    assert tree_differences(two.path, rich.path) == ()
     rich.run("envrestore", "--undo", check=True)
     assert not (rich.path / "result").exists()
 
@@ -135,7 +151,7 @@ def test_where_the_code_commit_is_gone_the_fork_is_an_orphan(rich: Repo) -> None
     done = rich.run("envlog", "fork", "../made", check=True)
     assert "is gone" in done.out
     made = beside(rich, "made")
-    assert rsync_differences(rich.path, made.path) == ()
+    assert tree_differences(rich.path, made.path) == ()
     assert made.git("symbolic-ref", "HEAD") == "refs/heads/made"
     assert made.run_git("rev-parse", "--verify", "-q", "HEAD", check=False).status != 0
     made.git("add", "-A")
@@ -206,7 +222,7 @@ def test_what_nobody_here_signed_is_forked_only_when_told_so(tmp_path: Path) -> 
     done = stranger.repo.run("envlog", "fork", "../made", claim)
     assert (done.status, "no key that is here signed" in done.err) == (3, True)
     assert not (tmp_path / "made").exists()
-    done = stranger.repo.run("envlog", "fork", "--foreign", "../made", claim)
+    done = stranger.repo.run("envlog", "fork", "--allow-unsigned", "../made", claim)
     assert (done.status, (tmp_path / "made/plain").read_bytes()) == (5, b"1")
     assert harmful(tmp_path / "made") == []
 
@@ -216,7 +232,7 @@ def test_a_fork_that_fails_leaves_nothing(rich: Repo, there: bool) -> None:
     place = rich.path.parent / "deep" / "made"
     if there:
         place.mkdir(parents=True)
-    history = EnvHistory.open(str(rich.path))
+    history = EnvHistory.open(str(rich.path), workers="here")
     snapshot = history.resolve("@")
     before = refs(rich)
     # The packs go while nobody looks: git can make its worktree, and no file of the snapshot can be read.
@@ -249,7 +265,7 @@ def test_a_fork_that_fails_at_its_first_moment_leaves_nothing(
     rich.run("envlog", "capture", "with what is closed", check=True)
     before = refs(rich)
     with pytest.raises(KeyboardInterrupt):
-        EnvHistory.open(str(rich.path)).fork("@", str(rich.path.parent / "made"))
+        EnvHistory.open(str(rich.path), workers="here").fork("@", str(rich.path.parent / "made"))
     assert refs(rich) == before
     assert not (rich.path.parent / "made").exists()
     assert rich.git("worktree", "list").count("\n") == 0
@@ -262,7 +278,7 @@ def test_a_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
     plain.run("envlog", "init", check=True)
     plain.run("envlog", "capture", "start", check=True)
     one, two = fork(plain, "one"), fork(plain, "two")
-    assert rsync_differences(plain.path, one.path) == rsync_differences(one.path, two.path) == ()
+    assert tree_differences(plain.path, one.path) == tree_differences(one.path, two.path) == ()
     two.write("notes", b"2")
     two.run("envlog", "capture", "better", check=True)
     assert len({timeline(each) for each in (plain, one, two)}) == 3
@@ -277,7 +293,7 @@ def test_a_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
 
 
 def test_from_python_a_fork_is_another_history(rich: Repo) -> None:
-    history = EnvHistory.open(str(rich.path))
+    history = EnvHistory.open(str(rich.path), workers="here")
     made = history.fork("start-here", str(rich.path.parent / "made"))
     assert made.forked is not None
     assert made.forked.exact

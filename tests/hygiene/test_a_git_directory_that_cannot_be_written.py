@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import pytest
 
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import belongings
+from tests.support.needs import require
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo, Result
 
@@ -67,8 +67,7 @@ def test_a_part_that_is_closed_is_told_and_nothing_changes(repo: Repo, part: str
 def test_a_read_only_disk_is_told(repo: Repo) -> None:
     capture(repo)
     known = history(repo)
-    if shutil.which("unshare") is None:
-        pytest.skip("no unshare here")
+    require("unshare")
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec git-envlog capture'
     words = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, str(repo.path / ".git")]
     done = repo.execute(*words, check=False)

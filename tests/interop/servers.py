@@ -18,6 +18,8 @@ from typing import IO
 
 import pytest
 
+from tests.support.needs import skip_without
+
 PATIENCE = 10.0
 AT_ONCE = 1 << 20
 
@@ -25,7 +27,7 @@ AT_ONCE = 1 << 20
 def find_sshd() -> str:
     found = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
     if found is None or shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
-        pytest.skip("there is no sshd here (openssh-server)")
+        skip_without("sshd")
     shell = pwd.getpwuid(os.geteuid()).pw_shell
     if os.path.basename(shell) in ("nologin", "false"):
         pytest.skip(f"sshd lets nobody in whose shell is {shell}")

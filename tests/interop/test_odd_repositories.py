@@ -15,6 +15,7 @@ import pytest
 
 from tests.end_to_end.captures import assert_holds, capture
 from tests.interop.serving import SPOKEN, assert_reads, assert_serves, linked
+from tests.support.needs import require
 from tests.support.oracle import git_fsck, listing
 from tests.support.repository import Repo, make_repo
 
@@ -254,8 +255,7 @@ git show "$second:file"
 
 
 def test_a_git_directory_that_is_a_mount(repo: Repo) -> None:
-    if shutil.which("unshare") is None:
-        pytest.skip("no unshare here")
+    require("unshare")
     repo.write("file", b"1\n")
     repo.execute("tar", "-cf", "../git.tar", ".git")
     before = listing(repo.path)

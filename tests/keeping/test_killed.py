@@ -15,7 +15,7 @@ POINTS = {"drop": (5,), "purge": (7, 25)}
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_rewrite_loses_nothing_and_is_finished_by_the_same_words(tmp_path: Path) -> None:
     template: Repo = make_repo(tmp_path / "template")
     prepare(template)

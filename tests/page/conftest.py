@@ -8,13 +8,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
 
 from git_envhist.cli.measured import measured_values
 from git_envhist.page import document
 from tests.page.workshop import Workshop
+from tests.support.needs import require, skip_without
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -30,7 +34,9 @@ AXE = "axe-core@4"
 def browser() -> Iterator[Browser]:
     place = next(filter(None, map(shutil.which, PLACES)), None)
     if place is None:
-        pytest.skip("there is no Chromium on this machine")
+        skip_without("chromium")
+    from playwright.sync_api import sync_playwright  # installed for --full alone
+
     with sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=place, args=list(QUIET))
         yield started
@@ -59,9 +65,7 @@ def pages(values: list[dict[str, object]], tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What looks for what shuts people out: axe-core, from npm."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("there is no npm on this machine")
+    npm = require("npm")
     place = tmp_path_factory.mktemp("axe")
     words = [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(place), AXE]
     done = subprocess.run(

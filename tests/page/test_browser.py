@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
 from git_envhist.page import document
 from tests.page.conftest import MOMENTS, Sight, violations
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.full
 
 WIDTHS = (380, 820, 1360)
 

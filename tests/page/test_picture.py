@@ -7,12 +7,18 @@ import os
 import zlib
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from playwright.sync_api import Browser
+import pytest
 
 from git_envhist.page.document import SCRIPTS
 from tests.page.conftest import MOMENTS
 from tests.support.programs import CHECKOUT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.full
 
 PICTURE = os.environ.get("ENVHIST_TEST_PICTURES")
 """Where the picture of the README goes, when it is to be made anew."""

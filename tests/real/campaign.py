@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.conftest import sealed_environment
 from tests.real.shop import FIELD, build_backend, build_frontend, manage
 from tests.real.tools import MACHINE, Project, tools
-from tests.support.oracle import git_fsck, rsync_differences
+from tests.support.oracle import git_fsck, tree_differences
 from tests.support.programs import make_programs
 from tests.support.repository import make_repo
 
@@ -155,7 +155,7 @@ def _go(shop: Project, target: str, model: Path, *, runs: bool) -> str:
     done = shop.repo.run("envrestore", target)
     if done.status != 0:
         return f"status {done.status}: {done.err}"
-    if (differences := rsync_differences(model, shop.path)) != ():
+    if (differences := tree_differences(model, shop.path)) != ():
         return f"{len(differences)} differences: {differences[:5]}"
     if runs:
         manage(shop, "check")
@@ -163,7 +163,7 @@ def _go(shop: Project, target: str, model: Path, *, runs: bool) -> str:
         shop.call(".venv/bin/pip", "check")
         if (shop.path / "front").exists():
             shop.call("npm", "test", cwd="front")
-        if (differences := rsync_differences(model, shop.path)) != ():
+        if (differences := tree_differences(model, shop.path)) != ():
             return f"running it changed {differences[:5]}"
     return ""
 

@@ -15,8 +15,11 @@ import pytest
 
 from tests.real.shop import manage
 from tests.real.tools import Project
-from tests.support.oracle import listing, rsync_differences
+from tests.support.oracle import listing, tree_differences
 from tests.support.repository import Repo
+
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
 
 OTHER_VIEW = "from django.http import HttpResponse\nurlpatterns = []\n"
 
@@ -107,7 +110,7 @@ def test_a_relocated_fork_runs_its_own_packages_of_node(
 
 def test_two_forks_are_alike_and_the_better_one_is_adopted(shop: Project, place: Path) -> None:
     (one, _), (two, _) = (fork(shop, place / name) for name in ("one", "two"))
-    assert rsync_differences(one.path, two.path) == one.differences() == two.differences() == ()
+    assert tree_differences(one.path, two.path) == one.differences() == two.differences() == ()
     two.repo.write("shop/urls.py", OTHER_VIEW)
     two.repo.run("envlog", "capture", "without a view", check=True)
     # This python is the fork's, whatever its scripts name.
@@ -122,7 +125,7 @@ def test_two_forks_are_alike_and_the_better_one_is_adopted(shop: Project, place:
     assert {"shop/urls.py", ".env.local", "db.sqlite3"} <= set(told.splitlines())
     assert not [line for line in told.splitlines() if line.startswith(("front/", "catalog/"))]
     shop.repo.run("envrestore", lines[0], check=True)
-    assert rsync_differences(one.path, shop.path) == ()
+    assert tree_differences(one.path, shop.path) == ()
     assert rows(shop.path) == 51
     assert manage(shop, "check") == "System check identified no issues (0 silenced).\n"
     frozen = shop.call(".venv/bin/pip", "freeze").out
@@ -145,7 +148,7 @@ def test_a_plain_directory_with_a_virtual_environment_is_forked(
     plain.run("envlog", "capture", "as it is", check=True)
     plain.run("envlog", "fork", "../attempt", check=True)
     attempt = tmp_path / "attempt"
-    assert rsync_differences(plain.path, attempt) == ()
+    assert tree_differences(plain.path, attempt) == ()
     before = listing(plain.path)
     made = Project(Repo(attempt, shop.repo.env), shop.model, shop.variables)
     assert f"fine {attempt}/node_modules/semver/" in made.call(npm, "test").out
@@ -153,4 +156,4 @@ def test_a_plain_directory_with_a_virtual_environment_is_forked(
     made.repo.run("envlog", "capture", "without semver", check=True)
     assert listing(plain.path) == before
     plain.run("envrestore", timeline(made), check=True)
-    assert rsync_differences(attempt, plain.path) == ()
+    assert tree_differences(attempt, plain.path) == ()

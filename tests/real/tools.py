@@ -7,7 +7,6 @@ off from it, each with a cache that one run of the tests shares.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.oracle import rsync_differences
+from tests.support.needs import require
+from tests.support.oracle import tree_differences
 from tests.support.repository import Repo, Result, make_repo
 
 FOREIGN = ("PYTHON", "VIRTUAL_ENV", "GIT_", "DJANGO_", "NODE_PATH", "CARGO_TARGET", "MAKE")
@@ -26,10 +26,7 @@ TOLD = 600
 
 def find(program: str) -> str:
     """Where a program is; skips where it is not installed."""
-    found = shutil.which(program, path=MACHINE.get("PATH"))
-    if found is None:
-        pytest.skip(f"{program} is not installed")
-    return found
+    return require(program, MACHINE.get("PATH"))
 
 
 def tools(caches: Path) -> dict[str, str]:
@@ -72,21 +69,16 @@ class Project:
         subprocess.run(["cp", "-a", "--reflink=auto", self.path, self.model], check=True)
 
     def differences(self, *without: str) -> tuple[str, ...]:
-        """What rsync would change to make it what it was."""
-        return rsync_differences(self.model, self.path, without=("/.git", *without))
+        """Return what differs from the copy that was made at the capture."""
+        return tree_differences(self.model, self.path, without=("/.git", *without))
 
     def heal(self) -> None:
         """Make it what it was, without a program of ours."""
-        words = [
-            "rsync",
-            "-aHAX",
-            "--checksum",
-            "--delete",
-            "--exclude=/.git",
-            f"{self.model}/",
-            f"{self.path}/",
-        ]
-        subprocess.run(words, check=True)
+        everything = ("-mindepth", "1", "-maxdepth", "1", "!", "-name", ".git", "-exec")
+        subprocess.run(["find", self.path, *everything, "rm", "-rf", "{}", "+"], check=True)
+        copy = ("cp", "-a", "--reflink=auto", "-t", self.path, "{}", "+")
+        subprocess.run(["find", self.model, *everything, *copy], check=True)
+        subprocess.run(["touch", "-m", "-r", self.model, self.path], check=True)
 
 
 def call(place: Path, variables: dict[str, str], *words: str | Path, check: bool = True) -> Result:

@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant("swap.py", "if new is not None and not is_same_thing(inside, new):", "if False:", "meanwhile"),
     Mutant("swap.py", "self._hands.unlink(slot, slot_name + ASIDE)", "pass", "killed"),
     Mutant("swap.py", "if is_same_thing(inside, self._door.look(step.realm, step.path)):", "if False:", "killed"),
-    Mutant("swap.py", "return not os.listdir(descriptor)", "return True", "meanwhile"),
+    Mutant("swap.py", "return not list_directory(descriptor)", "return True", "meanwhile"),
     Mutant("looks.py", "same = (known.size, known.mtime_ns, known.mode)", "same = (now.size, now.mtime_ns, now.mode)",
            "meanwhile"),
     Mutant("hands.py", "NOREPLACE, EXCHANGE = 1, 2", "NOREPLACE, EXCHANGE = 0, 2", "meanwhile"),

@@ -19,7 +19,7 @@ from git_envhist.restore.journal import read_journal
 from git_envhist.restore.stage import stage
 from git_envhist.restore.verify import verify
 from tests.restore.engine import Engine, in_small_helpings
-from tests.support.oracle import rsync_differences
+from tests.support.oracle import tree_differences
 from tests.support.repository import Repo
 from tests.support.trees import Directory, File, HardLink, build
 
@@ -52,7 +52,7 @@ def test_rsync_sees_no_difference(repo: Repo, tmp_path: Path, how: str) -> None:
     wreck(repo, "d3")
     outcome = engine.restore(engine.capture(), first)
     assert engine.look() == then
-    assert rsync_differences(tmp_path / "copy", repo.path) == ()
+    assert tree_differences(tmp_path / "copy", repo.path) == ()
     assert (outcome.differences, outcome.left_alone, outcome.prepared.losses) == ((), {}, ())
     assert repo.git("-C", "nested", "log", "--format=%s") == "nested"
 

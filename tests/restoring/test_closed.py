@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.oracle import listing, rsync_differences
+from tests.support.oracle import listing, tree_differences
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
@@ -18,7 +18,7 @@ def test_what_its_owner_may_not_write_to_is_written_elsewhere(repo: Repo, words:
     repo.run("envlog", "capture", "start", check=True, prefix=user)
     repo.run(*words, check=True, prefix=user)
     made = repo.path.parent / "made"
-    assert rsync_differences(repo.path, made, without=("/.git", "/closed")) == ()
+    assert tree_differences(repo.path, made, without=("/.git", "/closed")) == ()
     assert listing(made)[b"closed"] == listing(repo.path)[b"closed"]
     for path in ("readonly/below", "readonly", "closed"):
         for top in (repo.path, made):

@@ -32,7 +32,7 @@ def moments(repo: Repo) -> tuple[str, Listing, Listing]:
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("call", POINTS)
 def test_a_killed_restore_is_finished_or_taken_back(
     repo: Repo, moments: tuple[str, Listing, Listing], call: str
@@ -56,7 +56,7 @@ def test_a_killed_restore_is_finished_or_taken_back(
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("fault", "status"), [("signal=INT", 130), ("signal=TERM", 143)])
 def test_a_restore_that_is_stopped_half_way_says_how_to_go_on(
     repo: Repo, moments: tuple[str, Listing, Listing], fault: str, status: int
@@ -76,7 +76,7 @@ def test_a_restore_that_is_stopped_half_way_says_how_to_go_on(
 
 
 @needs_strace
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_path_that_cannot_be_changed_costs_itself_alone(
     repo: Repo, moments: tuple[str, Listing, Listing]
 ) -> None:

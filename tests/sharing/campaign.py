@@ -26,7 +26,7 @@ from tests.conftest import sealed_environment
 from tests.end_to_end.test_capture_is_true import EVERYTHING
 from tests.interop.servers import Counted, http_server, ssh_server
 from tests.sharing.conftest import hook, make_remote
-from tests.support.oracle import git_fsck, rsync_differences
+from tests.support.oracle import git_fsck, tree_differences
 from tests.support.repository import Repo, make_repo
 from tests.support.trees import File, Node, Socket, build
 
@@ -174,7 +174,7 @@ class Campaign:
         if done.status != 0:
             tally.wrong.append(f"{name}: restore ended with {done.status}: {done.err[-500:]}")
         else:
-            tally.wrong += [f"{name}: {line}" for line in rsync_differences(self.ours.path, out)]
+            tally.wrong += [f"{name}: {line}" for line in tree_differences(self.ours.path, out)]
         shutil.rmtree(out, ignore_errors=True)
 
     def report(self) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 from tests.conftest import sealed_environment
 from tests.interop.servers import Counted, http_server, ssh_server
 from tests.sharing.conftest import make_remote, refs
-from tests.support.oracle import git_fsck, rsync_differences
+from tests.support.oracle import git_fsck, tree_differences
 from tests.support.repository import Repo, make_repo
 
 SERVER = ("receive-pack", "upload-pack", "index-pack", "pack-objects", "http-backend", "unpack-objects")
@@ -263,7 +263,7 @@ class Campaign:
                 self.wrong.append(f"something is missing: {left[:200]}")
             out = self.place / "compared"
             done_so = self.theirs.run("envrestore", "--to", str(out), f"{way}/lab/one-000001")
-            self.wrong += rsync_differences(self.ours.path / "data", out / "data")
+            self.wrong += tree_differences(self.ours.path / "data", out / "data")
             if done_so.status not in (0, 5):
                 self.wrong.append(done_so.err[-300:])
             subprocess.run(["rm", "-rf", str(out), str(self.place / "out")], check=True)

@@ -137,6 +137,32 @@ def test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told(repo: Repo, ba
     assert len(refs(bare)) == 2
 
 
+def test_push_refuses_a_secret_in_a_message_or_a_note_that_an_older_version_wrote(
+    repo: Repo, bare: Repo
+) -> None:
+    capture(repo, "log in with password Tr0ub4dor")
+    repo.run("envlog", "note", "-m", "mysql -pTr0ub4dor shop", check=True)
+    assert "***" in repo.git("log", "-1", "--format=%B", "--glob=refs/envhist/heads/*")
+    repo.run("envlog", "push", "--yes", "--dry-run", check=True)
+    # The same words, unmasked, as an older version stored them.
+    (head,), (note,) = (
+        repo.git("for-each-ref", "--format=%(refname)", f"refs/{place}").splitlines()
+        for place in ("envhist/heads", "notes/envhist")
+    )
+    raw = repo.git("cat-file", "commit", head).replace("***", "Tr0ub4dor")
+    raw = "\n".join(line for line in raw.split("\n") if not line.startswith("Env-Mac"))
+    commit = repo.git("hash-object", "-t", "commit", "-w", "--stdin", input=raw + "\n")
+    repo.git("update-ref", head, commit)
+    old = '{"at":"2026-11-18T10:00:00+00:00","kind":"note","text":"mysql -pTr0ub4dor shop"}\n'
+    repo.git("notes", "--ref", note, "add", "-f", "-F", "-", commit, input=old)
+    done = repo.run("envlog", "push", "--yes")
+    assert done.status == 3
+    assert f"'message {commit[:7]}' (a secret in its words; git envlog drop {commit[:7]})" in done.err
+    assert "'note " in done.err
+    assert "Tr0ub4dor" not in done.err + done.out
+    assert refs(bare) == {}
+
+
 def zipped(token: bytes) -> bytes:
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -252,7 +278,9 @@ def test_nothing_of_the_users_changes(repo: Repo, bare: Repo) -> None:
     before, own = everything_of_git(repo), refs(repo)
     repo.run("envlog", "push", "--yes", check=True)
     assert everything_of_git(repo) == before
-    assert refs(repo) == own
+    # The push signs the head, in the notes of the timeline.
+    notes = f"refs/notes/envhist/{timeline(repo)}"
+    assert {**refs(repo), notes: ""} == {**own, notes: ""}
     assert "refs/tags/v1" not in refs(bare)
     (hooks / "pre-push").unlink()
     pushed = refs(bare)

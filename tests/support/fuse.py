@@ -9,6 +9,8 @@
 - stuttering a read gives a few hundred bytes at most, whatever was asked for
 - slow       each reading of a file takes a tenth of a second
 - short      no name may be longer than twenty bytes, as the system tells of it
+- hiding     can be written; a removed file that is open keeps a name (`.fuse_hidden…`) until it is closed, as on NFS
+- stingy     the same, and each write takes a few hundred bytes at most
 
 It needs the right to mount, and `/dev/fuse`.
 """
@@ -27,6 +29,8 @@ from contextlib import suppress
 
 LOOKUP, FORGET, GETATTR, READLINK, OPEN, READ, WRITE = 1, 2, 3, 5, 14, 15, 16
 STATFS, RELEASE, FSYNC, FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR = 17, 18, 20, 25, 26, 27, 28, 29
+SETATTR, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK = 4, 6, 8, 9, 10, 11, 12, 13
+FSYNCDIR, CREATE, RENAME2 = 30, 35, 45
 INTERRUPT, DESTROY, BATCH_FORGET = 36, 38, 42
 SILENT = {FORGET, BATCH_FORGET, INTERRUPT}
 
@@ -37,6 +41,7 @@ ATTRIBUTES = struct.Struct("<6Q10I")
 ENTRY = struct.Struct("<4Q2I")
 STATISTICS = struct.Struct("<5Q3I28x")
 READ_IN = struct.Struct("<QQII")
+SETATTR_IN = struct.Struct("<II6Q8I")
 BIG_WRITES, MAX_PAGES = 1 << 5, 1 << 22
 LARGEST = 1 << 20
 DIRECT_IO = 1
@@ -207,7 +212,163 @@ class Short(Server):
     longest = 20
 
 
+class Hiding(Server):
+    """A writable file system on which a removed open file keeps a name."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        os.umask(0)
+        self._count = ROOT
+        self._opened: dict[int, int] = {}
+        self._hidden: dict[int, bytes] = {}
+        self._answers |= {
+            SETATTR: self.setattr,
+            SYMLINK: self.symlink,
+            MKNOD: self.mknod,
+            MKDIR: self.mkdir,
+            UNLINK: self.unlink,
+            RMDIR: lambda node, words: self.gone(self.below(node, words), os.rmdir),
+            RENAME: lambda node, words: self.rename(node, words, 8),
+            RENAME2: lambda node, words: self.rename(node, words, 16),
+            LINK: self.link,
+            CREATE: self.create,
+            RELEASE: self.release,
+            FSYNCDIR: self.fsync,
+        }
+
+    def below(self, node: int, words: bytes) -> bytes:
+        return self.path(node) + b"/" + words.partition(b"\0")[0]
+
+    def lookup(self, node: int, words: bytes) -> bytes:
+        path = self.below(node, words)
+        seen = self.attributes(path)
+        if path not in self._numbers:
+            self._count += 1
+            self._numbers[path], self._paths[self._count] = self._count, path
+        return ENTRY.pack(self._numbers[path], 0, 0, 0, 0, 0) + seen
+
+    def open(self, node: int, words: bytes) -> bytes:
+        self._opened[node] = self._opened.get(node, 0) + 1
+        return struct.pack("<QII", 0, 0, 0)
+
+    def create(self, node: int, words: bytes) -> bytes:
+        _, mode, _, _ = struct.unpack_from("<4I", words)
+        os.close(os.open(self.below(node, words[16:]), os.O_CREAT | os.O_EXCL | os.O_RDWR, mode & 0o7777))
+        entry = self.lookup(node, words[16:])
+        return entry + self.open(struct.unpack_from("<Q", entry)[0], b"")
+
+    def release(self, node: int, words: bytes) -> bytes:
+        self._opened[node] -= 1
+        if not self._opened[node] and node in self._hidden:
+            os.unlink(self._hidden.pop(node))
+        return b""
+
+    def write(self, node: int, words: bytes) -> bytes:
+        _, offset, size = struct.unpack_from("<QQI", words)
+        descriptor = os.open(self.path(node), os.O_WRONLY)
+        try:
+            done = os.pwrite(descriptor, words[40 : 40 + size], offset)
+        finally:
+            os.close(descriptor)
+        return struct.pack("<II", done, 0)
+
+    def setattr(self, node: int, words: bytes) -> bytes:
+        valid, _, _, size, _, atime, mtime, _, atime_ns, mtime_ns, _, mode, _, uid, gid, _ = (
+            SETATTR_IN.unpack_from(words)
+        )
+        path = self.path(node)
+        if valid & 6:
+            os.lchown(path, uid if valid & 2 else -1, gid if valid & 4 else -1)
+        if valid & 1:
+            os.chmod(path, mode & 0o7777)
+        if valid & 8:
+            os.truncate(path, size)
+        if valid & 48:
+            seen, now = os.lstat(path), time.time_ns()
+            accessed = now if valid & 128 else atime * 10**9 + atime_ns if valid & 16 else seen.st_atime_ns
+            changed = now if valid & 256 else mtime * 10**9 + mtime_ns if valid & 32 else seen.st_mtime_ns
+            os.utime(path, ns=(accessed, changed), follow_symlinks=False)
+        return self.getattr(node, b"")
+
+    def symlink(self, node: int, words: bytes) -> bytes:
+        name, target, _ = words.split(b"\0")
+        os.symlink(target, self.path(node) + b"/" + name)
+        return self.lookup(node, name)
+
+    def mknod(self, node: int, words: bytes) -> bytes:
+        mode, device = struct.unpack_from("<II", words)
+        os.mknod(self.below(node, words[16:]), mode, device)
+        return self.lookup(node, words[16:])
+
+    def mkdir(self, node: int, words: bytes) -> bytes:
+        os.mkdir(self.below(node, words[8:]), struct.unpack_from("<I", words)[0] & 0o7777)
+        return self.lookup(node, words[8:])
+
+    def link(self, node: int, words: bytes) -> bytes:
+        os.link(
+            self.path(struct.unpack_from("<Q", words)[0]), self.below(node, words[8:]), follow_symlinks=False
+        )
+        return self.lookup(node, words[8:])
+
+    def unlink(self, node: int, words: bytes) -> bytes:
+        path = self.below(node, words)
+        return b"" if self.hide(path) else self.gone(path, os.unlink)
+
+    def rename(self, node: int, words: bytes, head: int) -> bytes:
+        directory = struct.unpack_from("<Q", words)[0]
+        if head == 16 and struct.unpack_from("<I", words, 8)[0]:
+            raise OSError(errno.EINVAL, "no flags")
+        old, new, _ = words[head:].split(b"\0")
+        source, target = self.path(node) + b"/" + old, self.path(directory) + b"/" + new
+        if source != target and os.path.lexists(target):
+            self.hide(target)
+        os.rename(source, target)
+        self._numbers.pop(target, None)
+        self.moved(source, target)
+        return b""
+
+    def hide(self, path: bytes) -> bool:
+        """Give an open file that would go another name; False if it is not open."""
+        node = self._numbers.get(path, 0)
+        if not self._opened.get(node):
+            return False
+        if node in self._hidden:
+            raise OSError(errno.EBUSY, "it is open")
+        hidden = b"%b/.fuse_hidden%016x" % (os.path.dirname(path), node)
+        os.rename(path, hidden)
+        self.moved(path, hidden)
+        self._hidden[node] = hidden
+        return True
+
+    def moved(self, source: bytes, target: bytes) -> None:
+        for path in [one for one in self._numbers if one == source or one.startswith(source + b"/")]:
+            number = self._numbers.pop(path)
+            self._paths[number] = target + path[len(source) :]
+            self._numbers[self._paths[number]] = number
+            if number in self._hidden:
+                self._hidden[number] = self._paths[number]
+
+    def gone(self, path: bytes, remove: Callable[[bytes], None]) -> bytes:
+        remove(path)
+        self._numbers.pop(path, None)
+        return b""
+
+
+class Stingy(Hiding):
+    """Also takes a few hundred bytes at a time, past the page cache, as a loaded network file system may."""
+
+    def open(self, node: int, words: bytes) -> bytes:
+        super().open(node, words)
+        return struct.pack("<QII", 0, DIRECT_IO, 0)
+
+    def write(self, node: int, words: bytes) -> bytes:
+        fh, offset, size = struct.unpack_from("<QQI", words)
+        return super().write(node, struct.pack("<QQI", fh, offset, min(size, 300)) + words[20:])
+
+
 MANNERS = {
+    "stingy": Stingy,
+    "hiding": Hiding,
     "plain": Server,
     "folding": Folding,
     "failing": Failing,

@@ -1,15 +1,14 @@
-"""The judge of trees: `find`, `sha256sum` and `rsync` say what stands on the disk, never our own scanner."""
+"""Independent judges of trees: `find`, `sha256sum` and `rsync` list what is on the disk, never our own scanner."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-
-import pytest
 
 FIELDS = ("%P", "%y", "%m", "%s", "%T@", "%l", "%U", "%G", "%D:%i", "%n")
 FORMAT = "".join(field + r"\0" for field in FIELDS)
@@ -122,20 +121,56 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return _hashes(directory, [name])[name]
 
 
+def tree_differences(
+    first: str | os.PathLike[str], second: str | os.PathLike[str], *, without: Iterable[str] = ("/.git",)
+) -> tuple[str, ...]:
+    """Return what makes the second tree another one than the first, byte for byte: lines of a kind and a path.
+
+    `without` names paths from the top, each with a slash before it. rsync compares the trees where it is installed,
+    find and sha256sum elsewhere.
+    """
+    compare = rsync_differences if shutil.which("rsync") else find_differences
+    return compare(first, second, without=without)
+
+
 def rsync_differences(
     first: str | os.PathLike[str], second: str | os.PathLike[str], *, without: Iterable[str] = ("/.git",)
 ) -> tuple[str, ...]:
-    """What rsync would change to make the second tree the first, byte for byte; skips where there is no rsync."""
+    """Return the changes rsync would make to turn the second tree into the first."""
     words = ["rsync", "-aHAXn", "--checksum", "--itemize-changes", "--delete", "--numeric-ids"]
     words += [f"--exclude={pattern}" for pattern in without]
-    try:
-        done = subprocess.run(
-            [*words, f"{Path(first)}/", f"{Path(second)}/"], capture_output=True, check=False, env=_plain()
-        )
-    except FileNotFoundError:
-        pytest.skip("rsync is not installed")
+    done = subprocess.run(
+        [*words, f"{Path(first)}/", f"{Path(second)}/"], capture_output=True, check=False, env=_plain()
+    )
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return tuple(done.stdout.decode("utf-8", "backslashreplace").splitlines())
+
+
+def find_differences(
+    first: str | os.PathLike[str], second: str | os.PathLike[str], *, without: Iterable[str] = ("/.git",)
+) -> tuple[str, ...]:
+    """Compare two trees by find, sha256sum and the kernel's extended attributes."""
+    left_out = [os.fsencode(path.strip("/")) for path in without]
+    before, after = (listing(tree, without=left_out, top=True) for tree in (first, second))
+    found = []
+    for path in sorted(before.keys() | after.keys()):
+        one, other = before.get(path), after.get(path)
+        if one == other:
+            continue
+        kind = (
+            "missing"
+            if other is None
+            else "added"
+            if one is None
+            else ",".join(_differing_fields(one, other))
+        )
+        is_directory = "d" in (one and one.kind, other and other.kind)
+        found.append(f"{kind} {path.decode('utf-8', 'backslashreplace')}{'/' if is_directory else ''}")
+    return tuple(found)
+
+
+def _differing_fields(one: Listed, other: Listed) -> list[str]:
+    return [field.name for field in fields(Listed) if getattr(one, field.name) != getattr(other, field.name)]
 
 
 def git_fsck(repository: str | os.PathLike[str]) -> str:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.needs import require
+
 # CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID: what lets root look away from owners and modes.
 FILE_CAPABILITIES = 0b11111
 CAPABILITY_VERSION = 0x20080522
@@ -22,8 +24,9 @@ def as_ordinary_user() -> tuple[str, ...]:
     """What to put before a command so that permission bits bind it; skips the test where that cannot be had."""
     if os.geteuid() != 0:
         return ()
+    require("setpriv")
     if not _can_drop():
-        pytest.skip("running as root, and root's rights cannot be dropped here (setpriv)")
+        pytest.skip("running as root, and setpriv cannot drop root's rights here")
     return _prefix()
 
 

@@ -1,10 +1,14 @@
-"""The real programs, put where git finds them."""
+"""The real programs, put where git finds them, and a quick way to run one of them."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.support.program_server import ProgramServer, conditions
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("envlog", "envdiff", "envrestore", "envhist")
@@ -33,3 +37,40 @@ def make_programs(directory: Path) -> Path:
         )
         os.chmod(path, 0o755)
     return directory
+
+
+class QuickPrograms:
+    """Runs the scripts of a directory by a program server, where that makes no difference to the program."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self._directory = str(directory)
+        self._environment = dict(environment)
+        self._server: ProgramServer | None = None
+
+    def run(
+        self,
+        words: Sequence[str | bytes],
+        cwd: str | os.PathLike[str],
+        environment: Mapping[str, str],
+        input: bytes,
+    ) -> tuple[int, bytes, bytes] | None:
+        """Return status, output and error output; None if these words need a real start."""
+        name = os.fsdecode(words[0])
+        if not name.startswith("git-env") or not hasattr(os, "pidfd_open") or not os.path.isdir(cwd):
+            return None
+        if shutil.which(name, path=environment.get("PATH", "")) != os.path.join(self._directory, name):
+            return None
+        if conditions(environment) != conditions(self._environment):
+            return None
+        if self._server is None:
+            self._server = ProgramServer(self._environment)
+        return self._server.run(words, cwd, environment, input)
+
+    def close(self) -> None:
+        """End the server, if there is one."""
+        if self._server is not None:
+            self._server.close()
+
+
+quick: list[QuickPrograms] = []
+"""The runner of this session, or none."""

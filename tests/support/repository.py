@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import programs
+
+DECISIVE = ("GIT_DEFAULT_", "GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_TEMPLATE_DIR")
+"""Variables (by prefix) that change the repository that git makes."""
 FIRST_COMMIT_AT = "2026-01-02T03:04:05+00:00"
 
 
@@ -91,30 +98,87 @@ class Repo:
         env: Mapping[str, str] | None = None,
     ) -> Result:
         """Run any command in the working tree."""
-        done = subprocess.run(
+        result = execute(
             words,
-            cwd=self.path if cwd is None else self.path / cwd,
-            env={**self.env, **(env or {})},
-            input=input.encode() if isinstance(input, str) else (input or b""),
-            capture_output=True,
-            check=False,
+            self.path if cwd is None else self.path / cwd,
+            {**self.env, **(env or {})},
+            input.encode() if isinstance(input, str) else (input or b""),
         )
-        result = Result(done.returncode, done.stdout, done.stderr)
         if check and result.status != 0:
             raise ProgramFailed(words, result)
         return result
+
+
+def execute(
+    words: Sequence[str | bytes], cwd: str | os.PathLike[str], env: Mapping[str, str], input: bytes = b""
+) -> Result:
+    """Run a command to its end; one of ours by the session's program server where that makes no difference."""
+    for runner in programs.quick:
+        if found := runner.run(words, cwd, env, input):
+            return Result(*found)
+    done = subprocess.run(words, cwd=cwd, env=dict(env), input=input, capture_output=True, check=False)
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def make_repo(path: Path, *, object_format: str = "sha1", commit: bool = True, bare: bool = False) -> Repo:
     """Make a repository, by default with one commit that holds `app.py`."""
     path.mkdir(parents=True, exist_ok=True)
     repo = Repo(path, dict(os.environ))
-    # No templates: a machine's sample hooks are none of our test.
+    if commit and not bare and not os.listdir(path):
+        shutil.copytree(_template(repo.env, object_format), path, symlinks=True, dirs_exist_ok=True)
+        # The index knows the inode and the times of the template's file.
+        repo.git("update-index", "-q", "--refresh")
+        return repo
+    _init(repo, object_format, bare=bare)
+    if commit and not bare:
+        _commit_first(repo)
+    return repo
+
+
+def _init(repo: Repo, object_format: str, *, bare: bool) -> None:
+    # No templates: the sample hooks of a machine are not part of a test.
     words = ["init", "-q", "--template=", f"--object-format={object_format}", *(["--bare"] if bare else [])]
     repo.git(*words)
-    if commit and not bare:
-        repo.write("app.py", b"print('hello')\n")
-        repo.git("add", "app.py")
-        dates = {"GIT_AUTHOR_DATE": FIRST_COMMIT_AT, "GIT_COMMITTER_DATE": FIRST_COMMIT_AT}
-        repo.execute("git", "commit", "-q", "-m", "first commit", env=dates)
-    return repo
+
+
+def _commit_first(repo: Repo) -> None:
+    repo.write("app.py", b"print('hello')\n")
+    repo.git("add", "app.py")
+    dates = {"GIT_AUTHOR_DATE": FIRST_COMMIT_AT, "GIT_COMMITTER_DATE": FIRST_COMMIT_AT}
+    repo.execute("git", "commit", "-q", "-m", "first commit", env=dates)
+
+
+def _template(env: Mapping[str, str], object_format: str) -> Path:
+    """Return a repository with the first commit, made once for each git and configuration."""
+    configuration = Path(env.get("GIT_CONFIG_GLOBAL", os.devnull)).read_bytes()
+    settings = frozenset((name, value) for name, value in env.items() if name.startswith(DECISIVE))
+    return _make_template(object_format, env.get("PATH", ""), configuration, settings)
+
+
+@functools.cache
+def _make_template(object_format: str, *_key: object) -> Path:
+    path = new_template()
+    repo = Repo(path, dict(os.environ))
+    _init(repo, object_format, bare=False)
+    _commit_first(repo)
+    return path
+
+
+def new_template() -> Path:
+    """Make an empty directory for what tests copy; it is removed when the process ends."""
+    if not templates:
+        templates.append(tempfile.TemporaryDirectory(prefix="envhist-templates-"))
+    path = Path(tempfile.mkdtemp(dir=templates[0].name))
+    # The copies get its mode, and other users enter some of them.
+    path.chmod(0o755)
+    return path
+
+
+def replace_tree(source: Path, place: Path) -> None:
+    """Replace a directory by a copy of another."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(source, place, symlinks=True)
+
+
+templates: list[tempfile.TemporaryDirectory[str]] = []
+"""The directory of the templates, once one was made; removed when the process ends."""

@@ -38,7 +38,7 @@ LEFT_BY_GIT = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_one_person_at_work_beside_captures_fails_at_nothing_and_nothing_is_lost(repo: Repo) -> None:
     upstream(repo)
     outcome = Outcome("person")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cli.test_terminal_session import on_terminal
+from tests.support.needs import needs
 from tests.support.repository import Repo
 
 PROGRAMS = ("git-envlog", "git-envdiff", "git-envrestore")
@@ -38,7 +38,7 @@ def test_man_and_shells_find_what_an_installation_leaves_out(repo: Repo, hermeti
     assert again.out == "manual and completions: nothing to do, all of it is in place\n"
 
 
-@pytest.mark.skipif(shutil.which("man") is None, reason="no man is installed here")
+@needs("man")
 def test_man_shows_the_page(repo: Repo, hermetic: Path) -> None:
     repo.run("envlog", "install", "--shell", check=True)
     env = {**os.environ, "MANPATH": str(hermetic / "data/man"), "MANPAGER": "cat", "MANWIDTH": "80"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from git_envhist.triggers.watch.pace import APART, LONGEST, SETTLE, SHARE, SPAN, Pace
+from tests.support.needs import needs
 from tests.support.repository import Repo
 
 WATCH = ("git-envlog", "watch", "--settle", "0.1", "--json")
@@ -68,7 +68,7 @@ def test_a_capture_that_failed_is_tried_again_though_nothing_changes_any_more(re
         assert next_paths(child) == ["late"]
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare to take watches away with")
+@needs("unshare")
 def test_where_there_are_not_enough_watches_changes_are_looked_for(repo: Repo) -> None:
     if subprocess.run([*FEW_WATCHES, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no namespace with fewer watches can be had")

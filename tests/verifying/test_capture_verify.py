@@ -14,6 +14,7 @@ import pytest
 from git_envhist.api import EnvHistory
 from git_envhist.model import Trigger, VerdictStatus
 from tests.cli.test_json import validate
+from tests.support.needs import require
 from tests.support.privileges import as_ordinary_user
 from tests.support.repository import Repo
 
@@ -114,11 +115,11 @@ def test_the_configured_check_runs_for_the_triggers_that_are_named(repo: Repo) -
     repo.git("config", "envhist.verify", "echo configured")
     repo.run("envlog", "capture", "one", check=True)
     assert latest(repo)["command"] == "echo configured"
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     assert history.capture("by a program").verdict is None
     repo.git("config", "envhist.verifyOn", "commit, api")
     assert "✓" not in repo.run("envlog", "capture", "two", check=True).out
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     caught = history.capture("by a program").verdict
     assert caught is not None
     assert caught.status is VerdictStatus.PASS
@@ -232,9 +233,7 @@ def test_the_log_tells_what_failed_as_the_manual_has_it(repo: Repo) -> None:
 
 
 def test_the_real_npm_test_is_run(repo: Repo, tmp_path: Path) -> None:
-    npm = shutil.which("npm", path=MACHINE.get("PATH"))
-    if npm is None:
-        pytest.skip("npm is not installed")
+    npm = require("npm", MACHINE.get("PATH"))
     package = {"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js"}}
     repo.write("package.json", json.dumps(package))
     repo.write("test.js", "process.exit(require('fs').existsSync('.env.local') ? 0 : 1)\n")

@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from git_envhist.capturing.attendance import NOT_APPROVED
 from git_envhist.model import Captured
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 from git_envhist.triggers.agents.called import DONE, Tell
 from git_envhist.triggers.agents.events import Event
 from git_envhist.triggers.agents.moments import Agents
@@ -35,7 +37,9 @@ class Outcomes:
             captured = self._agents.capture(job, stands)
             if captured.snapshot is not None and False in waited:
                 self._agents.tell_late(job, captured.snapshot)
-            self._keep(job.event, "captured" if captured.snapshot is not None else "nothing changed")
+            result = "captured" if captured.snapshot is not None else "nothing changed"
+            why_not = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
+            self._keep(job.event, result + why_not)
         except Exception as error:
             self.failed(job.event, error)
 
@@ -57,7 +61,7 @@ def last_outcome(state: str, agent: str, kind: str) -> str | None:
     """What came of the last event of that kind in a working tree, and when."""
     try:
         path = _path(os.path.join(state, "agents"), agent, kind)
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=open_file_only) as file:
             return file.read().strip() or None
     except OSError:
         return None

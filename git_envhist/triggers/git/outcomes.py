@@ -14,6 +14,7 @@ from typing import Any
 
 from git_envhist.model.causing import HookRun, Mark
 from git_envhist.store.locks import state_directory
+from git_envhist.system import open_file_only
 
 MOST = 50
 """So many outcomes are kept."""
@@ -42,7 +43,7 @@ def read_mark(place: str) -> Mark | None:
     """The latest mark that nobody has answered."""
     path = os.path.join(place, "pending")
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="ascii", opener=open_file_only) as file:
             seen = os.fstat(file.fileno())
             event, at = json.load(file)
         return Mark(str(event), float(at), (seen.st_ino, seen.st_mtime_ns))
@@ -82,7 +83,9 @@ def write_outcome(place: str, outcome: HookRun) -> None:
 def read_outcomes(place: str) -> tuple[HookRun, ...]:
     """The log, oldest first; a line that cannot be read is passed over."""
     try:
-        with open(os.path.join(place, "log"), encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(place, "log"), encoding="utf-8", errors="replace", opener=open_file_only
+        ) as file:
             lines = file.read().splitlines()
     except OSError:
         return ()

@@ -1,0 +1,48 @@
+"""Directories that could not be looked at for an error of the file system, so that they are not taken for removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from git_envhist.capture.descent import is_realm_top, shown_path
+from git_envhist.errors import EnvhistError
+from git_envhist.model import EnvPath, Missing, WhyMissing
+
+
+class TopGone(EnvhistError):
+    """The working tree was moved or removed while it was captured."""
+
+    code = "no-such-directory"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the working tree was moved or removed meanwhile: nothing was captured",
+            hint="run the command again where it is now",
+        )
+
+
+class FailedDirectories:
+    """Collects directories of one capture that could not be read."""
+
+    def __init__(self) -> None:
+        self.unlisted: dict[bytes, int] = {}
+        """Directories that could not be listed during the walk, with the number of the error."""
+        self._found: dict[bytes, Missing] = {}
+
+    def note(self, path: bytes, *reason: object) -> None:
+        """Note a directory of which not even a stat could be read; `reason`: why and detail, empty if it is gone."""
+        if reason:
+            why, detail = cast(tuple[str, str], reason)
+            self._found[path] = Missing(EnvPath(shown_path(path)), WhyMissing(why), detail)
+
+    def missing(self, known: Iterable[Missing]) -> Iterator[Missing]:
+        """Yield the noted directories, without those that lie in one that is `known` to be missing."""
+        listed = {one.path for one in known} if self._found else set()
+        for path in sorted(self._found):
+            above = path
+            while not is_realm_top(above) and shown_path(above) not in listed:
+                above = above.rpartition(b"/")[0]
+            if shown_path(above) not in listed:
+                listed.add(self._found[path].path)
+                yield self._found[path]

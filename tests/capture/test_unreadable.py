@@ -1,0 +1,58 @@
+"""Errors between two looks at a path: it is listed as missing, never taken for one that is gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from git_envhist.capture.byname import descent_into
+from git_envhist.capture.content import _look_again
+from git_envhist.capture.records import COLUMNS
+from git_envhist.capture.scan import Limits, Scanner, walk
+from git_envhist.capture.visits import Leaf, Visit
+from git_envhist.model import WhyMissing
+from tests.crash.faults import needs_strace
+from tests.end_to_end.captures import capture
+from tests.support.repository import Repo
+
+
+@needs_strace
+def test_directory_is_listed_as_missing_when_the_walk_cannot_list_it(repo: Repo) -> None:
+    """The walk fails and the visit succeeds: the directories below have not been walked."""
+    for name in "abc":
+        repo.write(f"top/{name}/file", b"1")
+    trace = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", str(repo.path / "top"), "-e", "trace=getdents64",
+             "-e", "inject=getdents64:error=EIO:when=1")  # fmt: skip
+    done = repo.run("envlog", "capture", "--porcelain", prefix=trace)
+    assert done.status == 0, done.err
+    assert "not captured (io-error: input/output error): 'top'" in done.err
+    whole = capture(repo, "again")
+    assert "top/b/file" in repo.git("ls-tree", "-r", "--name-only", whole)
+    assert ".envhist/missing" not in repo.git("ls-tree", "-r", "--name-only", whole)
+
+
+def test_leaf_is_listed_as_missing_when_the_second_look_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The name is longer than any file system takes: the look fails, and the path is not known to be gone.
+    monkeypatch.chdir(tmp_path)
+    seen = os.stat(tmp_path)
+    visit, leaf = Visit(b"", seen), Leaf(b"x" * 300, COLUMNS(seen), True)
+    assert not _look_again(visit, leaf)
+    assert visit.missing == [(leaf.name, WhyMissing.IO_ERROR.value, os.strerror(errno.ENAMETOOLONG).lower())]
+    visit.missing.clear()
+    assert not _look_again(visit, Leaf(b"gone", COLUMNS(seen), True))
+    assert visit.missing == []
+
+
+def test_walk_notes_no_error_of_a_directory_that_is_gone(tmp_path: Path) -> None:
+    unlisted: dict[bytes, int] = {}
+    descent = descent_into({b"": os.fsencode(tmp_path)})
+    Scanner(descent, None, Limits(), 0)
+    walk(descent, [b"gone"], Limits(), None, unlisted)
+    assert unlisted == {}
+    walk(descent, [b"x" * 300], Limits(), None, unlisted)
+    assert unlisted == {b"x" * 300: errno.ENAMETOOLONG}

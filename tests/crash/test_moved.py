@@ -1,0 +1,78 @@
+"""A repository that is moved while a command runs: nothing is made again at its old place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crash.faults import needs_strace
+from tests.end_to_end.captures import capture, history
+from tests.support.oracle import git_fsck
+from tests.support.repository import Repo
+
+pytestmark = needs_strace
+SLOWLY = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=flock,fsync,mkdir,rename,pwrite64",
+          "-e", "inject=flock,fsync,mkdir,rename,pwrite64:delay_enter=40000")  # fmt: skip
+COMMANDS = {
+    "capture": ("git-envlog", "capture", "-m", "moved"),
+    "hook": ("git-envhist", "hook", "post-commit", "--wait"),
+    "gc": ("git-envlog", "gc"),
+    "drop": ("git-envlog", "drop", "@~1"),
+    "purge": ("git-envlog", "purge", "data"),
+    "restore": ("git-envrestore", "@~2"),
+}
+
+
+@pytest.fixture
+def kept(repo: Repo) -> Repo:
+    for version in b"123":
+        repo.write("data", bytes([version]) * 2000)
+        repo.write(".env", b"API_KEY=%d\n" % version)
+        capture(repo, f"version {version}")
+    return repo
+
+
+def moved_while(repo: Repo, words: tuple[str, ...], seconds: float) -> tuple[int, str, Path]:
+    """Run a command slowly and move its repository away after a time; its status, its errors and the new place."""
+    away = repo.path.with_name("away")
+    with subprocess.Popen([*SLOWLY, *words], cwd=repo.path, env=repo.env, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
+        time.sleep(seconds)
+        os.rename(repo.path, away)
+        _, err = process.communicate(timeout=120)
+    return process.returncode, err, away
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("seconds", [0.3, 0.8, pytest.param(0.5, marks=pytest.mark.full),
+                                     pytest.param(1.2, marks=pytest.mark.full)])  # fmt: skip
+def test_repository_is_not_made_again_when_it_is_moved(kept: Repo, command: str, seconds: float) -> None:
+    known = history(kept)
+    status, err, away = moved_while(kept, COMMANDS[command], seconds)
+    # A hook answers in a process of its own.
+    deadline = time.monotonic() + (4 if command == "hook" else 0)
+    while not kept.path.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not kept.path.exists(), (status, err, sorted(kept.path.rglob("*")))
+    assert "Traceback" not in err
+    assert "unexpected failure" not in err
+    assert err.count("error: ") == (0 if command == "hook" or status == 0 else 1), err
+    os.rename(away, kept.path)
+    kept.run("envrestore", "--abort")
+    assert git_fsck(kept.path) == ""
+    capture(kept, "after it came back")
+    if command not in ("drop", "purge"):
+        assert set(known) <= set(history(kept))
+
+
+def test_command_says_that_the_repository_is_gone_when_it_is_removed(kept: Repo) -> None:
+    status, err, away = moved_while(kept, COMMANDS["capture"], 0.5)
+    shutil.rmtree(away)
+    assert status == 128
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
