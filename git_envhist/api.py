@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from git_envhist.beginning import Beginning
-    from git_envhist.model import Progress
+    from git_envhist.model import ForkPlan, Progress
 
 
 class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
@@ -85,3 +85,18 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
         history.forked = made
         self.happened("forked", history)
         return history
+
+    def plan_fork(
+        self,
+        revision: Moment,
+        directory: str | os.PathLike[str],
+        *,
+        branch: str | None = None,
+        relocate: bool = False,
+        foreign: bool = False,
+    ) -> ForkPlan:
+        """What `fork` would do with these arguments, refused as it would be; nothing is written."""
+        from git_envhist.forking.fork import Forking, plan_fork  # loaded late: keeps envlog fast
+
+        source = self.judge(self._snapshot(revision))
+        return plan_fork(self._seeing, source, os.fspath(directory), Forking(branch, relocate, foreign))

@@ -69,7 +69,7 @@ class Core:
     def keys(self) -> KeyRing:
         from git_envhist.store.keys import KeyRing  # loaded late: keeps envlog fast
 
-        return KeyRing(self.repository.common_state, config_home(self._environ))
+        return KeyRing(self.repository.common_state, config_home(self._environ), self.settings.key_in)
 
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
         """The snapshots of a timeline, newest first."""
@@ -101,10 +101,22 @@ class Core:
         return self.judge(resolve(text, self.world, self.now))
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot, and whether a key that is here signed it."""
+        """The snapshot, and whether a key that is here signed it, or an allowed SSH signer its timeline."""
         from git_envhist.store.signatures import judged  # loaded late: keeps a capture fast
 
-        return judged(snapshot, self.keys.get)
+        found = judged(snapshot, self.keys.get)
+        if found.trusted or not is_fetched(found.timeline):
+            return found
+        return replace(found, trusted=found.commit in self._vouched(found.timeline))
+
+    def _vouched(self, timeline: str) -> frozenset[str]:
+        """The snapshots of a fetched timeline that an allowed SSH signer vouched for."""
+        from git_envhist.store.seenheads import vouched_by_ssh  # loaded late: keeps envlog fast
+
+        known: dict[str, frozenset[str]] = self.__dict__.setdefault("_vouched_known", {})
+        if timeline not in known:
+            known[timeline] = vouched_by_ssh(Fetched.of(self.repository), timeline)
+        return known[timeline]
 
     @once
     def world(self) -> World:
@@ -163,6 +175,7 @@ class Core:
     def forget_world(self) -> None:
         """To whoever keeps a history open, words mean what is there now."""
         self.__dict__.pop("world", None)
+        self.__dict__.pop("_vouched_known", None)
 
     @property
     def agent(self) -> Agent | None:

@@ -52,11 +52,13 @@ def read_timeline(repository: Repository, name: str, limit: int | None, tell: Te
     except GitFailed:
         # Only now it is worth a process to know whether there is a timeline at all.
         if repository.resolve_ref(ref) is None:
-            if os.path.isfile(os.path.join(repository.common_dir, ref)):
+            if not os.path.isfile(os.path.join(repository.common_dir, ref)):
+                return []
+            # A first capture may have made the ref between the two questions.
+            if repository.resolve_ref(ref) is None:
                 raise Damaged(
                     f"'{ref}' leads nowhere", hint="mend what can be mended: git envlog fsck --repair"
                 ) from None
-            return []
         # Its first snapshot may have come between the two.
         found = list(read_chain(repository.git, ref, limit=limit, tell=tell))
     if fetched.is_there:

@@ -11,7 +11,7 @@ from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import by_name, next_word_on
 from git_envhist.lookup import path_below
 from git_envhist.model import EnvPath, Moment, Snapshot
-from git_envhist.spelling import in_bytes, whole
+from git_envhist.spelling import whole
 from git_envhist.store.records import name_record, remark_record
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class Moments(Core):
 
     def note(self, text: str, revision: Moment = "@") -> Snapshot:
         """Add to the story of a moment."""
-        from git_envhist.capture.tokens import mask_tokens  # loaded late: keeps envlog fast
+        from git_envhist.capture.masking import mask_text  # loaded late: keeps envlog fast
 
         snapshot = self._snapshot(revision)
-        masked = os.fsdecode(mask_tokens(in_bytes(text)))
+        masked = mask_text(text)
         self.tell(snapshot, remark_record(masked, self.now))
         return snapshot
 

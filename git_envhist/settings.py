@@ -16,6 +16,7 @@ BUDGET, MAX_SIZE, BIG_FILE = 4 * GIB, 40 * GIB, 8 << 20
 KEEP_LAST, KEEP_HOURLY, KEEP_DAILY, KEEP_WEEKLY = 200, 0, 30, 26
 HOUR = 3600.0
 VERIFY_ON = ("manual",)
+KEY_IN = ("both", "home")
 AGENT_WAIT = 3.0
 DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": GIB, "t": 1 << 40}
@@ -58,6 +59,8 @@ class Settings:
     big_file: int = BIG_FILE
     cross_mounts: bool = False
     workers: int | None = None
+    key_in: str = "both"
+    """Where keys are kept: `both`, or `home`, the user's configuration alone."""
     verify: str | None = None
     """The check that runs where none is given."""
     verify_on: tuple[str, ...] = VERIFY_ON
@@ -117,6 +120,7 @@ class _Reader:
             cross_mounts=self.boolean("envhist.crossmounts", False),
             workers=self.size("envhist.workers", 0) or None,
             verify=(self.text("envhist.verify") or "").strip() or None,
+            key_in=self.choice("envhist.keyin", KEY_IN),
             verify_on=self.words("envhist.verifyon", VERIFY_ON),
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,
             agent_every=self.size("envhist.agentevery", 1),
@@ -147,6 +151,14 @@ class _Reader:
         if key not in self.all:
             return default
         return tuple(" ".join(value or "" for value in self.all[key]).replace(",", " ").lower().split())
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str:
+        """One of some words, in lower case; the first is the default."""
+        value = (self.text(key) or choices[0]).strip().lower()
+        if value not in choices:
+            self.warnings.append(f"{key} is not one of {', '.join(choices)}: '{value}'")
+            return choices[0]
+        return value
 
     def duration(self, key: str, default: float) -> float:
         value = self.text(key)

@@ -25,6 +25,14 @@ def escape(text: str | bytes, *, lines: bool = False) -> str:
     )
 
 
+def for_people(text: str | bytes) -> str:
+    """Return a text that commands no terminal; newlines and tabs are kept. Every output ends with this."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    # Quick for what is nearly always harmless: this is called for every line.
+    return text if text.replace("\n", "").replace("\t", "").isprintable() else escape(text, lines=True)
+
+
 def escape_invalid(text: str) -> str:
     """The text with only those bytes spelled out that are no UTF-8."""
     if text.isprintable():

@@ -7,6 +7,7 @@ function is that function.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ WANTED = os.environ.get(VARIABLE, "")
 ON = WANTED.lower() not in ("", "0", "false", "no", "off")
 STDERR = 2
 LONGEST = 200
+USER = re.compile(r"://[^\s/'\"]*@")
 
 
 def now() -> float:
@@ -35,6 +37,7 @@ def tell(what: str, began: float | None = None) -> None:
     clock = f"{time.strftime('%H:%M:%S', time.localtime(moment))}.{int(moment % 1 * 1_000_000):06d}"
     took = "           " if began is None else f"{time.monotonic() - began:9.4f} s"
     told = "".join(letter if letter.isprintable() else "?" for letter in what[:LONGEST])
+    told = USER.sub("://***@", told)
     line = f"{clock} envhist[{os.getpid()}] {took}  {told}\n".encode("utf-8", "backslashreplace")
     with suppress(OSError):
         if not WANTED.startswith("/"):

@@ -4,8 +4,8 @@
 #
 #   agent-<name> before|prompt|after|end
 #
-# `before` waits for the snapshot, unless its tool only looks. The others leave what they were told in the spool and go:
-# a process of its own does the rest.
+# `before` waits for the snapshot, unless its tool only looks. The others write the event into the spool and end; a
+# process of its own does the rest. The first line of a spooled event is the project directory that the agent names.
 {
     program=@PROGRAM@
     [ -x "$program" ] || program=$(command -v git-envhist) || { cat; exit 0; }
@@ -37,7 +37,10 @@
     told=$spool/$agent.$1.$$
     while [ -e "$told.told" ] || [ -e "$told" ]; do told=${told}x; done
     # What is longer than any such message is cut, and read to its end all the same: nobody is left writing.
-    { head -c 8388608 >"$told"; cat; }
+    project=@PROJECT@
+    case $project in *'
+'*) project= ;; esac
+    { { printf '%s\n' "$project"; head -c 8388608; } >"$told"; cat; }
     mv "$told" "$told.told"
     "$program" agent-hook "$0" "$agent" spooled </dev/null &
 } >/dev/null 2>&1

@@ -91,6 +91,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass `--full` on to the modules that choose how much they try when they are imported."""
+    if config.getoption("--full"):
+        os.environ["ENVHIST_TEST_FULL"] = "1"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Keep the tests' directories in memory where there is room: a sync costs nothing there."""

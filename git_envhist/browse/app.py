@@ -7,7 +7,6 @@ import os
 import signal
 import time
 
-from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -20,6 +19,7 @@ from git_envhist.browse import dialogs, plans
 from git_envhist.browse.asking import Answer, Row, Told, ask_json, fits, rows
 from git_envhist.browse.moments import Moments
 from git_envhist.browse.panel import Panel, Write, set_in
+from git_envhist.browse.plaintext import Text
 from git_envhist.browse.texts import headline
 from git_envhist.browse.told import difference, step
 from git_envhist.spelling import escape

@@ -14,6 +14,7 @@ from typing import IO, NamedTuple
 
 from git_envhist.browse.values import Json
 from git_envhist.ourselves import start_words
+from git_envhist.spelling import escape
 
 FIELDS = ("%H", "%h", "%(time)", "%(verdict)", "%(title)", "%(name)", "%(story)", "%(trigger)")
 TEMPLATE = "%x00".join(FIELDS) + "%x00"
@@ -98,7 +99,7 @@ def read_rows(text: str) -> list[Row]:
     fields = text.split("\0")
     width = len(FIELDS) + 1
     records = (fields[at : at + width - 1] for at in range(0, len(fields) - width + 1, width))
-    return [Row(*(field.replace("\n", " ") for field in record)) for record in records]
+    return [Row(*(escape(field.replace("\n", " ")) for field in record)) for record in records]
 
 
 def _error_words(error: Json) -> str:

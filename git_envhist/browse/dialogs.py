@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from git_envhist.browse.plaintext import Text
 
 KEYS = (
     ("j k ↓ ↑", "to an older moment, to a newer one"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from git_envhist.browse.asking import Told
+from git_envhist.browse.plaintext import Text
 from git_envhist.browse.values import Json
 from git_envhist.spelling import escape
 

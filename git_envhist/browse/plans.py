@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.text import Text
-
+from git_envhist.browse.plaintext import Text
 from git_envhist.browse.texts import HANG, folded, joined
 from git_envhist.browse.values import Json, facts_of, steps_of
 from git_envhist.history.facts import name_of

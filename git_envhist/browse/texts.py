@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 
 from git_envhist.browse.asking import Row
+from git_envhist.browse.plaintext import Text
 from git_envhist.history.facts import fact_rows, fact_words, mark_of
 from git_envhist.history.story import Row as Folded
 from git_envhist.history.story import describe_marks, fold_by_directory

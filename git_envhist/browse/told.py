@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from rich.text import Text
-
+from git_envhist.browse.plaintext import Text
 from git_envhist.browse.texts import HANG, field, joined, paragraph, story
 from git_envhist.browse.values import Json, changes_of, facts_of
 from git_envhist.spelling import escape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -47,6 +48,37 @@ def link_group(seen: os.stat_result, home_device: int) -> int:
         return seen.st_ino
     # On another file system (a further root) the same number means another file.
     return (seen.st_ino + (seen.st_dev + 1) * SPREAD) % (1 << 64)
+
+
+def leaf_extras(
+    extras: ExtrasFormat,
+    own: os.stat_result,
+    seen: os.stat_result,
+    home_device: int,
+    xattrs: list[tuple[bytes, bytes]],
+    stored: StoredAs,
+    digest: bytes | None,
+) -> bytes:
+    """Return what the manifest line of an entry says; `own` is the stat of its directory. Nothing where it is plain."""
+    is_device = stat.S_IFMT(seen.st_mode) in (stat.S_IFCHR, stat.S_IFBLK)
+    if (
+        not xattrs
+        and stored is StoredAs.PLAIN
+        and seen.st_nlink == 1
+        and not is_device
+        and seen.st_uid == own.st_uid
+        and seen.st_gid == own.st_gid
+    ):
+        return b""
+    return extras(
+        uid=seen.st_uid if seen.st_uid != own.st_uid else None,
+        gid=seen.st_gid if seen.st_gid != own.st_gid else None,
+        link_group=link_group(seen, home_device) if seen.st_nlink > 1 else None,
+        device=seen.st_rdev if is_device else None,
+        stored=stored,
+        xattrs=xattrs,
+        notes=(("h", digest.hex()),) if digest else (),
+    )
 
 
 def read_xattrs(what: int | bytes) -> Attributes:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from git_envhist.capture.attributes import Attributes, ExtrasFormat, link_group, read_xattrs
+from git_envhist.capture.attributes import Attributes, ExtrasFormat, leaf_extras, read_xattrs
 from git_envhist.capture.databases import Patience, is_database
 from git_envhist.capture.descent import join
 from git_envhist.capture.fingerprints import chained
@@ -27,7 +27,8 @@ from git_envhist.capture.reading import (
     read_streamed,
     unreadable,
 )
-from git_envhist.capture.records import COLUMNS, MODE, SIZE
+from git_envhist.capture.records import COLUMNS, INODE, MODE, SIZE
+from git_envhist.capture.twins import Twins
 from git_envhist.capture.visits import Leaf, Visit
 from git_envhist.errors import StorageFull
 from git_envhist.model import StoredAs, WhyMissing
@@ -54,6 +55,7 @@ class Taker:
         self._home_device = home_device
         self.patience = Patience()
         self._scans: tuple[bytes, bool] = (b"", False)
+        self.twins = Twins(b"")
 
     def take(self, visit: Visit, leaf: Leaf) -> bool:
         """Fill in a leaf's id and extras; False where the path is gone or cannot be had, and is no leaf any more."""
@@ -148,21 +150,42 @@ class Taker:
         policy = self._policy
         if policy.fingerprinted is not None and policy.fingerprinted(path):
             self._fingerprint(visit, leaf, descriptor)
-        elif policy.secret_name(path):
+        elif self._is_secret(visit, leaf, path):
             self._take_secret(visit, leaf, path, descriptor)
         else:
             try:
                 read = read_file(descriptor, seen, grows=leaf.grows, limit=policy.big_file)
             except Outgrown:
-                self._take_big(visit, leaf, descriptor)
+                if not self._take_big_twin(visit, leaf, path, descriptor):
+                    self._take_big(visit, leaf, descriptor)
             else:
                 self._take_small(visit, leaf, path, descriptor, read)
 
     def _take_small(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int, read: FileRead) -> None:
-        if self._holds_secret(visit.path, path, read.data):
+        if self._holds_secret(visit.path, path, read.data) or self._is_copy(path, read.data):
             self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
         else:
             self._put(visit, leaf, descriptor, read, read.data, StoredAs.PLAIN)
+
+    def _is_secret(self, visit: Visit, leaf: Leaf, path: bytes) -> bool:
+        """Whether a file is secret by its name, or is one that has another name that is."""
+        secret = self._policy.secret_name(path) if leaf.secret is None else leaf.secret
+        if secret or (visit.own.st_dev, leaf.row[INODE]) not in self.twins.files:
+            return secret
+        return not self._policy.excluded(path)
+
+    def _is_copy(self, path: bytes, data: bytes) -> bool:
+        return self.twins.has_content(data) and not self._policy.excluded(path)
+
+    def _take_big_twin(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> bool:
+        """Take a big file that is the copy of a sealed one; False where it is none."""
+        if leaf.row[SIZE] not in self.twins.sizes:
+            return False
+        read = read_file(descriptor, grows=leaf.grows, limit=MOST_SEALED)
+        if not self._is_copy(path, read.data):
+            return False
+        self._put(visit, leaf, descriptor, read, self._sealed(path, read.data), StoredAs.SEALED)
+        return True
 
     def _take_secret(self, visit: Visit, leaf: Leaf, path: bytes, descriptor: int) -> None:
         try:
@@ -269,26 +292,7 @@ class Taker:
             # A change time of zero never matches: the next capture reads the attributes again.
             leaf.row = (0, *leaf.row[1:])
             visit.miss(leaf.name, WhyMissing.ATTRIBUTES, unread)
-        own = visit.own
-        is_device = stat.S_IFMT(seen.st_mode) in (stat.S_IFCHR, stat.S_IFBLK)
-        if (
-            not xattrs
-            and stored is StoredAs.PLAIN
-            and seen.st_nlink == 1
-            and not is_device
-            and seen.st_uid == own.st_uid
-            and seen.st_gid == own.st_gid
-        ):
-            return b""
-        return self._extras(
-            uid=seen.st_uid if seen.st_uid != own.st_uid else None,
-            gid=seen.st_gid if seen.st_gid != own.st_gid else None,
-            link_group=link_group(seen, self._home_device) if seen.st_nlink > 1 else None,
-            device=seen.st_rdev if is_device else None,
-            stored=stored,
-            xattrs=xattrs,
-            notes=(("h", digest.hex()),) if digest else (),
-        )
+        return leaf_extras(self._extras, visit.own, seen, self._home_device, xattrs, stored, digest)
 
 
 def _look_again(visit: Visit, leaf: Leaf) -> bool:

@@ -8,17 +8,18 @@ in what a restore may remove.
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from git_envhist.capture.descent import DOT_GIT, below_realm, join, realm_of
+from git_envhist.capture.globs import bounded, needs_bounds
 from git_envhist.errors import EnvhistError
 from git_envhist.system import open_file_only
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
 FILE_NAME = b".envhistignore"
+MOST_PATTERNS = 10_000
+LONGEST_PATTERN = 4096
 Matches = Callable[[bytes], bool]
 
 
@@ -29,14 +30,17 @@ class BadPattern(EnvhistError):
 
 
 def ignore_rules(
-    lines: Sequence[str], everywhere: Sequence[str]
+    lines: Sequence[str], everywhere: Sequence[str], *, seconds: float | None = None
 ) -> Callable[[bytes, bytes, bool], bool] | None:
     """A test (directory, name, is a directory), or None where nothing is left out.
 
-    `lines` hold for the working tree alone, `everywhere` for further roots as well.
+    `lines` hold for the working tree alone, `everywhere` for further roots as well; `seconds`: the time that all
+    questions may take together, after which they raise `TooSlow`.
     """
-    here = path_matcher([*everywhere, *lines])
-    there = path_matcher(everywhere)
+    here = path_matcher([*everywhere, *lines], top_down=True)
+    there = path_matcher(everywhere, top_down=True)
+    if seconds is not None:
+        here, there = within(seconds, here, there)
     if here is None:
         return None
 
@@ -48,6 +52,18 @@ def ignore_rules(
         return matches(path + b"/" if is_directory else path)
 
     return ignored
+
+
+class TooSlow(EnvhistError):
+    """The patterns of a snapshot take too long."""
+
+    code = "slow-patterns"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the snapshot's patterns of what it left out take more than {seconds:g} s",
+            hint="restore it elsewhere: git envrestore --to <directory> <rev>",
+        )
 
 
 def path_filter(
@@ -69,30 +85,74 @@ def path_filter(
     return left_out
 
 
-def path_matcher(patterns: Sequence[str]) -> Matches | None:
-    """A test of one path against patterns in gitignore's syntax; None where there are none."""
+def path_matcher(patterns: Sequence[str], *, top_down: bool = False) -> Matches | None:
+    """A test of one path against patterns in gitignore's syntax; None where there are none.
+
+    `top_down`: no path is asked about below a directory that matches.
+    """
     trimmed = [_without_trailing_spaces(line) for line in patterns]
-    wanted = [line for line in trimmed if line and not line.startswith("#")]
+    wanted = [_to_the_end(_as_bytes(line)) for line in trimmed if line and not line.startswith("#")]
     if not wanted:
         return None
-    spec = _compile([_to_the_end(_as_bytes(line)) for line in wanted])
+    try:
+        if any(line.startswith("!") or needs_bounds(line) for line in wanted):
+            test = _bounded(wanted, top_down=top_down)
+        else:
+            test = _by_library(wanted)
+    except ValueError as error:
+        raise BadPattern(f"not a pattern: '{wanted[-1]}'", hint="see gitignore(5) for the syntax") from error
 
     def matches(path: bytes) -> bool:
-        return spec.match_file(path.decode("ascii", "surrogateescape"))
+        return test(path.decode("ascii", "surrogateescape"))
 
     return matches
 
 
+def without_negation(patterns: Sequence[str]) -> list[str]:
+    """Patterns that match what the given ones exclude with `!`, and exclude what the given ones match."""
+    return [
+        line[1:] if line.startswith("!") else f"!{line}" for line in patterns if line[:1] not in ("", "#")
+    ]
+
+
 def usable(patterns: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """The patterns that mean something, and a complaint about each of the others, which match nothing, as in git."""
-    good, complaints = [], []
-    for pattern in patterns:
+    """The patterns that mean something, and a complaint about each of the others, which match nothing, as in git.
+
+    Patterns that are too many or too long are complained about as well.
+    """
+    good: list[str] = []
+    complaints = []
+    if len(patterns) > MOST_PATTERNS:
+        complaints.append(f"only the first {MOST_PATTERNS:,} of {len(patterns):,} patterns count")
+    for pattern in patterns[:MOST_PATTERNS]:
+        if len(pattern) > LONGEST_PATTERN:
+            complaints.append(f"a pattern of {len(pattern):,} characters is not read: '{pattern[:40]}…'")
+            continue
         try:
             path_matcher([pattern])
             good.append(pattern)
         except BadPattern as error:
             complaints.append(str(error))
     return tuple(good), complaints
+
+
+def within(seconds: float, *tests: Matches | None) -> list[Matches | None]:
+    """Return the same tests, which raise `TooSlow` when they have taken so much time together."""
+    spent = 0.0
+
+    def timed(test: Matches) -> Matches:
+        def matches(path: bytes) -> bool:
+            nonlocal spent
+            if spent > seconds:
+                raise TooSlow(seconds)
+            began = time.perf_counter()
+            found = test(path)
+            spent += time.perf_counter() - began
+            return found
+
+        return matches
+
+    return [None if test is None else timed(test) for test in tests]
 
 
 def split_lines(text: str) -> tuple[str, ...]:
@@ -125,13 +185,29 @@ def _as_bytes(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape")
 
 
-def _compile(lines: Sequence[str]) -> GitIgnoreSpec:
+def _by_library(lines: Sequence[str]) -> Callable[[str], bool]:
     from pathspec import GitIgnoreSpec  # loaded late: most environments leave nothing out
 
-    try:
-        return GitIgnoreSpec.from_lines(lines)
-    except ValueError as error:
-        raise BadPattern(f"not a pattern: '{lines[-1]}'", hint="see gitignore(5) for the syntax") from error
+    return GitIgnoreSpec.from_lines(lines).match_file
+
+
+def _bounded(lines: Sequence[str], *, top_down: bool) -> Callable[[str], bool]:
+    """The same, where the library could take for ever, or where its order of patterns is not git's."""
+    globs = [
+        (re.compile(glob.regex, re.DOTALL).match, glob.include) for glob in map(bounded, reversed(lines))
+    ]
+
+    def decides(path: str) -> bool:
+        for match, include in globs:
+            if match(path) is not None:
+                return include
+        return False
+
+    def is_below(path: str) -> bool:
+        ends = (at + 1 for at, letter in enumerate(path) if letter == "/" and at + 1 < len(path))
+        return any(decides(path[:end]) for end in ends) or decides(path)
+
+    return decides if top_down else is_below
 
 
 def _inside_git(directory: bytes) -> bool:

@@ -14,8 +14,12 @@ class Policy:
     """How the bytes of a path are to be kept."""
 
     secret_name: Callable[[bytes], bool]
+    secret_names: Callable[[bytes], Callable[[bytes], bool]]
+    """(directory) -> the same for the names of the files right in it."""
     scans_content: Callable[[bytes], bool]
     secret_content: Callable[[bytes, bytes], bool]
+    excluded: Callable[[bytes], bool]
+    """The user said that a path is not secret."""
     fingerprinted: Callable[[bytes], bool] | None
     seal: Callable[[bytes, bytes], bytes] | None
     """(path, bytes) -> sealed bytes; None where no key can be had."""

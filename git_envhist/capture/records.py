@@ -21,6 +21,7 @@ from git_envhist.values import dataclass, field
 COLUMNS = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino", "st_mode")
 WIDTH = 5
 CELL = 8
+HALF = 1 << 63
 CTIME, MTIME, SIZE, INODE, MODE = range(WIDTH)
 
 # Length of it all; ctime mtime inode device; flags mode uid gid; lengths of the sections; shard and mode digests.
@@ -65,6 +66,8 @@ class Record:
     shard: bytes = NO_ID
     leaf_modes: bytes = NO_ID
     """A digest of the modes of the directory and of its own entries."""
+    times: dict[int, int] = field(default_factory=dict)
+    """Entry number -> its modification time, if 64 bits of nanoseconds do not hold it: before 1677, after 2262."""
 
     @property
     def cells(self) -> array[int]:
@@ -74,6 +77,12 @@ class Record:
     def modes(self) -> array[int]:
         """The mode of each entry."""
         return self.cells[MODE::WIDTH]
+
+    @property
+    def mtimes(self) -> Sequence[int]:
+        """The modification time of each entry."""
+        found = self.cells[MTIME::WIDTH]
+        return found if not self.times else [self.times.get(index, time) for index, time in enumerate(found)]
 
     def id_at(self, index: int, width: int) -> bytes:
         return self.ids[index * width : (index + 1) * width]
@@ -92,13 +101,13 @@ class Record:
             self.ids,
             b"\0".join(self.subdirectories),
             b"\0".join(self.boundaries),
-            b"\n".join(b"%d %b" % item for item in sorted(self.extras.items())),
+            _encode_extras(self.extras, _wide_times(self)),
             b"".join(PIECE.pack(*item) for item in sorted(self.pieces.items())),
             self.below,
         )
         lengths = list(map(len, sections))
         head = HEADER.pack(
-            HEADER.size + sum(lengths), self.ctime_ns, self.mtime_ns, self.inode, self.device,
+            HEADER.size + sum(lengths), _wrapped(self.ctime_ns), _wrapped(self.mtime_ns), self.inode, self.device,
             self.flags, self.mode, self.uid, self.gid, *lengths,
             self.shard.ljust(32, b"\0"), self.leaf_modes.ljust(32, b"\0"),
         )  # fmt: skip
@@ -115,14 +124,16 @@ def decode(data: bytes) -> Record:
         sections.append(data[at : at + length])
         at += length
     path, names, columns, ids, subdirectories, boundaries, extras, pieces, below = sections
+    extras, _, told = extras.partition(b"\0")
+    times = {number: int(time) for number, time in _decode_extras(told).items()}
     return Record(
-        path, ctime, mtime, inode, device, mode, uid, gid, flags,
+        path, ctime, times.pop(-1, mtime), inode, device, mode, uid, gid, flags,
         names.split(b"\0") if names else [], columns, ids,
         subdirectories.split(b"\0") if subdirectories else [],
         _decode_extras(extras),
         dict(PIECE.iter_unpack(pieces)),
         boundaries.split(b"\0") if boundaries else [],
-        below, shard, leaf_modes,
+        below, shard, leaf_modes, times,
     )  # fmt: skip
 
 
@@ -150,11 +161,32 @@ def stat_columns(names: Sequence[bytes]) -> bytes:
 
 def pack_columns(rows: Iterable[tuple[int, ...]]) -> bytes:
     """Stat columns of (ctime, mtime, size, inode, mode) rows as one run of bytes."""
+    return pack_rows(rows)[0]
+
+
+def pack_rows(rows: Iterable[tuple[int, ...]]) -> tuple[bytes, dict[int, int]]:
+    """Return the same, and by their rows the modification times that cells do not hold."""
     flat = list(chain.from_iterable(rows))
     try:
-        return array("q", flat).tobytes()
-    except OverflowError:  # some network file systems number inodes beyond 63 bits
-        return array("q", [(cell + (1 << 63)) % (1 << 64) - (1 << 63) for cell in flat]).tobytes()
+        return array("q", flat).tobytes(), {}
+    except OverflowError:  # an inode beyond 63 bits, as some network file systems have; a time far away
+        times = {index: time for index, time in enumerate(flat[MTIME::WIDTH]) if _is_wide(time)}
+        return array("q", list(map(_wrapped, flat))).tobytes(), times
+
+
+def _is_wide(mtime_ns: int) -> bool:
+    """Whether a cell does not hold a modification time."""
+    return not -HALF <= mtime_ns < HALF
+
+
+def _wrapped(cell: int) -> int:
+    """Return a number as the 64 bits of a cell hold it."""
+    return (cell + HALF) % (2 * HALF) - HALF
+
+
+def _wide_times(record: Record) -> dict[int, int]:
+    """Return the times that cells do not hold; -1 is the directory itself."""
+    return {-1: record.mtime_ns, **record.times} if _is_wide(record.mtime_ns) else record.times
 
 
 def differing(old: bytes, new: bytes, width: int) -> list[int]:
@@ -171,6 +203,13 @@ def differing(old: bytes, new: bytes, width: int) -> list[int]:
             middle = (first + last) // 2
             stack += ((middle, last), (first, middle))
     return found
+
+
+def _encode_extras(extras: dict[int, bytes], times: dict[int, int]) -> bytes:
+    section = b"\n".join(b"%d %b" % item for item in sorted(extras.items()))
+    if times:
+        section += b"\0" + b"\n".join(b"%d %d" % item for item in sorted(times.items()))
+    return section
 
 
 def _decode_extras(section: bytes) -> dict[int, bytes]:

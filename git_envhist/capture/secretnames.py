@@ -1,102 +1,54 @@
-"""Which names say that a file is secret: the table, told in the words of globs, and one matcher made of it.
+"""Say which names make a file secret: one matcher, compiled from the table of `secrettable`.
 
-The matcher is asked once for every new path, 100,000 times in a first capture, so it looks at the last component
-first: sets of whole names and of suffixes, then one expression for the rest. `docs/security.md` shows the same
-table, and a test holds the two together.
+The matcher is asked once for every new path, 100,000 times in a first capture. It looks at the last component first:
+sets of whole names and of suffixes, then one expression for the rest. Rules about directories are worked out once
+for each directory.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache, partial
+from typing import NamedTuple
 
+from git_envhist.capture.copies import original_names, parts_of, parts_of_copy
+from git_envhist.capture.secrettable import (
+    DATA_ENDINGS,
+    EXAMPLE_WORDS,
+    KEY_FILES,
+    PACKAGE_DIRECTORIES,
+    PROGRAM_ENDINGS,
+    PUBLIC_NAMES,
+    SECRET_DIRECTORIES,
+    SECRET_NAMES,
+    SECRET_WORDS,
+    TOP_NAMES,
+)
 from git_envhist.values import once
-
-Globs = tuple[str, ...]
-
-SECRET_NAMES: dict[str, Globs] = {
-    "environment variables": (
-        ".env", ".env.*", ".env-*", ".env_*", ".env~", "*.env", ".envrc", ".envrc.*", ".dev.vars", ".dev.vars.*",
-        ".renviron",
-    ),
-    "files of secrets": (
-        "secrets.yml", "secrets.yaml", "secrets.json", "secrets.toml", "secrets.ini", "secrets.properties",
-        "secret.yml", "secret.yaml", "secret.json", "secret.toml", ".secret", ".secrets", ".secrets.*",
-        "credentials", ".credentials", "credentials.json", ".credentials.json", "credentials.yml",
-        "credentials.yaml", "credentials.toml", "credentials.ini", "credentials.csv", "accesskeys.csv",
-        "*_accesskeys.csv", "client_secret.json", "client_secret_*.json", "client_secrets.json",
-        "master.key", "config/credentials/*.key", "wp-config.php", "jupyter_cookie_secret",
-    ),
-    "registries and version control": (
-        ".npmrc", ".pypirc", ".netrc", "_netrc", ".git-credentials", "git/credentials", ".cargo/credentials",
-        "gh/hosts.yml", "gh/hosts.yaml", "glab-cli/config.yml", ".config/hub", "composer/auth.json",
-        ".composer/auth.json", ".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties",
-        ".gem/credentials", ".sentryclirc", "sentry.properties",
-    ),
-    "clouds, containers and clusters": (
-        ".aws/credentials", ".aws/cli/cache/*.json", ".aws/sso/cache/*.json", ".boto", ".s3cfg", ".passwd-s3fs",
-        "application_default_credentials.json", "gcloud/credentials.db", "gcloud/access_tokens.db",
-        "gcloud/legacy_credentials/*/adc.json", "service-account*.json", "service_account*.json",
-        "serviceaccount*.json", "*-service-account.json", "*_service_account.json", ".azure/accesstokens.json",
-        ".azure/msal_token_cache.*", ".azure/service_principal_entries.*", ".oci/config", "doctl/config.yaml",
-        ".fly/config.yml", ".databrickscfg", ".wrangler/config/default.toml", ".docker/config.json", ".dockercfg",
-        ".dockerconfigjson", "containers/auth.json", "kubeconfig", "kubeconfig.yaml", "kubeconfig.yml",
-        "kubeconfig.json", "kubeconfig-*", "kubeconfig_*", "*.kubeconfig", "*-kubeconfig.yaml", "*-kubeconfig.yml",
-        ".kube/config*", "rclone.conf", "ngrok.yml", ".kaggle/kaggle.json", "huggingface/token",
-        "huggingface/stored_tokens", ".codex/auth.json",
-    ),
-    "infrastructure": (
-        "*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", ".terraformrc", "terraform.rc",
-        "credentials.tfrc.json", ".vault-token", ".vault_pass", ".vault-pass", ".vault_pass.*", ".vault-pass.*",
-        ".vault_password", ".vault-password",
-    ),
-    "databases, mail and web servers": (
-        ".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf", ".htpasswd", ".dbt/profiles.yml", ".msmtprc",
-        ".fetchmailrc", ".mbsyncrc", ".fetchmailids",
-    ),
-    "private keys": (
-        "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "ssh_host_*_key", "*.p12", "*.pfx", "*.pkcs12", "*.jks",
-        "*.jceks", "*.bks", "*.keystore", "*.ppk", "*.kdbx", "*.kdb", "*.agekey", "secring.gpg",
-        ".gnupg/private-keys-v1.d/*.key",
-    ),
-    "histories of shells": (
-        ".bash_history", ".zsh_history", ".zhistory", ".sh_history", ".ash_history", ".ksh_history", ".histfile",
-        "fish_history", "consolehost_history.txt", ".psql_history", ".mysql_history", ".mariadb_history",
-        ".sqlite_history", ".dbshell", ".rediscli_history", ".mongo_history", "mongosh_repl_history",
-        ".python_history", ".node_repl_history", ".irb_history", ".rhistory",
-    ),
-}  # fmt: skip
-
-TOP_NAMES: Globs = ("auth.json",)
-"""Secret at the top of the environment only (Composer's); elsewhere it is the name of many a translation."""
-
-KEY_FILES: Globs = ("*.pem", "*.key", "*.p8", "*.priv", "*.asc")
-"""Secret only where the content says `PRIVATE KEY`: most of them are certificates."""
-
-EXAMPLE_WORDS: Globs = (
-    "example", "examples", "sample", "template", "tmpl", "tpl", "j2", "dist", "default", "defaults", "schema",
-)  # fmt: skip
-"""A name that ends in one of these words (`.env.example`, `sample.env`) is meant to be shared."""
-
-PACKAGE_DIRECTORIES: Globs = (
-    "node_modules", "bower_components", "jspm_packages", "site-packages", "dist-packages", "vendor", "target",
-    "pods", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".pnpm-store", ".terraform",
-    "go/pkg/mod", ".cargo/registry", ".rustup/toolchains", ".m2/repository", ".gradle/caches", ".npm/_cacache",
-    ".yarn/cache", ".git/objects", ".git/lfs", "lib/python2.*", "lib/python3.*", "lib64/python3.*",
-)  # fmt: skip
-"""Directories of what was downloaded or derived: below them names are looked at, contents are not."""
 
 
 def is_secret_name(path: bytes) -> bool:
-    """Whether the name of a file alone says that it is secret."""
+    """Whether the name of a file alone says that it is secret; a copy's name is judged as its original's."""
     slash = path.rfind(b"/")
-    name = path[slash + 1 :].lower()
-    if not _LAST_PARTS.match(name):
-        return False
-    if _NAMES.match(name):
-        return _example().fullmatch(name) is None
-    return _paths().fullmatch(path.lower()) is not None or (slash < 0 and name in _TOP_NAMES)
+    return secret_names_in(path[: max(slash, 0)])(path[slash + 1 :])
+
+
+def secret_names_in(directory: bytes) -> Callable[[bytes], bool]:
+    """Return the same test for the names of the files right in a directory: what depends on it is asked once."""
+    return partial(_is_secret_in, _place(directory))
+
+
+def _is_secret_in(place: _Place, name: bytes) -> bool:
+    name = name.lower()
+    if _is_secret(name, place):
+        return True
+    parts = parts_of_copy(name)
+    return (
+        bool(parts)
+        and _may_be_of_secret(name, parts)
+        and any(_is_secret(one, place) for one in original_names(name))
+    )
 
 
 def is_key_file(path: bytes) -> bool:
@@ -104,20 +56,85 @@ def is_key_file(path: bytes) -> bool:
     return _KEY_FILES.match(path[path.rfind(b"/") + 1 :].lower())
 
 
+def is_program_name(path: bytes) -> bool:
+    """Whether a name is that of a program or of a document, in which settings are ordinary text."""
+    return _ending_of(path[path.rfind(b"/") + 1 :].lower()) in _PROGRAMS
+
+
+def is_secret_directory(path: bytes) -> bool:
+    """Whether the files below a directory of this path are secret."""
+    return _place(path).secret
+
+
 def is_package_directory(directory: bytes) -> bool:
     """Whether a directory stands at or below one of downloaded or derived files."""
-    return _packages().search(directory.lower()) is not None and _git_directory().fullmatch(directory) is None
+    return _place(directory).packages
+
+
+class _Place(NamedTuple):
+    """The rules that the directory of a file adds."""
+
+    packages: bool
+    secret: bool
+    names: re.Pattern[bytes] | None
+    """Names that are secret in this directory."""
+
+
+@lru_cache(maxsize=256)
+def _place(directory: bytes) -> _Place:
+    lower = directory.lower()
+    packages = _packages().search(lower) is not None and _git_directory().fullmatch(directory) is None
+    secret = not packages and not _SECRET_PARTS.isdisjoint(lower.split(b"/"))
+    names = None
+    if not lower:
+        names = re.compile(_any_of(TOP_NAMES), re.DOTALL)
+    elif _some_directory().search(lower) is not None:
+        here = [name for pattern, name in _directories() if pattern.search(lower) is not None]
+        names = re.compile(_any_of(here), re.DOTALL)
+    return _Place(packages, secret, names)
+
+
+def _is_secret(name: bytes, place: _Place) -> bool:
+    if _NAMES.match(name):
+        return _example().fullmatch(name) is None
+    if place.names is not None and place.names.fullmatch(name) is not None:
+        return True
+    if place.packages:
+        return False
+    if place.secret:
+        said = _ending_of(name) not in _PROGRAMS
+    else:
+        said = _ending_of(name) in _DATA and _words().search(name) is not None
+    return said and _example().fullmatch(name) is None and not _PUBLIC.match(name)
+
+
+def _may_be_of_secret(name: bytes, parts: list[bytes]) -> bool:
+    """Whether the original of a copy can be secret; it costs less than to find out which name that is."""
+    telling, beginnings = _of_copies()
+    return (
+        not telling.isdisjoint(parts)
+        or name.startswith(beginnings)
+        or (b"s" in name and _words().search(name) is not None)
+    )
+
+
+def _ending_of(name: bytes) -> bytes:
+    # A dot at the beginning is part of the name.
+    dot = name.rfind(b".")
+    return name[dot + 1 :] if dot > 0 else b""
 
 
 class _NameTable:
-    """Globs of single names, made ready to be asked often."""
+    """Globs of single names, compiled to be asked often."""
 
     def __init__(self, globs: Iterable[str]) -> None:
         globs = tuple(globs)
-        endings = [glob for glob in globs if glob.startswith("*") and glob.count("*") == 1]
+        endings = [
+            glob for glob in globs if glob.startswith("*") and glob.count("*") == 1 and "?" not in glob
+        ]
         suffixes = [glob for glob in endings if glob.startswith("*.") and glob.count(".") == 1]
-        self._rest = [glob for glob in globs if "*" in glob and glob not in endings]
-        self._whole = frozenset(glob.encode() for glob in globs if "*" not in glob)
+        self._rest = [glob for glob in globs if ("*" in glob or "?" in glob) and glob not in endings]
+        self._whole = frozenset(glob.encode() for glob in globs if "*" not in glob and "?" not in glob)
         self._suffixes = frozenset(glob[1:].encode() for glob in suffixes)
         self._endings = tuple(glob[1:].encode() for glob in endings if glob not in suffixes)
 
@@ -135,22 +152,44 @@ class _NameTable:
 
 
 def _any_of(globs: Iterable[str]) -> bytes:
-    parts = (rb"[^/]*".join(re.escape(part.encode()) for part in glob.split("*")) for glob in globs)
+    parts = (re.escape(glob).replace(r"\*", "[^/]*").replace(r"\?", "[^/]").encode() for glob in globs)
     return b"(?:" + (b"|".join(parts) or b"(?!)") + b")"
 
 
 _ALL = tuple(glob for globs in SECRET_NAMES.values() for glob in globs)
-_WITH_DIRECTORY = tuple(glob for glob in _ALL if "/" in glob)
 _NAMES = _NameTable(glob for glob in _ALL if "/" not in glob)
-_LAST_PARTS = _NameTable((*TOP_NAMES, *(glob.rpartition("/")[2] for glob in _ALL)))
-_TOP_NAMES = frozenset(name.encode() for name in TOP_NAMES)
 _KEY_FILES = _NameTable(KEY_FILES)
+_PUBLIC = _NameTable(PUBLIC_NAMES)
+_DATA = frozenset(ending.encode() for ending in DATA_ENDINGS)
+_PROGRAMS = frozenset(ending.encode() for ending in PROGRAM_ENDINGS)
+_SECRET_PARTS = frozenset(name.encode() for name in SECRET_DIRECTORIES)
+
+
+def _telling_parts(glob: str) -> list[bytes]:
+    """The parts of a name without which it is not this one; without those that many names have."""
+    parts = [part for part in parts_of(glob.encode()) if part and b"*" not in part and b"?" not in part]
+    return [part for part in parts if part not in _DATA and part not in _PROGRAMS] or parts
 
 
 # Compiled when they are first asked for: most captures look at no new name.
 @cache
-def _paths() -> re.Pattern[bytes]:
-    return re.compile(rb"(?:.*/)?" + _any_of(_WITH_DIRECTORY), re.DOTALL)
+def _some_directory() -> re.Pattern[bytes]:
+    heads = sorted({glob.rpartition("/")[0] for glob in _ALL if "/" in glob})
+    return re.compile(rb"(?:^|/)" + _any_of(heads) + rb"\Z")
+
+
+@cache
+def _directories() -> tuple[tuple[re.Pattern[bytes], str], ...]:
+    split = [glob.rpartition("/") for glob in _ALL if "/" in glob]
+    return tuple((re.compile(rb"(?:^|/)" + _any_of([head]) + rb"\Z"), name) for head, _, name in split)
+
+
+@cache
+def _of_copies() -> tuple[frozenset[bytes], tuple[bytes, ...]]:
+    """Parts and beginnings, one of which each secret name has."""
+    names = (*TOP_NAMES, *(glob.rpartition("/")[2] for glob in _ALL))
+    telling = frozenset(part for name in names for part in _telling_parts(name))
+    return telling, tuple(name.partition("*")[0].encode() for name in names if name.find("*") > 3)
 
 
 @cache
@@ -163,6 +202,11 @@ def _example() -> re.Pattern[bytes]:
         + rb"(?:\.(?:env|tfvars|json|ya?ml|toml|ini))?|.*\.pub|\.env\.d\.ts",
         re.DOTALL,
     )
+
+
+@cache
+def _words() -> re.Pattern[bytes]:
+    return re.compile(_any_of(SECRET_WORDS))
 
 
 @cache

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from git_envhist.system import open_file_only
 from git_envhist.values import dataclass, field
 
-VERSION = 3
+VERSION = 4
 HEAD = "head"
 Checksum = Callable[[bytes], int]
 

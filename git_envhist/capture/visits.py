@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from git_envhist.capture.reading import grain, is_gone, unreadable
-from git_envhist.capture.records import CELL, CTIME, INCOMPLETE, MTIME, NO_ID, WIDTH, Record, pack_columns
+from git_envhist.capture.records import CELL, CTIME, INCOMPLETE, MTIME, NO_ID, WIDTH, Record, pack_rows
 from git_envhist.model import WhyMissing
 from git_envhist.values import dataclass, replace
 
@@ -32,6 +32,8 @@ class Leaf:
     extras: bytes = b""
     pieces: bytes = b""
     """The tree of its pieces, where it is big."""
+    secret: bool | None = None
+    """Whether its name says that it is secret, where somebody asked."""
     grows: bool = False
     """It is appended to while it is read: what was there at first is all that counts."""
 
@@ -133,6 +135,8 @@ class Visit:
 def leaf_of(record: Record, number: int) -> Leaf:
     """An entry as a record knows it."""
     row = tuple(array("q", record.columns[number * ROW : (number + 1) * ROW]))
+    if number in record.times:
+        row = (*row[:MTIME], record.times[number], *row[MTIME + 1 :])
     oid = record.id_at(number, id_width(record))
     return Leaf(
         record.names[number], row, False, oid, record.extras.get(number, b""), record.pieces.get(number, b"")
@@ -170,7 +174,7 @@ def finish(visit: Visit, started_ns: int, width: int, own_extras: bytes) -> Reco
 def _from_leaves(visit: Visit, started_ns: int, width: int) -> Record:
     leaves = visit.leaves
     record = Record(visit.path, names=[leaf.name for leaf in leaves])
-    record.columns = pack_columns([_settled(leaf.row, started_ns) for leaf in leaves])
+    record.columns, record.times = pack_rows([_settled(leaf.row, started_ns) for leaf in leaves])
     record.ids = b"".join(leaf.oid or NO_ID[:width] for leaf in leaves)
     record.extras = {index: leaf.extras for index, leaf in enumerate(leaves) if leaf.extras}
     record.pieces = {index: leaf.pieces for index, leaf in enumerate(leaves) if leaf.pieces}
@@ -179,15 +183,20 @@ def _from_leaves(visit: Visit, started_ns: int, width: int) -> Record:
 
 def _carried_over(like: Record, fresh: dict[int, Leaf], started_ns: int, width: int) -> Record:
     columns, ids = bytearray(like.columns), bytearray(like.ids)
-    extras, pieces = dict(like.extras), dict(like.pieces)
+    extras, pieces, times = dict(like.extras), dict(like.pieces), dict(like.times)
     for index, leaf in fresh.items():
-        columns[index * ROW : (index + 1) * ROW] = pack_columns([_settled(leaf.row, started_ns)])
+        columns[index * ROW : (index + 1) * ROW], wide = pack_rows([_settled(leaf.row, started_ns)])
         ids[index * width : (index + 1) * width] = leaf.oid or NO_ID[:width]
         for kept, value in ((extras, leaf.extras), (pieces, leaf.pieces)):
             kept.pop(index, None)
             if value:
                 kept[index] = value
-    return replace(like, columns=bytes(columns), ids=bytes(ids), extras=extras, pieces=pieces, below=b"")
+        times.pop(index, None)
+        if wide:
+            times[index] = wide[0]
+    return replace(
+        like, columns=bytes(columns), ids=bytes(ids), extras=extras, pieces=pieces, times=times, below=b""
+    )
 
 
 def is_settled(ctime_ns: int, mtime_ns: int, started_ns: int) -> bool:

@@ -18,7 +18,7 @@ from git_envhist.errors import SealingError
 HEAD = "envhist-key-w1-"
 SALT, TAG, CHECK = 16, 16, 4
 COST, BLOCK, LANES = 1 << 17, 8, 1
-LINE = re.compile(HEAD + r"([0-9a-f]{12})-([a-z2-7]+)")
+LINE = re.compile(HEAD + r"([0-9a-f]{12}|[0-9a-f]{32})-([a-z2-7]+)")
 SHORTEST = 8
 """So many letters are the least that is taken for a passphrase: anybody guesses less."""
 

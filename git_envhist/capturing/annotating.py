@@ -30,7 +30,7 @@ def annotate_now(
     with (
         locked(own),
         locked(common, shared=True),
-        Staging.create(repository.common_state, repository.pack_dir) as staging,
+        Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
     ):
         timeline = ensure_timeline(repository, settings)
         if snapshot.timeline == timeline:

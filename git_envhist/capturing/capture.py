@@ -64,7 +64,7 @@ class Capturing:
         from git_envhist.services.commands import Way  # loaded late: hardly anybody has one
         from git_envhist.services.dumping import SECONDS, dumped  # loaded late: likewise
 
-        way = Way(self.repository.root, self.environ, SECONDS)
+        way = Way(self.repository.root, self.environ, self.repository.common_dir, SECONDS)
         with dumped(self.settings.services, way, self.settings, self.repository.state) as dumps:
             yield dumps
 
@@ -144,7 +144,9 @@ class Capturing:
     def _staging(self, *, reading: bool = False) -> Iterator[Staging]:
         """Where it is taken; who only reads does so elsewhere where the repository is closed to us."""
         try:
-            staging = Staging.create(self.repository.common_state, self.repository.pack_dir)
+            staging = Staging.create(
+                self.repository.common_state, self.repository.pack_dir, self.repository.shared
+            )
         except NoPlace:
             if not reading:
                 raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from git_envhist.capture.descent import join
 from git_envhist.errors import Damaged
@@ -13,16 +14,28 @@ from git_envhist.history.facts import pair_facts, place_of
 from git_envhist.history.unread import is_of_directory
 from git_envhist.model import Change, Fact, FactChange
 from git_envhist.store.compare import compare
-from git_envhist.store.facts import NAME, FactText, differing_facts, read_fact, read_fact_text
+from git_envhist.store.facts import (
+    NAME,
+    SUFFIX,
+    FactText,
+    differing_facts,
+    read_fact,
+    read_fact_text,
+    write_facts,
+)
 from git_envhist.store.git import Git
 from git_envhist.store.layout import FACTS, RESERVED
 from git_envhist.store.objects import CatFile
 from git_envhist.store.trees import FILE, decode_tree
 
+if TYPE_CHECKING:
+    from git_envhist.capturing.factsealing import FindKey
+
 OF_FILES = ("sqlite", "redis", "env")
 """Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
 BY_FILES = "tools"
 """The probe that says by which file of a directory each thing is told."""
+STORY_VARIABLES = frozenset(("env",))
 PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 
 
@@ -33,30 +46,78 @@ def fact_ids(reader: CatFile, tree: str) -> dict[str, str]:
         return {}
     entries = decode_tree(answer.data, len(tree) // 2)
     named = ((name.decode("utf-8", "replace"), mode, oid.hex()) for name, mode, oid in entries)
-    return {name: oid for name, mode, oid in named if mode == FILE and NAME.match(name)}
+    return {name: oid for name, mode, oid in named if mode == FILE and NAME.match(name.removesuffix(SUFFIX))}
 
 
-def compare_facts(reader: CatFile, before: str, after: str) -> tuple[FactChange, ...]:
-    """What the facts of two commits or trees differ in; of what either says nothing of, nothing is claimed."""
+def compare_facts(
+    reader: CatFile,
+    before: str,
+    after: str,
+    find_key: FindKey | None = None,
+    opens: Container[str] | None = None,
+) -> tuple[FactChange, ...]:
+    """Return the differences between the facts of two commits or trees; a probe must have a text in both.
+
+    `find_key`: finds the keys of sealed facts; `opens`: the probes whose sealed facts are compared (all).
+    """
     old, new = fact_ids(reader, before), fact_ids(reader, after)
     changes: list[FactChange] = []
     for probe in sorted(old.keys() & new.keys() - {DECLARED}):
-        if old[probe] != new[probe]:
-            gone, come = differing_facts(probe, _text(reader, old[probe]), _text(reader, new[probe]))
-            changes += pair_facts(gone, come)
+        find = find_key if opens is None or probe in opens else None
+        changes += _differences(reader, probe, old, new, find)
     if not any(change.probe in INSTALLED for change in changes):
         return tuple(changes)
-    texts = {ids[DECLARED] for ids in (old, new) if DECLARED in ids}
-    opened = (_opened(reader, DECLARED, oid) for oid in sorted(texts))
+    opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
     return mark_brought(changes, [fact for text in opened for fact in _facts(DECLARED, text)])
 
 
-def compare_declared(reader: CatFile, before: str, after: str) -> tuple[FactChange, ...]:
+def brief_facts(reader: CatFile, before: str, after: str, find_key: FindKey | None) -> tuple[FactChange, ...]:
+    """Return the differences for a summary that everybody can read: of sealed facts only the variables."""
+    return compare_facts(reader, before, after, find_key, STORY_VARIABLES)
+
+
+def _differences(
+    reader: CatFile, probe: str, old: Mapping[str, str], new: Mapping[str, str], find_key: FindKey | None
+) -> tuple[FactChange, ...]:
+    """Return the differences of one probe; none where sealed facts differ and cannot be opened."""
+    twin = probe + SUFFIX
+    if probe.endswith(SUFFIX) or (old[probe], old.get(twin)) == (new[probe], new.get(twin)):
+        return ()
+    if old.get(twin) == new.get(twin) or (find_key is None and twin in old and twin in new):
+        return pair_facts(*differing_facts(probe, _text(reader, old[probe]), _text(reader, new[probe])))
+    texts = [_whole_text(reader, probe, ids, find_key) for ids in (old, new)]
+    if None in texts:
+        return ()
+    return pair_facts(*differing_facts(probe, texts[0] or b"", texts[1] or b""))
+
+
+def _whole_text(
+    reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindKey | None
+) -> bytes | None:
+    """Return the text of a probe with its sealed facts; None where these cannot be opened."""
+    data, twin = _text(reader, ids[probe]), ids.get(probe + SUFFIX)
+    if twin is None:
+        return data
+    from git_envhist.capturing.factsealing import open_facts  # loaded late: where such a file is sealed
+
+    sealed = open_facts(find_key, probe, _text(reader, twin))
+    plain = read_fact_text(probe, data)
+    if sealed is None or plain is None or sealed.version != plain.version:
+        return None
+    return write_facts(probe, plain.version, [*plain.lines, *sealed.lines])
+
+
+def compare_declared(
+    reader: CatFile, before: str, after: str, find_key: FindKey | None = None
+) -> tuple[FactChange, ...]:
     """Where what is asked for and what is installed began to disagree, and where they came to agree."""
     sides = [_texts_held(reader, side) for side in (before, after)]
     if sides[0] == sides[1] or not all(DECLARED in side for side in sides):
         return ()
-    opened = [{probe: _opened(reader, probe, oid) for probe, oid in side.items()} for side in sides]
+    opened = [
+        {probe: _opened(reader, probe, side, find_key) for probe in side if not probe.endswith(SUFFIX)}
+        for side in sides
+    ]
     versions = [{probe: text.version for probe, text in side.items() if text is not None} for side in opened]
     # What two versions of a probe say is not compared, nor what one side alone says.
     if versions[0] != versions[1] or DECLARED not in versions[0]:
@@ -70,11 +131,12 @@ def compare_declared(reader: CatFile, before: str, after: str) -> tuple[FactChan
 
 def _texts_held(reader: CatFile, tree: str) -> dict[str, str]:
     held = (DECLARED, *INSTALLED)
-    return {probe: oid for probe, oid in fact_ids(reader, tree).items() if probe in held}
+    return {probe: oid for probe, oid in fact_ids(reader, tree).items() if probe.removesuffix(SUFFIX) in held}
 
 
-def _opened(reader: CatFile, probe: str, oid: str) -> FactText | None:
-    return read_fact_text(probe, _text(reader, oid))
+def _opened(reader: CatFile, probe: str, ids: Mapping[str, str], find_key: FindKey | None) -> FactText | None:
+    text = _whole_text(reader, probe, ids, find_key)
+    return read_fact_text(probe, _text(reader, ids[probe]) if text is None else text)
 
 
 def _disagreements(facts: Mapping[str, list[Fact]]) -> tuple[Fact, ...]:
@@ -88,21 +150,30 @@ def _facts(probe: str, text: FactText | None) -> list[Fact]:
 
 
 def compare_moments(
-    git: Git, before: str | None, after: str, pathspecs: Sequence[bytes], renames: int | None = None
+    git: Git,
+    before: str | None,
+    after: str,
+    pathspecs: Sequence[bytes],
+    renames: int | None = None,
+    find_key: FindKey | None = None,
 ) -> tuple[tuple[Change, ...], tuple[FactChange, ...]]:
     """What differs between two trees: the files, and what is told beside them."""
     changes = compare(git, before, after, pathspecs=pathspecs, renames=renames)
-    return changes, changed_facts(git, before, after, pathspecs)
+    return changes, changed_facts(git, before, after, pathspecs, find_key)
 
 
 def changed_facts(
-    git: Git, before: str | None, after: str, pathspecs: Sequence[bytes] = ()
+    git: Git,
+    before: str | None,
+    after: str,
+    pathspecs: Sequence[bytes] = (),
+    find_key: FindKey | None = None,
 ) -> tuple[FactChange, ...]:
     """What the facts of two trees differ in; with pathspecs, spelled as from the top, of what they mean."""
     if before is None:
         return ()
     with CatFile(git) as reader:
-        changes = facts_between(reader, before, after)
+        changes = facts_between(reader, before, after, find_key)
     if not pathspecs or not changes:
         return changes
     from git_envhist.store.pathspecs import matching  # loaded late: few ask for paths
@@ -113,11 +184,16 @@ def changed_facts(
     return tuple(change for change in changes if about(change) in meant)
 
 
-def facts_between(reader: CatFile, before: str | None, after: str) -> tuple[FactChange, ...]:
+def facts_between(
+    reader: CatFile, before: str | None, after: str, find_key: FindKey | None = None
+) -> tuple[FactChange, ...]:
     """What the facts of two trees differ in; nothing for the first moment."""
     if before is None:
         return ()
-    return (*compare_facts(reader, before, after), *compare_declared(reader, before, after))
+    return (
+        *compare_facts(reader, before, after, find_key),
+        *compare_declared(reader, before, after, find_key),
+    )
 
 
 def about(change: FactChange) -> bytes:

@@ -7,6 +7,7 @@ nothing is known of last time, every directory counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from git_envhist.capture.descent import shown_path
 from git_envhist.capture.known import Records
@@ -23,6 +24,15 @@ from git_envhist.values import once
 
 BATCH = 1 << 20
 """So many bytes of files are shown at once."""
+
+
+class ToldFacts(NamedTuple):
+    """The facts of one probe as lines."""
+
+    plain: list[bytes]
+    sealed: list[bytes]
+    """The facts of directories in which the probe read a sealed file."""
+
 
 Batch = list[tuple[bytes, list[tuple[object, ...]]]]
 Failures = list[tuple[bytes, str]]
@@ -41,19 +51,19 @@ class FactReader:
         self._width = width
 
     def read(
-        self, name: str, probe: TreeProbe, before: list[bytes] | None
-    ) -> tuple[list[bytes] | None, Failures]:
+        self, name: str, probe: TreeProbe, before: ToldFacts | None
+    ) -> tuple[ToldFacts | None, Failures]:
         """The lines of a probe, None where they are as `before`, and what could not be read."""
         if before is None:
             return self._ask(name, probe, self._everything(name))
         new, old = self._changed.get(name, {}), self._changed_from.get(name, {})
         touched = [path for path in {*new, *old} if _files_of(new, path) != _files_of(old, path)]
         places = {shown_path(path) for path in (*touched, *self._merged.gone)}
-        kept = without(before, places) if places else before
+        kept = ToldFacts(*(without(lines, places) for lines in before)) if places else before
         lines, failed = self._ask(name, probe, {path: new[path] for path in touched if path in new})
-        if not lines and len(kept) == len(before):
+        if not any(lines) and list(map(len, kept)) == list(map(len, before)):
             return None, failed
-        return [*kept, *lines], failed
+        return ToldFacts(kept.plain + lines.plain, kept.sealed + lines.sealed), failed
 
     def close(self) -> None:
         """Let go of every file, and of the process that was asked."""
@@ -88,12 +98,14 @@ class FactReader:
 
     def _ask(
         self, name: str, probe: TreeProbe, directories: dict[bytes, list[Woken]]
-    ) -> tuple[list[bytes], Failures]:
+    ) -> tuple[ToldFacts, Failures]:
         """What a probe says of some directories; an error where it takes too long."""
         lines: list[bytes] = []
         failed: Failures = []
         asked = False
+        sealed: set[bytes] = set()
         for batch in self._batches(probe, directories):
+            sealed.update(place for place, files in batch if any(map(_is_opened, files)))
             # The next batch is made ready while the one before is read.
             if asked:
                 self._take_answer(lines, failed)
@@ -102,7 +114,13 @@ class FactReader:
         if asked:
             self._take_answer(lines, failed)
         masked = mask_tokens(b"\n".join(lines)) if lines else b""
-        return (masked.split(b"\n") if masked else []), failed
+        told = masked.split(b"\n") if masked else []
+        if not sealed:
+            return ToldFacts(told, []), failed
+        plain = set(without(told, sealed))
+        return ToldFacts(
+            [one for one in told if one in plain], [one for one in told if one not in plain]
+        ), failed
 
     def _take_answer(self, lines: list[bytes], failed: Failures) -> None:
         answer = self._asking.answer(SECONDS)
@@ -134,6 +152,12 @@ def _shown(file: tuple[object, ...]) -> int:
     data, parts = file[1], file[5]
     assert isinstance(parts, tuple)
     return (len(data) if isinstance(data, bytes) else 0) + sum(len(part) for _, part in parts)
+
+
+def _is_opened(file: tuple[object, ...]) -> bool:
+    """Return whether a probe is shown bytes of a sealed file."""
+    _, data, _, sealed, _, parts = file
+    return bool(sealed) and (data is not None or bool(parts))
 
 
 def _files_of(directories: dict[bytes, list[Woken]], path: bytes) -> list[tuple[bytes, bytes]]:

@@ -8,14 +8,13 @@ already.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from git_envhist.capture.known import Records
-from git_envhist.capture.pool import Line
 from git_envhist.capture.statcache import KeptFacts
 from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.factmeans import Means, Taking, facts_of_tree, hooks_of
 from git_envhist.capturing.gather import Gathered
 from git_envhist.capturing.merge import Merged
 from git_envhist.errors import EnvhistError
@@ -31,57 +30,31 @@ from git_envhist.facts import (
     tree_probes,
 )
 from git_envhist.facts.probe import MachineProbe, Place, PlaceProbe, TreeProbe
-from git_envhist.store.facts import fact_line, read_fact_text, write_facts
+from git_envhist.store.facts import SUFFIX, fact_line, read_fact_text, write_facts
 from git_envhist.store.keys import Key
-from git_envhist.store.layout import FACTS, RESERVED
-from git_envhist.store.packs import OwnPacks, PackWriter
-from git_envhist.store.repository import Repository
+from git_envhist.store.layout import FACTS
 from git_envhist.store.snapshots import FILE, TreeEntry
-from git_envhist.store.trees import decode_tree
 from git_envhist.system import SYSTEM
 from git_envhist.values import dataclass, field
 
 if TYPE_CHECKING:
     from git_envhist.capturing.factasking import Asking
-    from git_envhist.capturing.factreading import FactReader
-    from git_envhist.capturing.gather import Gatherer
-    from git_envhist.capturing.landed import Lander
+    from git_envhist.capturing.factreading import FactReader, ToldFacts
 
 MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
 """Where the file system begins of the machine whose packages are told."""
 MOST_TOLD = 3
-HOOKS_PATH = "core.hookspath"
-
-
-class Taking(Protocol):
-    """The capture that is under way."""
-
-    writer: PackWriter
-    known: OwnPacks
-    repository: Repository
-
-    def begin(self, progress: None) -> Gatherer | Lander: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What is needed of a capture."""
-
-    writer: PackWriter
-    known: OwnPacks
-    object_format: str
-    how: str
-    place: Place
-    key: Key | None
-    lines: list[Line]
-    """Those to the workers: a process of ours must not hold them open."""
+NAMES_IN_THE_CLEAR = (
+    "earlier snapshots hold the names of variables of sealed files in the clear, and with them parts of values over "
+    "several lines: 'git envlog purge --variable-names' erases these names"
+)
 
 
 def ask_machine(taking: Taking, key: Key | None, how: str, environ: Mapping[str, str]) -> FactTaker:
     """Begin to take the facts of a capture that has begun; to be closed."""
     gatherer = taking.begin(None)
     repository = taking.repository
-    place = Place(environ.get(MACHINE_ROOT) or "/", repository.root, _hooks_of(repository))
+    place = Place(environ.get(MACHINE_ROOT) or "/", repository.root, hooks_of(repository))
     means = Means(taking.writer, taking.known, repository.object_format, how, place, key, gatherer.lines)
     taker = FactTaker(means, gatherer.cache.facts if gatherer.cache is not None else {})
     if SYSTEM.facts:
@@ -149,35 +122,18 @@ class FactTaker:
             return
         self.take_machine()
         self._take_signs(gathered)
-        if self.like is not None and self._take_over(self.like):
+        like = facts_of_tree(self._read, self.like) if self.like is not None else None
+        if like is not None:
+            self.kept.update(like)
             return
+        self._warn_of_names()
         known = {name: self._usable(name, probe, cached) for name, probe in tree_probes().items()}
         if merged.changed or merged.gone or None in known.values():
             self._read_files(gathered, merged, records, known)
         else:
-            self.kept.update({name: kept for name, kept in known.items() if kept is not None})
-
-    def _take_over(self, tree: str) -> bool:
-        """Whether all that another snapshot says of the same files is what these probes would say."""
-        try:
-            oids = self._fact_ids(tree)
-            for name, probe in tree_probes().items():
-                told = read_fact_text(name, self._read(bytes.fromhex(oids[name])))
-                if told is None or told.version != probe.version:
-                    return False
-        except (KeyError, EnvhistError):
-            return False
-        for name, probe in tree_probes().items():
-            self.kept[name] = KeptFacts(probe.version, "", oids[name])
-        return True
-
-    def _fact_ids(self, tree: str) -> dict[str, str]:
-        oid, width = bytes.fromhex(tree), len(tree) // 2
-        for wanted in (RESERVED, FACTS):
-            oid = {name: below for name, _, below in decode_tree(self._read(oid), width)}[wanted]
-        return {
-            name.decode("ascii", "replace"): one.hex() for name, _, one in decode_tree(self._read(oid), width)
-        }
+            for name, kept in known.items():
+                if kept is not None:
+                    self._keep_as_before(name, kept)
 
     def _take_signs(self, gathered: Gathered) -> None:
         signs = [(one.path, one.detail) for one in gathered.missing]
@@ -207,7 +163,7 @@ class FactTaker:
         return {
             name: kept.oid
             for name, kept in self.kept.items()
-            if PROBES[name].kind == PACKAGES and isinstance(PROBES[name], MachineProbe)
+            if name in PROBES and PROBES[name].kind == PACKAGES and isinstance(PROBES[name], MachineProbe)
         }
 
     def text(self, name: str, oid: str) -> bytes:
@@ -240,26 +196,74 @@ class FactTaker:
 
     def _read_probe(self, reader: FactReader, name: str, probe: TreeProbe, kept: KeptFacts | None) -> None:
         try:
-            found = read_fact_text(name, self.text(name, kept.oid)) if kept is not None else None
-            lines, failed = reader.read(name, probe, found.lines if found is not None else None)
+            lines, failed = reader.read(name, probe, self._told_before(name, kept))
         except (EnvhistError, OSError, KeyError) as error:
             self._warn(name, str(error))
             return
         self._tell_failures(name, failed)
         if lines is None and kept is not None:
-            self.kept[name] = kept
+            self._keep_as_before(name, kept)
+        elif lines is None:
+            self._keep(name, "", [])
         else:
-            self._keep(name, "", lines or [])
+            self._keep(name, "", lines.plain)
+            self._seal(name, lines.sealed)
+
+    def _told_before(self, name: str, kept: KeptFacts | None) -> ToldFacts | None:
+        """The facts of the snapshot before; None where they cannot be read."""
+        plain = read_fact_text(name, self.text(name, kept.oid)) if kept is not None else None
+        if plain is None:
+            return None
+        from git_envhist.capturing.factreading import ToldFacts  # loaded late: where files changed
+
+        twin = self.before.get(name + SUFFIX)
+        if twin is None:
+            return ToldFacts(plain.lines, [])
+        from git_envhist.capturing.factsealing import open_facts  # loaded late: where such a file is sealed
+
+        key = self.means.key
+        sealed = open_facts(
+            lambda wanted: key if key and key.id == wanted else None, name, self.text(name + SUFFIX, twin.oid)
+        )
+        return None if sealed is None else ToldFacts(plain.lines, sealed.lines)
+
+    def _warn_of_names(self) -> None:
+        """Warn once of names that an earlier version stored without sealing them."""
+        before = self.before.get("env")
+        if before is None or before.version >= PROBES["env"].version or not self._stands(before):
+            return
+        told = read_fact_text("env", self.text("env", before.oid))
+        if told is not None and told.lines:
+            self.warnings.append(NAMES_IN_THE_CLEAR)
 
     def _usable(self, name: str, probe: TreeProbe, cached: bool) -> KeptFacts | None:
         kept = self.before.get(name) if cached else None
-        return kept if kept is not None and kept.version == probe.version and self._stands(kept) else None
+        if kept is None or kept.version != probe.version or not self._stands(kept):
+            return None
+        twin = self.before.get(name + SUFFIX)
+        return kept if twin is None or self._stands(twin) else None
 
     def _stands(self, kept: KeptFacts) -> bool:
         try:
             return bytes.fromhex(kept.oid) in self.means.known
         except ValueError:
             return False
+
+    def _keep_as_before(self, name: str, kept: KeptFacts) -> None:
+        self.kept[name] = kept
+        twin = self.before.get(name + SUFFIX)
+        if twin is not None:
+            self.kept[name + SUFFIX] = twin
+
+    def _seal(self, name: str, lines: list[bytes]) -> None:
+        key = self.means.key
+        if not lines or key is None:
+            return  # without a key no sealed file was opened
+        from git_envhist.capturing.factsealing import seal_facts  # loaded late: where such a file is sealed
+
+        version = PROBES[name].version
+        text = self.texts[name + SUFFIX] = seal_facts(key, name, version, lines)
+        self.kept[name + SUFFIX] = KeptFacts(version, "", self.means.writer.add(b"blob", text).hex())
 
     def _keep(self, name: str, stamp: str, lines: Iterable[bytes]) -> None:
         version = PROBES[name].version
@@ -273,7 +277,10 @@ class FactTaker:
         from git_envhist.capturing.factasking import Asking  # loaded late: where there is something to ask
 
         means = self.means
-        job: dict[str, object] = {"place": tuple(means.place), "key": means.key.secret if means.key else None}
+        job: dict[str, object] = {
+            "place": tuple(means.place),
+            "key": means.key.material if means.key else None,
+        }
         return Asking(means.how, job, means.lines)
 
     def _warn(self, name: str, why: str) -> None:
@@ -290,11 +297,3 @@ class FactTaker:
 def _masked(lines: list[bytes]) -> list[bytes]:
     masked = mask_tokens(b"\n".join(lines))
     return masked.split(b"\n") if masked else []
-
-
-def _hooks_of(repository: Repository) -> str:
-    """Where git looks for hooks: what is configured is meant from the top of the working tree."""
-    configured = dict(repository.read_config()).get(HOOKS_PATH)
-    if configured:
-        return os.path.join(repository.root, os.path.expanduser(configured))
-    return os.path.join(repository.common_dir, "hooks")

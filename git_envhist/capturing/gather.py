@@ -19,6 +19,7 @@ from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
 from git_envhist.capturing.failed import FailedDirectories, TopGone
 from git_envhist.capturing.since import Wanted
+from git_envhist.capturing.sources import find_twins
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.worker import CaptureWorker, Names
 from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
@@ -87,6 +88,7 @@ class Gatherer:
         self._looked_into = 0
         self._failed = FailedDirectories()
         self._open = True
+        self._twins: tuple[object, ...] = ()
         self._packing: Iterator[tuple[int, Frame]] = iter(())
         self.result = Gathered()
         self._pool = self._make_pool()
@@ -230,6 +232,7 @@ class Gatherer:
                 self.result.missing.append(Missing(EnvPath(shown_path(place)), WhyMissing(why), detail))
 
     def _read(self) -> None:
+        self._twins = find_twins(self._pool, self._job, self.cache).as_told()
         budget = cast(int, self._job["budget"])
         over = self.result.bytes > budget
         defer_from = self._largest_that_fit(budget) if over else LARGE if self._workers > 1 else UNLIMITED
@@ -255,7 +258,7 @@ class Gatherer:
         """Have everything read that is not deferred, and the given files by whoever is free; what became of these."""
         results: list[tuple[object, ...]] = []
         self._pool.shared.offer(len(files))
-        for _, frame in self._pool.ask_each("read", files):
+        for _, frame in self._pool.ask_each("read", files, self._twins):
             if frame[0] == "large":
                 results.append(frame[1:])
             else:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
-from git_envhist.capture.tokens import mask_tokens
-from git_envhist.capturing.factdiff import compare_facts, fact_ids
-from git_envhist.capturing.facts import FactTaker
+from git_envhist.capturing.factdiff import brief_facts, fact_ids
+from git_envhist.capturing.facts import NAMES_IN_THE_CLEAR, FactTaker
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.capturing.publish import Letter, Published, publish
 from git_envhist.capturing.request import Request
@@ -31,10 +31,10 @@ from git_envhist.model import (
     Record,
     Snapshot,
     SnapshotId,
+    Trigger,
 )
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.settings import Settings
-from git_envhist.spelling import in_bytes
 from git_envhist.store.chain import read_snapshot
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
@@ -51,6 +51,9 @@ from git_envhist.store.staging import Staging
 from git_envhist.trace import step
 from git_envhist.values import dataclass, replace
 from git_envhist.verifying.carried import FACTS, carried_record, circumstances
+
+NAMES = "names-in-the-clear"
+"""Exists while a person is still to be warned of them."""
 
 
 class Context(NamedTuple):
@@ -164,9 +167,20 @@ class Held:
             at,
         )
         done = publish(repository, self.staging, timeline, finished.packs, letter, self.taking.known)
+        self._warn_of_names(request.trigger)
         self.taken.facts = self.facts.kept
         self.taking.remember(self.taken, done.commit)
         return self._captured(done)
+
+    def _warn_of_names(self, trigger: Trigger) -> None:
+        """Keep the warning of names in the clear for a capture whose warnings a person reads."""
+        kept = os.path.join(self.context.repository.common_state, NAMES)
+        with suppress(OSError):
+            if NAMES_IN_THE_CLEAR in self.warnings and trigger is not Trigger.MANUAL:
+                os.close(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            elif trigger is Trigger.MANUAL and os.path.exists(kept):
+                os.unlink(kept)
+                self.warnings.append(NAMES_IN_THE_CLEAR)
 
     def _known_verdict(self, commit: str, facts: str) -> tuple[Record, ...]:
         """The verdict on an environment that is just as this one."""
@@ -175,10 +189,15 @@ class Held:
         return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
     def _draft(self, request: Request, timeline: str, attachments: tuple[str, ...]) -> Draft:
+        from git_envhist.capture.masking import (
+            mask_pair,
+            mask_secrets,
+        )  # loaded late: an unchanged capture says nothing
+        from git_envhist.capture.masking import mask_text as mask  # loaded late: likewise
+
         intent, source = _intent(request, self.view)
-        mask = _mask_text
         return Draft(
-            mask_tokens(intent),
+            mask_secrets(intent),
             source,
             timeline,
             request.trigger,
@@ -189,7 +208,7 @@ class Held:
             content=self.content,
             changed=ChangeCount(),
             external_id=mask(request.external_id) if request.external_id else None,
-            meta=tuple((mask(key), mask(value)) for key, value in request.meta),
+            meta=tuple(mask_pair(key, value) for key, value in request.meta),
             attachments=attachments,
             restored_from=request.restored_from,
             forked_from=request.forked_from,
@@ -212,14 +231,14 @@ class Held:
             # The snapshot before is damaged; this one is not, and is not lost with it.
             self.warnings.append(f"what changed could not be told: {in_words(error)}")
             return draft
-        return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds()))
+        return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds(), names=False))
 
     def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
         """What the facts of this moment and of the one before differ in."""
         if parent == self.taken.base and self.taken.facts == self.facts.kept:
             return ()
         with CatFile(git) as reader:
-            return compare_facts(reader, parent, tree)
+            return brief_facts(reader, parent, tree, self.context.keys.get)
 
     def _captured(self, done: Published) -> Captured:
         taken = self.taken
@@ -259,7 +278,3 @@ def _records(request: Request, draft: Draft, at: datetime) -> tuple[Record, ...]
     if request.name is not None:
         records.append(name_record(request.name, at))
     return tuple(records)
-
-
-def _mask_text(text: str) -> str:
-    return os.fsdecode(mask_tokens(in_bytes(text)))

@@ -53,7 +53,9 @@ def reserved_entries(
     left_out = path_filter(extent.ignore, extent.exclude, extent.fingerprint)
     room = taking.settings.budget - _stored(taken) - sink.stored_bytes
     try:
-        keeper = StagedKeeper(taking.repository.git, sink, taking.settings, key, room, warnings)
+        keeper = StagedKeeper(
+            taking.repository.git, sink, taking.settings, key, room, taking.repository.state, warnings
+        )
         entries.update(keeper.keep(view.staged, left_out))
     except (EnvhistError, OSError) as error:
         warnings.append(f"the staged tree could not be kept, the snapshot is whole: {in_words(error)}")

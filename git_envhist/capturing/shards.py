@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from git_envhist.capture.descent import DOT_GIT, below_realm, realm_of
-from git_envhist.capture.records import MTIME, WIDTH, Record
+from git_envhist.capture.records import Record
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath
 from git_envhist.store.layout import dotgit_directory, root_directory, stored_below
@@ -39,7 +39,7 @@ def stored_directory(path: bytes) -> bytes:
 
 def shard_text(record: Record) -> bytes:
     """The manifest shard of a directory."""
-    modes, mtimes = record.modes, record.cells[MTIME::WIDTH]
+    modes, mtimes = record.modes, record.mtimes
     extras = record.extras
     lines = [
         (name, format_line(name, KINDS[stat.S_IFMT(mode)], mode & 0o7777, mtime, extras.get(index, b"")))
@@ -73,7 +73,7 @@ def patched_shard(old: bytes, record: Record, fresh: Iterable[int]) -> bytes | N
     ):
         return None
     cuts = [(len(header) + 1, len(header) + len(own) + 2, own_line(record))]
-    modes, mtimes = record.modes, record.cells[MTIME::WIDTH]
+    modes, mtimes = record.modes, record.mtimes
     # Lines stand in the order of their names, and so do entries: each is looked for behind the one before.
     at = 0
     for index in sorted(fresh):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from git_envhist.capture.content import MOST_SEALED
-from git_envhist.capture.ignore import path_matcher
 from git_envhist.capture.seal import keyed_hash, seal
-from git_envhist.capture.secrets import SecretRules
+from git_envhist.capturing.policy import secret_rules
+from git_envhist.capturing.sources import remembered_twins
 from git_envhist.settings import Settings
 from git_envhist.store.git import Git
 from git_envhist.store.gitview import StagedEntry
@@ -38,13 +38,15 @@ class StagedKeeper:
         settings: Settings,
         key: Key | None,
         room: int,
+        state: str,
         warnings: list[str],
     ) -> None:
         self._git = git
         self._sink = sink
         self._key = key
         self._big = settings.big_file
-        self._rules = SecretRules(path_matcher(list(settings.secret)))
+        self._rules = secret_rules(settings.secret)
+        self._twins = remembered_twins(state, key)
         self._most = sink.stored_bytes + room
         self._warnings = warnings
 
@@ -78,8 +80,11 @@ class StagedKeeper:
 
     def _is_secret(self, entry: StagedEntry, held: bytes | None) -> bool:
         return self._rules.by_name(entry.path) or (
-            held is not None and self._rules.by_content(entry.path, held)
+            held is not None and (self._rules.by_content(entry.path, held) or self._is_copy(entry, held))
         )
+
+    def _is_copy(self, entry: StagedEntry, held: bytes) -> bool:
+        return self._twins.has_content(held) and not self._rules.excludes(entry.path)
 
     def _keep_content(
         self, entries: dict[bytes, TreeEntry], entry: StagedEntry, key: Key | None, held: bytes | None

@@ -19,7 +19,7 @@ from git_envhist.system import open_file_only
 from git_envhist.values import dataclass
 
 BOUNDARY = "worktree"
-RULES_VERSION = 2
+RULES_VERSION = 3
 """Raised where the built-in rules of what is secret change: what was kept under others is looked at again."""
 
 

@@ -12,6 +12,7 @@ from git_envhist.capturing.assembly import Assembler, Holds
 from git_envhist.capturing.gather import Gathered, Gatherer, Tick, worker_count
 from git_envhist.capturing.merge import merge, merge_pieces
 from git_envhist.capturing.since import Since, Wanted, still_to_look_at
+from git_envhist.capturing.sources import TWINS
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
 from git_envhist.errors import Damaged, in_words
@@ -250,9 +251,11 @@ class Taker:
             "ignore": list(extent.ignore),
             "exclude": list(extent.exclude),
             "secret": list(settings.secret),
+            # Without a key nothing secret is kept, and copies need to be told only while this capture runs.
+            "twin": self._key.derive(TWINS) if self._key else os.urandom(32),
             "fingerprint": list(extent.fingerprint),
             "encrypted": list(extent.encrypted),
-            "key": self._key.secret if self._key else None,
+            "key": self._key.material if self._key else None,
             "big_file": settings.big_file,
             # A worker inside a host program would let go of the locks that the program itself holds.
             "holds_databases": self._tools.how != "here",

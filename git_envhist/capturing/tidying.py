@@ -38,6 +38,7 @@ def tidy(repository: Repository, most: int = MOST_PACKS) -> None:
                     repository.object_format,
                     most=most,
                     at_work=repository.gits_at_work,
+                    shared=repository.shared,
                 )
                 keep_listed(repository, before, most)
         begin_if_due(repository)

@@ -16,11 +16,13 @@ from git_envhist.capture.descent import join, shown_path
 from git_envhist.capture.pool import Frame, Shared
 from git_envhist.capture.reading import OtherKind, Unreadable, Vanished, is_gone, open_file, unreadable
 from git_envhist.capture.records import COLUMNS, SIZE
+from git_envhist.capture.twins import Twins
 from git_envhist.capture.visits import Leaf, Visit, finish
 from git_envhist.capturing.blobs import Blobs
 from git_envhist.capturing.looking import Looker
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_of
+from git_envhist.capturing.sources import Rows, sources_again, sources_among
 from git_envhist.model import WhyMissing
 from git_envhist.store.manifest import format_extras
 from git_envhist.store.packs import PackWriter
@@ -41,7 +43,8 @@ class CaptureWorker(Looker):
         self._writer = PackWriter(job["staging_packs"], job["object_format"], self._known.__contains__)
         blobs = Blobs(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
-        self._taker = Taker(blobs, format_extras, make_policy(job), job["budget"], _home_device(job))
+        self._policy = make_policy(job)
+        self._taker = Taker(blobs, format_extras, self._policy, job["budget"], _home_device(job))
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
         generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
@@ -55,9 +58,19 @@ class CaptureWorker(Looker):
 
     # What the parent asks for, beside what `Looker` answers.
 
-    def do_read(self, files: list[Names]) -> Iterator[Frame]:
+    def do_sources(self, known: Rows) -> Iterator[Frame]:
+        """("source", …) for each file that is sealed by its name: among what is to be read, and among `known`."""
+        key = self._job["twin"]
+        yield from sources_again(key, known, self._job["bases"], self._policy)
+        yield from sources_among(key, self._visits, self._descent, self._policy)
+
+    def do_read(self, files: list[Names], twins: tuple[Any, ...]) -> Iterator[Frame]:
         """Take all that is not deferred: ("directory", …) for each one that is complete then. Whoever is done with its
-        own goes on with `files`, as `do_large` does: nobody waits for the others."""
+        own goes on with `files`, as `do_large` does: nobody waits for the others.
+
+        `twins`: by what the copies of sealed files are recognised.
+        """
+        self._taker.twins = Twins(*twins)
         for number, path in enumerate(list(self._visits)):
             if number % CHECK_PARENT_EVERY == 0 and os.getppid() != self._parent:
                 raise SystemExit

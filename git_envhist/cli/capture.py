@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import warn
+from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.naming import refuse_name
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
@@ -59,6 +59,12 @@ def capture(session: Session, intent: str | None, messages: tuple[str, ...], **o
         refuse_name(options["name"])
     telling = _Telling(session, options)
     captured = _capture(session, _intent(intent, messages), options, telling)
+    if captured.snapshot is not None:
+        from git_envhist.capturing.attendance import (
+            name_repository,
+        )  # loaded late: an unchanged capture needs none
+
+        name_repository(session.history.environ, session.history.repository.common_dir)
     telling.tell_check(captured)
     if not (options["dry_run"] or options["porcelain"]):
         give_hint(session, captured)
@@ -187,7 +193,7 @@ def _watching(session: Session, options: dict[str, Any]) -> Watching:
 
 def tell_that_we_wait() -> None:
     """Say why nothing happens."""
-    print("waiting for another capture of this working tree to end", file=sys.stderr)
+    complain("waiting for another capture of this working tree to end")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -214,6 +220,8 @@ def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
         yield from _first_lines(captured, history)
     if captured.sealed_first:
         yield " secret files are sealed with a key that was made just now; a backup: git envlog key export -o <file>"
+        if history.settings.key_in != "home":
+            yield " a copy of this directory carries the key, too, unless: git config envhist.keyIn home"
 
 
 def counts_line(captured: Captured) -> str:

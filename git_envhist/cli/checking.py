@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 
 from git_envhist.cli.command import Session
@@ -55,4 +54,4 @@ def _pass(chunk: bytes) -> None:
 
 
 def _say_who_waits() -> None:
-    print("waiting for another check of this working tree to end", file=sys.stderr)
+    complain("waiting for another check of this working tree to end")

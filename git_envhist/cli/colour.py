@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from git_envhist.store.git import spawn
+from git_envhist.cli.terminal import MARK, marked
+from git_envhist.store.git import SAFE_GIT, spawn
 from git_envhist.values import dataclass
 
 Config = Iterable[tuple[str, str | None]]
 
 DECIDING = frozenset(("color.envhist", "color.ui"))
-RESET = "\x1b[m"
+RESET = f"{MARK}[m"
 DEFAULTS = {
     "id": "\x1b[33m",
     "time": "",
@@ -40,7 +41,7 @@ class Palette:
     colours: Mapping[str, str]
 
     def paint(self, slot: str, text: str) -> str:
-        colour = self.colours.get(slot, "")
+        colour = marked(self.colours.get(slot, ""))
         return f"{colour}{text}{RESET}" if colour and text else text
 
     @property
@@ -68,7 +69,8 @@ def wants_colour(
 def ask_git(terminal: bool) -> bool:
     """What `color.envhist` and `color.ui` say, in git's own reading."""
     answer = spawn(
-        ["git", "config", "--get-colorbool", "color.envhist", "true" if terminal else "false"], os.environb
+        [*SAFE_GIT, "config", "--get-colorbool", "color.envhist", "true" if terminal else "false"],
+        os.environb,
     )
     return answer.status == 0 and answer.out.strip() == b"true"
 
@@ -92,11 +94,11 @@ def choose_palette(when: str | None, *, terminal: bool, config: Config | None = 
 
 
 def _configured_colours() -> dict[str, str]:
-    listed = spawn(["git", "config", "--name-only", "--get-regexp", r"^color\.envhist\."], os.environb)
+    listed = spawn([*SAFE_GIT, "config", "--name-only", "--get-regexp", r"^color\.envhist\."], os.environb)
     slots = {os.fsdecode(line).rsplit(".", 1)[1] for line in listed.out.splitlines()}
     return {slot: _ask_colour(slot) for slot in sorted(slots & DEFAULTS.keys())}
 
 
 def _ask_colour(slot: str) -> str:
-    answer = spawn(["git", "config", "--get-color", f"color.envhist.{slot}", ""], os.environb)
+    answer = spawn([*SAFE_GIT, "config", "--get-color", f"color.envhist.{slot}", ""], os.environb)
     return answer.out.decode("ascii", "replace")

@@ -92,7 +92,7 @@ class Session:
     def line(self, text: str = "") -> None:
         """Say a line; on a terminal it is broken between words where it is too long."""
         if self.json:
-            self.output.line(text)
+            self.output.exact(text + "\n")
         else:
             self.output.prose(text)
 
@@ -107,7 +107,7 @@ class Session:
         """Print one object."""
         from git_envhist.cli.jsontext import dump  # loaded late: keeps envlog fast
 
-        self.output.line(dump(value))
+        self.output.exact(dump(value) + "\n")
 
     def done(self, what: str) -> None:
         """From here on something has changed, whether or not the answer can be written."""

@@ -24,10 +24,12 @@ LABEL = 11
 def read_details(history: EnvHistory, snapshot: Snapshot) -> Details:
     """What is missing, what git saw, and every path that differs from the snapshot before."""
     with CatFile(history.repository.git) as reader:
-        return details_of(reader, snapshot, changes_of(history, snapshot))
+        return details_of(history, reader, snapshot, changes_of(history, snapshot))
 
 
-def details_of(reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]) -> Details:
+def details_of(
+    history: EnvHistory, reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...]
+) -> Details:
     """The same, where it is known what differs."""
     from git_envhist.capturing.factdiff import facts_between  # loaded late: a diff needs none of it
     from git_envhist.cli.jsonform import Details  # loaded late: likewise
@@ -38,7 +40,7 @@ def details_of(reader: CatFile, snapshot: Snapshot, changes: tuple[Change, ...])
     missing = _missing(reader, snapshot)
     git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
     services = tuple(kept_services(reader, snapshot.tree))
-    facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit))
+    facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit, history.keys.get))
     return Details(missing, git_changed, changes, facts, services)
 
 
@@ -54,7 +56,7 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """What differs beside the files from the snapshot before; nothing for the first."""
     from git_envhist.capturing.factdiff import changed_facts  # loaded late: keeps envlog fast
 
-    return changed_facts(history.repository.git, snapshot.parent, snapshot.commit)
+    return changed_facts(history.repository.git, snapshot.parent, snapshot.commit, find_key=history.keys.get)
 
 
 def told_by_files(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:

@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from git_envhist.cli.diffsource import Manner, Opener, Source
+from git_envhist.cli.output import Output
 from git_envhist.model import Change
 
-__all__ = ["FORMS", "Manner", "Opener", "Source", "diff_texts"]
+__all__ = ["FORMS", "Manner", "Opener", "Source", "diff_texts", "print_diff"]
 
+FOR_PEOPLE = ("story", "stat")
+"""The forms that no program reads."""
 FORMS = ("story", "stat", "name_status", "name_only", "raw", "patch")
+
+
+def print_diff(output: Output, form: str, source: Source, manner: Manner) -> None:
+    """Print what differs in one of `FORMS`."""
+    write: Callable[[bytes], None] = output.write
+    if manner.ended_by_nul:
+        write = output.exact
+    elif form not in FOR_PEOPLE:
+        write = output.content
+    for text in diff_texts(form, source, manner):
+        write(text)
 
 
 def diff_texts(form: str, source: Source, manner: Manner) -> Iterator[bytes]:

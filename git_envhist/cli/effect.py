@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import complain
+from git_envhist.cli.failure import ask_for, complain
 from git_envhist.cli.jsonform import SCHEMA, effect_json
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape
@@ -61,6 +61,6 @@ def _approve(wanted: Effect) -> bool:
             f"it cannot be undone, and nobody is here to be asked: '{wanted.text}'",
             hint="git envlog effect --yes",
         )
-    print(f"this cannot be undone: {escape(wanted.text)}", file=sys.stderr)
-    print(f"run '{escape(wanted.command or '')}'? [y/N] ", end="", file=sys.stderr, flush=True)
+    complain(f"this cannot be undone: {escape(wanted.text)}")
+    ask_for(f"run '{escape(wanted.command or '')}'? [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.details import anchored_paths, diff_manner
-from git_envhist.cli.diffview import FORMS, Source, diff_texts
+from git_envhist.cli.diffview import FORMS, Source, print_diff
 from git_envhist.cli.halfway import warn_if_half_way
 from git_envhist.cli.ondemand import bring_sides, bring_wholly
 from git_envhist.cli.options import argument, option
@@ -23,7 +22,6 @@ from git_envhist.model import Change, FactChange, Snapshot
 from git_envhist.store.child import meanwhile
 from git_envhist.store.compare import compare
 from git_envhist.store.fetched import is_fetched, split_name
-from git_envhist.store.keyfiles import KeyPlace
 from git_envhist.store.rows import empty_tree
 from git_envhist.values import dataclass, replace
 
@@ -187,7 +185,7 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
         bring_wholly(history, before, after)
     with history.sides(before, after) as (git, old, new):
         # What one key sealed twice is the same.
-        resealed = len(KeyPlace(os.path.join(history.repository.common_state, "keys")).ids()) > 1
+        resealed = len(history.keys.all()) > 1
         brief = _is_brief(session, wanted) and not resealed
         changes = compare(git, old, new, pathspecs=paths, renames=wanted.renames, brief=brief)
         bring_sides(history, before, after, changes, wanted.form)
@@ -198,19 +196,19 @@ def _compare(session: Session, before: Moment, after: Moment, wanted: Wanted) ->
         chosen = _choose(changes, wanted, story=not session.json and wanted.form == "story")
         facts: tuple[FactChange, ...] = ()
         if session.json or wanted.form == "story":
-            facts = (*_facts(git, old, new, paths, wanted), *_programs(changes, wanted))
+            facts = (*_facts(git, (old, new), paths, wanted, history), *_programs(changes, wanted))
         before_tree = old or empty_tree(git, new)
         machines = not wanted.whole and are_of_two_machines(history.timeline, before, after)
         yield Source(git, before_tree, new, chosen, history.open_sealed, wanted.renames, facts, machines)
 
 
 def _facts(
-    git: Git, before: str | None, after: str, paths: tuple[bytes, ...], wanted: Wanted
+    git: Git, sides: tuple[str | None, str], paths: tuple[bytes, ...], wanted: Wanted, history: EnvHistory
 ) -> tuple[FactChange, ...]:
     from git_envhist.capturing.factdiff import changed_facts  # loaded late: a list of paths needs none of it
     from git_envhist.facts import kinds  # loaded late: likewise
 
-    found = changed_facts(git, before, after, paths)
+    found = changed_facts(git, *sides, paths, history.keys.get)
     classes = kinds()
     # What a later version tells belongs to no class that is known here.
     return tuple(
@@ -256,8 +254,7 @@ def _show(session: Session, source: Source, wanted: Wanted) -> None:
     manner = replace(manner, reveal=wanted.reveal)
     if source.changes:
         session.page()
-    for text in diff_texts(wanted.form, source, manner):
-        session.output.write(text)
+    print_diff(session.output, wanted.form, source, manner)
 
 
 def _as_json(source: Source, before: Moment, after: Moment, wanted: Wanted) -> dict[str, object]:

@@ -8,6 +8,7 @@ from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, stoppable, warn
 from git_envhist.cli.jsonform import SCHEMA
 from git_envhist.cli.options import argument, option
+from git_envhist.cli.placing import refuse_place
 from git_envhist.cli.push import look_json, look_lines
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
@@ -22,7 +23,12 @@ USAGE_IMPORT = "git envlog import [--as <name>] <file>"
 @argument("file")
 @argument("revisions", many=True)
 @option("-f", "--force", is_flag=True, help="write over a file that is there")
-@option("--allow", metavar="<path>", multiple=True, help="it may leave with a token in it; repeatable")
+@option(
+    "--allow",
+    metavar="<path>",
+    multiple=True,
+    help="it, or all below it, may leave with a token in it; repeatable",
+)
 def export_command(
     session: Session, file: str | None, revisions: tuple[str, ...], force: bool, allow: tuple[str, ...]
 ) -> None:
@@ -30,6 +36,7 @@ def export_command(
     session.no_paths()
     if file is None:
         raise UsageError("no file is named", hint=USAGE_EXPORT)
+    refuse_place(session, file)
     with stoppable("the file was not written, or whole", "type it again"):
         done = session.history.export(file, *revisions, force=force, allow=allow)
     session.done("it is exported")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from git_envhist.cli.output import Output
-from git_envhist.cli.terminal import SPELLED_PLAINLY, escape, shows_symbols
+from git_envhist.cli.terminal import SPELLED_PLAINLY, as_bytes, escape, shows_symbols
 from git_envhist.errors import EnvhistError, Interrupted, Refused
 
 OUT_OF = {
@@ -95,12 +95,12 @@ def tell(error: EnvhistError, output: Output, *, as_json: bool) -> int:
 def _is_unwanted() -> bool:
     """Whether the hint of a refusal was switched off; a failure is told in full whatever is configured."""
     from git_envhist.cli.advice import NO, REFUSAL  # loaded late: only a refusal needs it
-    from git_envhist.store.git import spawn  # loaded late: likewise
+    from git_envhist.store.git import SAFE_GIT, spawn  # loaded late: likewise
 
     if os.environ.get("GIT_ADVICE", "1").lower() in NO:
         return True
     try:
-        asked = spawn(["git", "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
+        asked = spawn([*SAFE_GIT, "config", "--type=bool", "--get", f"advice.{REFUSAL}"], os.environb)
     except (EnvhistError, OSError):
         return False
     return asked.out.strip() == b"false"
@@ -114,7 +114,17 @@ def complain(line: str) -> None:
         terminal = sys.stderr.isatty()
         if not shows_symbols(os.environ, terminal=terminal):
             line = line.translate(SPELLED_PLAINLY)
-        print("\n".join(_fitted(line)) if terminal else line, file=sys.stderr, flush=True)
+        _write("\n".join(_fitted(line)) if terminal else line, end="\n")
+
+
+def ask_for(prompt: str) -> None:
+    """Write a question to stderr; the answer follows on the same line."""
+    _write(prompt, end="")
+
+
+def _write(text: str, end: str) -> None:
+    # The only place that writes to stderr: no text brings a control character along.
+    print(as_bytes(text).decode("utf-8"), end=end, file=sys.stderr, flush=True)
 
 
 def _fitted(text: str) -> list[str]:

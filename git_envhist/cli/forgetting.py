@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 
 from git_envhist.beginning import forget_directory
-from git_envhist.cli.failure import warn
+from git_envhist.capturing.attendance import trusted_list
+from git_envhist.cli.failure import ask_for, warn
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.errors import Refused
@@ -27,13 +28,14 @@ class Forgetting:
         sentence = f"{self._in_words()} would be gone for good"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise Refused(sentence, hint="if that is meant: git envlog uninstall --history --yes")
-        print(f"{sentence}, with the keys. Type 'yes': ", end="", file=sys.stderr, flush=True)
+        ask_for(f"{sentence}, with the keys. Type 'yes': ")
         if sys.stdin.readline().strip() != "yes":
             raise Refused("nothing was removed", hint="'yes' is the word that is waited for")
 
     def carry_out(self) -> None:
         for remark in forget_history(self._repository, self._found):
             warn(remark)
+        trusted_list(os.environ).forget(self._repository.common_dir)
         if self._repository.plain:
             forget_directory(self._repository, os.environ)
 

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from typing import TypedDict
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
-from git_envhist.cli.jsonform import SCHEMA, Json, path_fields
+from git_envhist.cli.jsonform import SCHEMA, Json, path_fields, text_fields
 from git_envhist.cli.options import argument, option
+from git_envhist.cli.planid import Stale
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, seconds
 from git_envhist.errors import UsageError
-from git_envhist.model import EnvPath, Forked, LeftAlone, PointsBack, Trigger
+from git_envhist.model import EnvPath, Forked, ForkPlan, LeftAlone, PointsBack, Trigger
 
 NOT_EXACT = 5
 MOST_TOLD = 20
 FIRST_PATHS = 5
 
 
-@command("fork", "git envlog fork [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
+class Wish(TypedDict):
+    """What a plan and its fork are both asked for."""
+
+    branch: str | None
+    relocate: bool
+    foreign: bool
+
+
+@command("fork", "git envlog fork [-n] [-b <branch>] [--relocate] <directory> [<rev>]", writes=True)
 @argument("directory")
 @argument("revision")
 @option("-b", "--branch", metavar="<branch>", help="make a branch for it at the code commit of the moment")
 @option("--relocate", is_flag=True, help="rewrite in it what names the place it was made of")
-@option("--foreign", is_flag=True, help="also of what no key that is here signed")
+@option("--allow-unsigned", "foreign", is_flag=True, help="fork a snapshot that none of your keys signed")
+@option("-n", "--dry-run", is_flag=True, help="print the plan and write nothing")
+@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
 def fork(
     session: Session,
     directory: str | None,
@@ -33,20 +45,23 @@ def fork(
     branch: str | None,
     relocate: bool,
     foreign: bool,
+    dry_run: bool,
+    plan: str | None,
 ) -> int:
     """Writes the environment of a moment (the newest by default) into a new directory, on a timeline of its own."""
     session.no_paths()
     if directory is None:
         raise UsageError("which directory?", hint="git envlog fork ../attempt-2: of the newest moment")
+    wish: Wish = {"branch": branch, "relocate": relocate, "foreign": foreign}
+    planned = session.history.plan_fork(revision or "@", directory, **wish)
+    if plan is not None and plan != planned.plan_id:
+        raise Stale(plan, "git envlog fork --dry-run --json")
+    if dry_run:
+        _print_plan(session, planned)
+        return 0
     with shown_progress("forking") as progress:
         forked = session.history.fork(
-            revision or "@",
-            directory,
-            branch=branch,
-            relocate=relocate,
-            foreign=foreign,
-            trigger=Trigger.MANUAL,
-            progress=progress,
+            planned.source, planned.root, trigger=Trigger.MANUAL, progress=progress, **wish
         ).forked
     assert forked is not None
     session.done("the fork is made")
@@ -58,6 +73,23 @@ def fork(
         for line in _lines(forked, relocate):
             session.line(line)
     return 0 if forked.exact else NOT_EXACT
+
+
+def _print_plan(session: Session, planned: ForkPlan) -> None:
+    if session.json:
+        session.print_json({
+            "schema": SCHEMA,
+            "plan_id": planned.plan_id,
+            "source": planned.source.id,
+            **text_fields("intent", planned.source.intent),
+            "root": escape_invalid(planned.root),
+            "head": planned.source.head,
+            "branch": planned.branch and escape_invalid(planned.branch),
+            "relocate": planned.relocate,
+        })  # fmt: skip
+        return
+    session.line(f"would fork {planned.source.id[:7]} into '{escape(planned.root)}'")
+    session.line(f"plan: {planned.plan_id}")
 
 
 def _lines(forked: Forked, relocate: bool) -> Iterator[str]:

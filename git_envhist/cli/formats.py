@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from git_envhist.cli.dates import format_date
-from git_envhist.cli.terminal import escape
+from git_envhist.cli.terminal import escape, for_people
 from git_envhist.cli.words import body, story_line, verdict_phrase
 from git_envhist.errors import UsageError
 from git_envhist.history.intents import title
@@ -73,7 +73,7 @@ LETTERS: dict[str, Piece] = {
 LETTERS |= {f"c{letter[1]}": piece for letter, piece in LETTERS.items() if len(letter) > 1}
 WORDS: dict[str, Piece] = {
     "time": lambda snapshot, look: look.time(snapshot),
-    "verdict": lambda snapshot, look: verdict_phrase(snapshot.verdict),
+    "verdict": lambda snapshot, look: escape(verdict_phrase(snapshot.verdict)),
     "story": lambda snapshot, look: escape(story_line(snapshot)),
     "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
     "trigger": lambda snapshot, look: snapshot.trigger.value,
@@ -118,14 +118,20 @@ def _piece(token: re.Match[str]) -> Piece:
     if token["byte"]:
         return _constant(chr(int(token["byte"], 16)))
     if token["word"] in WORDS:
-        return _conditional(token["lead"], WORDS[token["word"]]) if token["lead"] else WORDS[token["word"]]
+        one = _field(WORDS[token["word"]])
+        return _conditional(token["lead"], one) if token["lead"] else one
     if token["letter"] in LETTERS:
-        return LETTERS[token["letter"]]
+        return _field(LETTERS[token["letter"]])
     words = " ".join(f"%({word})" for word in WORDS)
     letters = " ".join(f"%{letter}" for letter in LETTERS)
     # Of `%x` without digits, or `%(`, a letter more says what was meant.
     what = token.string[token.start() : max(token.end(), token.start() + 2)]
     raise UsageError(f"unknown placeholder '{what}' in --format", hint=f"known: {letters} %x00 {words}")
+
+
+def _field(piece: Piece) -> Piece:
+    """A field as it is printed, whatever its own function leaves in it: a template is written exactly."""
+    return lambda snapshot, look: for_people(piece(snapshot, look))
 
 
 def _constant(text: str) -> Piece:

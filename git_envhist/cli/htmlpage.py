@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from git_envhist.cli.jsonform import PATHS_IN_LISTS, moment
 from git_envhist.cli.measured import measured_values
 from git_envhist.cli.pagefile import put_page
+from git_envhist.cli.placing import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.titles import others_of
@@ -50,9 +51,10 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, moment(history.now), values)
     if file == TO_OUTPUT:
-        session.output.write(text)
+        session.output.exact(text)
         return
     raw = text.encode("utf-8", "backslashreplace")
+    refuse_place(session, file)
     put_page(file, raw)
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
 

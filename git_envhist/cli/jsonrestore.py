@@ -36,6 +36,10 @@ def restored_json(restored: Restored, back: str, *, dry_run: bool) -> Json:
         "effects": [effect_json(effect) for effect in restored.effects],
         "running": [escape_invalid(process) for process in restored.running],
         "services": [escape_invalid(line) for line in restored.services],
+        "roots": [
+            {"name": escape_invalid(name), "directory": escape_invalid(place)}
+            for name, place in restored.roots
+        ],
         "warnings": [escape_invalid(warning) for warning in restored.warnings],
         "executables": _executables(restored),
         "undo": back if restored.safety is not None else None,

@@ -7,17 +7,20 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from git_envhist.capturing.attendance import is_unattended
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.failure import warn
+from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.terminal import escape, escape_invalid
+from git_envhist.cli.words import count
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 
 if TYPE_CHECKING:
+    from git_envhist.keeping.resealing import Resealed
     from git_envhist.store.keys import Key, KeyRing
 
 LONGEST_TEXT = 1 << 16
-USAGE = "git envlog key show | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
+USAGE = "git envlog key show | new [--reseal] | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
 
 
 class Passphrase:
@@ -64,7 +67,7 @@ def wrapped_for(passphrase: str) -> Callable[[Key], str]:
     """Writes a key as a line that only the passphrase opens."""
     from git_envhist.capture.wrapping import SALT, wrap  # loaded late: only an export needs it
 
-    return lambda key: wrap(key.id, key.secret, passphrase, os.urandom(SALT))
+    return lambda key: wrap(key.id, key.material, passphrase, os.urandom(SALT))
 
 
 def _unwrapped(text: str, passphrase: Passphrase) -> str:
@@ -85,9 +88,10 @@ class CannotRead(EnvhistError):
 
 
 @command("key", USAGE)
-@argument("action", default="show", metavar="show|export|import")
+@argument("action", default="show", metavar="show|new|export|import")
 @argument("subject", metavar="[<id> | <file>]")
 @option("--use", is_flag=True, help="import: seal new files with this key from now on")
+@option("--reseal", is_flag=True, help="new: seal what the history holds again, with the new key")
 @option("--passphrase", "asks", is_flag=True, help="export: wrap it for a passphrase, which is asked for")
 @option("--passphrase-file", "file", metavar="<file>", help="the passphrase is the first line of that file")
 @option("-o", "--output", "to", metavar="<file>", help="export: into a new file that you alone can read")
@@ -96,14 +100,17 @@ def key(
     action: str,
     subject: str | None,
     use: bool,
+    reseal: bool,
     asks: bool,
     file: str | None,
     to: str | None,
 ) -> None:
-    """Shows, exports or imports the keys that seal secret files."""
+    """Shows, renews, exports or imports the keys that seal secret files."""
     session.no_paths()
     if use and action != "import":
         raise UsageError("--use goes with 'import' only", hint=USAGE)
+    if reseal and action != "new":
+        raise UsageError("--reseal goes with 'new' only", hint=USAGE)
     if to is not None and action != "export":
         raise UsageError("--output goes with 'export' only", hint=USAGE)
     if (asks or file) and action not in ("export", "import"):
@@ -111,13 +118,15 @@ def key(
     ring = session.history.keys
     if action == "show" and subject is None:
         _show(session, ring)
+    elif action == "new" and subject is None:
+        _renew(session, ring, reseal)
     elif action == "export":
         _export(session, ring, subject, Passphrase(file) if asks or file else None, to)
     elif action == "import":
         _import(session, ring, subject, use, Passphrase(file))
     else:
         raise UsageError(
-            f"not a word that 'key' knows: '{subject if action == 'show' else action}'", hint=USAGE
+            f"not a word that 'key' knows: '{subject if action in ('show', 'new') else action}'", hint=USAGE
         )
     for warning in ring.warnings:
         warn(warning)
@@ -141,9 +150,37 @@ def _show(session: Session, ring: KeyRing) -> None:
     )
 
 
+def _renew(session: Session, ring: KeyRing, reseal: bool) -> None:
+    before = ring.current_id()
+    made = ring.renew()
+    session.done("the key is made")
+    sealed = _reseal(session) if reseal else None
+    if session.json:
+        counts = {"snapshots": sealed.snapshots, "left": sealed.left} if sealed is not None else {}
+        session.print_json({**_as_json(ring, made, made.id), **counts})
+        return
+    session.line(
+        f"made the key {made.id}: new files are sealed with it, and new snapshots are signed with it"
+    )
+    if sealed is not None:
+        session.line(f"sealed {count(sealed.snapshots, 'snapshot')} again; the next push sends them anew")
+        if sealed.left:
+            warn(f"{count(sealed.left, 'object')} stay as they are: no key here opens them")
+    elif before is not None:
+        session.line(f"what the key {before} sealed is still opened by it")
+
+
+def _reseal(session: Session) -> Resealed:
+    from git_envhist.keeping.resealing import Resealing  # loaded late: few ask for it
+
+    return Resealing(session.history).reseal()
+
+
 def _export(
     session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
 ) -> None:
+    if is_unattended(session.history.environ):
+        raise Refused("a key is exported by a person only", hint="run it in a terminal of yours")
     key_id = wanted or ring.current_id()
     if key_id is None:
         raise SealingError("there is no key yet", hint="the first capture makes one")
@@ -194,7 +231,7 @@ def _import(session: Session, ring: KeyRing, source: str | None, use: bool, pass
 
 def _read_text(source: str | None) -> str:
     if source is None and os.isatty(0):
-        print("the exported key, and then Ctrl-D:", file=sys.stderr)
+        complain("the exported key, and then Ctrl-D:")
     try:
         if source in (None, "-"):
             raw = sys.stdin.buffer.read(LONGEST_TEXT)

@@ -22,7 +22,6 @@ from git_envhist.values import dataclass, replace
 
 if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
-    from git_envhist.cli.jsonform import Json
     from git_envhist.history.graph import Row
 
 Write = Callable[[Snapshot, Look], str]
@@ -120,7 +119,9 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
 
         write_page(session, listing.page, shown)
     elif session.json:
-        _print_json(session, shown, measured=listing.diff == "stat")
+        from git_envhist.cli.listed import print_list  # loaded late: only --json needs it
+
+        print_list(session, shown, measured=listing.diff == "stat")
     else:
         tell_what_is_under_way(history.repository)
         if not shown:
@@ -157,12 +158,12 @@ def _print_all(
     write: Write | None,
 ) -> None:
     if not listing.graph:
-        _print(session, shown, _texts(session, shown, listing, look, write, [0] * len(shown)), listing)
+        _print(session, shown, _texts(session, shown, listing, look, write, [0] * len(shown)), listing, write)
         return
     from git_envhist.cli.graphview import beside_rows  # loaded late: keeps envlog fast
 
     texts = _texts(session, shown, listing, look, write, [row.indent for row in rows])
-    _print(session, shown, beside_rows(rows, texts), listing)
+    _print(session, shown, beside_rows(rows, texts), listing, write)
 
 
 def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any]) -> Wanted:
@@ -257,43 +258,23 @@ def _full_card(session: Session, snapshot: Snapshot, look: Look, indent: int) ->
     return lines if session.columns is None else all_wrapped(lines, max(NARROWEST, session.columns - indent))
 
 
-def _print(session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing) -> None:
+def _print(
+    session: Session, shown: list[Snapshot], texts: Iterable[str], listing: Listing, write: Write | None
+) -> None:
+    # The fields of a template are spelled out already; what the user typed around them is not changed.
+    put = session.output.write if write is None else session.output.exact
     if listing.diff is None:
         for text in texts:
-            session.output.write(text + listing.end)
+            put(text)
+            session.output.exact(listing.end)
         return
     from git_envhist.cli.details import diff_manner, diff_source  # loaded late: keeps envlog fast
-    from git_envhist.cli.diffview import diff_texts  # loaded late: likewise
+    from git_envhist.cli.diffview import print_diff  # loaded late: likewise
 
     manner = diff_manner(session, ended_by_nul=listing.ended_by_nul, whole_ids=listing.whole_ids)
     pathspecs = _pathspecs(session)
     for number, (snapshot, text) in enumerate(zip(shown, texts, strict=True)):
-        session.output.write(listing.end * (number > 0) + text + listing.end)
-        for piece in diff_texts(listing.diff, diff_source(session.history, snapshot, pathspecs), manner):
-            session.output.write(piece)
-
-
-def _print_json(session: Session, shown: list[Snapshot], *, measured: bool) -> None:
-    from git_envhist.cli.jsontext import dump  # loaded late: only --json needs it
-
-    values = map(dump, _json_values(session.history, shown, measured=measured))
-    if session.json == "lines":
-        for value in values:
-            session.line(value)
-        return
-    session.output.write("[")
-    for number, value in enumerate(values):
-        session.output.write(("," if number else "") + "\n" + value)
-    session.line("\n]" if shown else "]")
-
-
-def _json_values(history: EnvHistory, shown: list[Snapshot], *, measured: bool) -> Iterable[Json]:
-    from git_envhist.cli.jsonform import PATHS_IN_LISTS  # loaded late: only --json needs it
-
-    if measured:
-        from git_envhist.cli.measured import measured_values  # loaded late: only --stat needs it
-
-        return measured_values(history, shown, most_paths=PATHS_IN_LISTS)
-    from git_envhist.cli.listed import listed_values  # loaded late: only --json needs it
-
-    return listed_values(history, shown, most_paths=PATHS_IN_LISTS)
+        session.output.exact(listing.end * (number > 0))
+        put(text)
+        session.output.exact(listing.end)
+        print_diff(session.output, listing.diff, diff_source(session.history, snapshot, pathspecs), manner)

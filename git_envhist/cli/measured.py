@@ -51,7 +51,7 @@ def _measured(
     with CatFile(git) as reader:
         for snapshot, step in steps_of(git, here, kinds(), most_areas):
             if snapshot.commit in wanted:
-                details = details_of(reader, snapshot, step.changes)
+                details = details_of(history, reader, snapshot, step.changes)
                 value = snapshot_json(with_outputs(history, snapshot), details, most_paths=most_paths)
                 told[snapshot.commit] = {**value, "extent": extent_json(step.extent)}
     return told

@@ -29,7 +29,7 @@ def refuse_name(name: str) -> None:
 
 
 def _holds_secret(name: str) -> bool:
-    from git_envhist.capture.tokens import mask_tokens  # loaded late: most names are told apart without it
+    from git_envhist.capture.masking import mask_secrets  # loaded late: most names are told apart without it
 
     plain = name.encode("utf-8", "surrogateescape")
-    return mask_tokens(plain) != plain
+    return mask_secrets(plain) != plain

@@ -1,5 +1,9 @@
 """Standard output, and the pager in front of it, as git has them.
 
+Every text for people is spelled out here, after which our own colours are put in: no field that a command prints can
+bring a control character along. What programs read (`exact`) is not changed, nor is the content of files (`content`)
+unless it goes to a terminal.
+
 A reader that goes away (`git envlog | head`, `q` in the pager) is no failure: it becomes `OutputClosed`, which ends
 the program quietly. Any other broken pipe keeps its meaning.
 """
@@ -7,12 +11,11 @@ the program quietly. Any other broken pipe keeps its meaning.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
-from git_envhist.cli.terminal import SPELLED_PLAINLY, terminal_columns
+from git_envhist.cli.terminal import SPELLED_PLAINLY, as_bytes, coloured_only, terminal_columns
 from git_envhist.errors import EnvhistError
-from git_envhist.store.git import spawn
+from git_envhist.store.git import SAFE_GIT, spawn
 
 STDOUT = 1
 STDERR = 2
@@ -39,7 +42,7 @@ class OutputFailed(EnvhistError):
 
 
 class Output:
-    """Standard output: text or bytes in, written in large pieces."""
+    """Standard output, written in large pieces."""
 
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
@@ -56,14 +59,24 @@ class Output:
     def terminal(self) -> bool:
         return self._pager is not None or os.isatty(STDOUT)
 
-    def write(self, data: str | bytes) -> None:
+    def write(self, text: str | bytes) -> None:
+        """Write text for people, without any control character but newlines, tabs and our colours."""
+        if self.plain and isinstance(text, str):
+            text = text.translate(SPELLED_PLAINLY)
+        self._write(as_bytes(text))
+
+    def content(self, data: bytes) -> None:
+        """Write the content of files or a list of paths: exact for programs, spelled out on a terminal."""
+        self._write(as_bytes(data) if self.terminal else coloured_only(data))
+
+    def exact(self, data: str | bytes) -> None:
+        """Write what is for programs alone: JSON, templates, lists that end with NUL."""
+        raw = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
+        self._write(coloured_only(raw))
+
+    def _write(self, raw: bytes) -> None:
         if self.quiet:
             return
-        if isinstance(data, bytes):
-            raw = data
-        else:
-            text = data.translate(SPELLED_PLAINLY) if self.plain else data
-            raw = text.encode("utf-8", "backslashreplace")
         self._waiting.append(raw)
         self._size += len(raw)
         if self._size > 1 << 16:
@@ -122,7 +135,7 @@ class Output:
 
 def ask_pager() -> str | None:
     """The pager that git would use here; None where that is no pager."""
-    answer = spawn(["git", "var", "GIT_PAGER"], os.environb)
+    answer = spawn([*SAFE_GIT, "var", "GIT_PAGER"], os.environb)
     command = os.fsdecode(answer.out).strip()
     return None if answer.status != 0 or command in ("", "cat") else command
 
@@ -145,7 +158,9 @@ def start_pager(command: str) -> int | None:
             words[0], words, pager_environment(os.environ), file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0)]
         )
     except OSError as failure:
-        print(f"warning: cannot run the pager '{command}': {failure.strerror}", file=sys.stderr)
+        from git_envhist.cli.failure import warn  # loaded late: it needs this module
+
+        warn(f"cannot run the pager '{command}': {failure.strerror}")
         return None
     else:
         os.dup2(writing, STDOUT)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from git_envhist.cli.colour import Palette
+from git_envhist.cli.colour import RESET, Palette
 from git_envhist.cli.diffsource import Contents, Manner, Source, is_environment_file, is_in_pieces, is_sealed
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.rawview import side_mode
-from git_envhist.cli.terminal import escape
+from git_envhist.cli.terminal import escape, marked
 from git_envhist.cli.words import size
 from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
@@ -146,7 +146,7 @@ def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[by
     told = b"sealed file " + {"A": b"added", "D": b"removed"}.get(change.kind.value, b"changed")
     shows_values = manner.reveal
     if not shows_values and not is_environment_file(change):
-        return _as_hunk(change, manner, told)
+        return _with_masks(change, contents, manner) or _as_hunk(change, manner, told)
     try:
         old, new = contents.both(change)
     except SealingError as failure:
@@ -155,6 +155,24 @@ def _sealed_lines(change: Change, contents: Contents, manner: Manner) -> list[by
         return _revealed(change, old, new, manner)
     told += b", values masked (--reveal shows them)"
     return _as_hunk(change, manner, told, compare_variables(old, new))
+
+
+def _with_masks(change: Change, contents: Contents, manner: Manner) -> list[bytes]:
+    """The diff of a sealed program with its secrets masked; nothing where that hides the change."""
+    from git_envhist.capture.secrets import masked_program  # loaded late: few patches show a sealed program
+
+    sides = [side for side in (change.before, change.after) if side is not None]
+    try:
+        old, new = contents.both(change)
+    except SealingError:
+        return []
+    texts = [
+        masked_program(sides[0].path, old) if old else b"",
+        masked_program(sides[-1].path, new) if new else b"",
+    ]
+    if texts[0] is None or texts[1] is None or texts[0] == texts[1]:
+        return []
+    return _revealed(change, texts[0], texts[1], manner)
 
 
 def _as_hunk(
@@ -230,5 +248,5 @@ def _slot(line: bytes) -> str:
 
 
 def _paint_line(line: bytes, slot: str, palette: Palette) -> bytes:
-    colour = palette.colours.get(slot, "")
-    return colour.encode() + line + b"\x1b[m" if colour and line else line
+    colour = marked(palette.colours.get(slot, ""))
+    return colour.encode("ascii") + line + RESET.encode("ascii") if colour and line else line

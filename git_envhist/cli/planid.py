@@ -16,10 +16,10 @@ class Stale(Refused):
 
     code = "stale-plan"
 
-    def __init__(self, shown: str) -> None:
+    def __init__(self, shown: str, again: str = "git envrestore --dry-run --json") -> None:
         super().__init__(
             f"the plan '{shown}' is stale: what is here, or what is wanted, has changed since",
-            hint="look at the plan again: git envrestore --dry-run --json",
+            hint=f"look at the plan again: {again}",
         )
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from git_envhist.cli.failure import is_hushed
+from git_envhist.cli.terminal import as_bytes
 from git_envhist.cli.words import count, size
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def shown_steps() -> Iterator[Callable[[str], None]]:
 
 def _write_over(text: str) -> None:
     with suppress(OSError):
-        os.write(STDERR, f"\r\x1b[K{text}".encode())
+        os.write(STDERR, b"\r\x1b[K" + as_bytes(text))
 
 
 class Display:

@@ -28,12 +28,15 @@ WHERE = {
 @command("purge", "git envlog purge [<options>] [--] <path>…", writes=True)
 @argument("words", many=True)
 @option("-n", "--dry-run", is_flag=True, help="say what holds them, and erase nothing")
-def purge(session: Session, words: tuple[str, ...], dry_run: bool) -> None:
+@option(
+    "--variable-names", is_flag=True, help="erase names of variables that are stored without being sealed"
+)
+def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_names: bool) -> None:
     """Erases files or directories from every snapshot, the trash and our packs, for good; the environment stays."""
     paths = (*words, *(session.paths or ()))
-    if not paths:
+    if not paths and not variable_names:
         raise UsageError("which path?", hint="git envlog purge <path>…")
-    done = session.history.purge(*paths, dry_run=dry_run)
+    done = session.history.purge(*paths, variable_names=variable_names, dry_run=dry_run)
     if not dry_run:
         session.done("it is erased")
     for warning in done.warnings:
@@ -51,7 +54,8 @@ def _lines(done: Purged) -> Iterator[str]:
     word = "would erase" if done.dry_run else "erased"
     places = count(done.snapshots, "snapshot")
     trash = f" and {done.in_trash:,} in the trash" if done.in_trash else ""
-    yield f"{word} {_named(done.paths)} from {places}{trash}"
+    what = " and ".join(filter(None, (_named(done.paths), "names of variables" * done.variable_names)))
+    yield f"{word} {what} from {places}{trash}"
     if done.fetched:
         gone = "would be taken away" if done.dry_run else "was taken away"
         yield f"what was fetched or imported held it and {gone}; it comes again from where it is still shared"
@@ -101,6 +105,7 @@ def _as_json(done: Purged) -> Json:
         "schema": SCHEMA,
         "dry_run": done.dry_run,
         "paths": [path_fields(path) for path in done.paths],
+        "variable_names": done.variable_names,
         "snapshots": done.snapshots,
         "in_trash": done.in_trash,
         "fetched": done.fetched,

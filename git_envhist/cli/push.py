@@ -13,7 +13,7 @@ from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.cli.words import count, size
 from git_envhist.model import EnvPath
 from git_envhist.model.sharing import Look, Pushed, PushOutcome, TimelinePush
-from git_envhist.sharing.refusals import FirstPush
+from git_envhist.sharing.refusals import FirstPush, NotAgreed
 
 WORDS = {
     PushOutcome.NEW: "new",
@@ -30,12 +30,17 @@ WORDS = {
 @argument("timelines", many=True)
 @option("-n", "--dry-run", is_flag=True, help="say what would leave, and send nothing")
 @option("--delete", metavar="<timeline>", multiple=True, help="take it away there; repeatable")
-@option("--yes", "agreed", is_flag=True, help="the first push there: all that it lists may leave")
+@option(
+    "--yes",
+    "agreed",
+    is_flag=True,
+    help="all that the push lists may leave: at the first push, and what is new since",
+)
 @option(
     "--allow",
     metavar="<path>",
     multiple=True,
-    help="it may leave with a token in it, or too large; repeatable",
+    help="it, or all below it, may leave with a token in it, or too large; repeatable",
 )
 def push_command(
     session: Session,
@@ -55,7 +60,7 @@ def push_command(
             shown_steps() as history.step,
         ):
             done = history.push(remote, *timelines, delete=delete, allow=allow, yes=agreed, dry_run=dry_run)
-    except FirstPush as first:
+    except (FirstPush, NotAgreed) as first:
         if not session.json:
             for line in leaving_lines(first.planned):
                 complain(line)
@@ -88,6 +93,14 @@ def look_lines(look: Look) -> Iterator[str]:
         yield "  the databases, in the clear:"
     for path, length in look.databases:
         yield f"    {_shown(path)}  {size(length)}"
+    if look.dumps:
+        yield "  the dumps, in the clear:"
+    for path, length in look.dumps:
+        yield f"    {_shown(path)}  {size(length)}"
+    if look.names:
+        yield "  names that look secret, in the clear:"
+    for path in look.names:
+        yield f"    {_shown(path)}"
 
 
 def _lines(done: Pushed, dry_run: bool) -> Iterator[str]:
@@ -97,6 +110,10 @@ def _lines(done: Pushed, dry_run: bool) -> Iterator[str]:
         yield f"{count(done.objects, 'object')}, about {size(done.bytes)} to send{parts}"
     else:
         yield f"to '{escape(done.remote.name)}' ({escape(done.remote.shown)}), {count(done.objects, 'object')}:"
+    if done.new and not done.first:
+        yield "  new in the clear:"
+    for kind in done.new if not done.first else ():
+        yield f"    {escape(kind)}"
     for one in done.timelines:
         yield f"  {escape(one.timeline)}  {WORDS[one.outcome]}{_tip(one)}"
 
@@ -123,6 +140,7 @@ def _as_json(done: Pushed, dry_run: bool) -> Json:
         "parts": done.parts,
         **look_json(done.look),
         "tokens": [{**path_fields(EnvPath(one.path)), "kind": one.kind} for one in done.look.tokens],
+        "new": [escape_invalid(kind) for kind in done.new],
         "problems": [escape_invalid(problem) for problem in done.problems],
     }
 
@@ -134,4 +152,6 @@ def look_json(look: Look) -> Json:
             {"class": share.name, "files": share.files, "bytes": share.bytes} for share in look.shares
         ],
         "databases": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.databases],
+        "dumps": [{**path_fields(EnvPath(path)), "bytes": length} for path, length in look.dumps],
+        "names": [path_fields(EnvPath(path)) for path in look.names],
     }

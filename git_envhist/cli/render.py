@@ -226,7 +226,7 @@ def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
         told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}"
     if verdict.changed_something:
         told += ", the check changed the environment"
-    head = palette.paint(_slot(verdict), f"{symbol(verdict)} {verdict_phrase(verdict)}")
+    head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")
     lines = ["Verdict:".ljust(LABEL) + f"{head} ({escape(told)})"]
     return lines + (_indented(verdict.output_tail.rstrip("\n")) if verdict.output_tail.strip() else [])
 

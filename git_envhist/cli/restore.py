@@ -33,7 +33,7 @@ from git_envhist.values import replace
 NOT_EXACT = 5
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
-HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "services", "verify")
+HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "roots", "services", "verify")
 CHOOSING = ("only", *HERE)
 CHANGING = ("to", "attachments", *CHOOSING)
 """What makes no sense without a moment."""
@@ -66,7 +66,8 @@ EXCLUDING = {
     help="write what was attached to the moment there, and nothing else",
 )
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
-@option("--foreign", is_flag=True, help="restore here what no key that is here signed")
+@option("--allow-unsigned", "foreign", is_flag=True, help="restore a snapshot that none of your keys signed")
+@option("--roots", is_flag=True, help="with --allow-unsigned: change additional roots too")
 @option(
     "--undo", is_flag=True, help="take back the last restore, or go to the state before; a number: so many"
 )
@@ -189,6 +190,7 @@ def _wish(session: Session, options: dict[str, Any], progress: Callable[[Progres
         relocate=options["relocate"],
         force=options["force"],
         foreign=options["foreign"],
+        roots=options["roots"],
         services=options["services"],
         dry_run=options["dry_run"],
         progress=progress,
@@ -267,6 +269,9 @@ def _words(session: Session, snapshot: Snapshot) -> str:
 
 def _write_elsewhere(session: Session, snapshot: Snapshot, options: dict[str, Any]) -> int:
     wish = replace(_wish(session, options, None), planned=None, saved=None)
+    from git_envhist.cli.placing import refuse_place  # loaded late: most restores go into the environment
+
+    refuse_place(session, options["to"])
     written = session.history.going.write_to(snapshot, options["to"], wish)
     return _tell(session, written, options)
 

@@ -7,7 +7,7 @@ import sys
 
 from git_envhist.cli.checking import verdict_line, warn_of, watching
 from git_envhist.cli.command import Session
-from git_envhist.cli.failure import complain, warn
+from git_envhist.cli.failure import ask_for, complain, warn
 from git_envhist.cli.progress import shown_progress
 from git_envhist.cli.restoreview import WAY_BACK
 from git_envhist.model import Checked, Restored, VerdictStatus
@@ -47,5 +47,5 @@ def _is_wanted(session: Session) -> bool:
     if not (os.isatty(0) and os.isatty(2)):
         return False
     session.output.flush()
-    print("take the restore back? [y/N] ", end="", file=sys.stderr, flush=True)
+    ask_for("take the restore back? [y/N] ")
     return sys.stdin.readline().strip().lower() in YES

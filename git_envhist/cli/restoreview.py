@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from git_envhist.cli.formats import Look
 from git_envhist.cli.paths import quoted
+from git_envhist.cli.rootlines import root_lines
 from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, effect_words, seconds
 from git_envhist.history.outside import outside_words
@@ -49,20 +50,19 @@ def plan_lines(restored: Restored, moment: str) -> Iterator[str]:
     rows = fold_by_directory(gone, FEW_ROWS)
     if rows:
         yield f"  removes {', '.join(f'{row.more:,} more' if row.more else _row(row) for row in rows)}"
+    yield from root_lines(restored.roots)
 
 
 def dry_run_lines(
     restored: Restored, moment: str, back: str | None = WAY_BACK, story: Iterable[str] = ()
 ) -> Iterator[str]:
-    """The whole plan, and that nothing was done; `back`: None where it would be written elsewhere.
-
-    `story`: the rows of what it changes beyond files.
-    """
+    """The whole plan; `back`: None where it would be written elsewhere; `story`: what it changes beyond files."""
     if back is not None and _is_idle(restored):
         yield from _idle_lines(restored)
         return
     yield f"  restore {moment}"
     yield "  " + counts_line(restored)
+    yield from root_lines(restored.roots)
     yield from story
     for action, title in TITLES:
         rows = _rows(restored.plan, action)

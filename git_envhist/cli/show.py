@@ -46,7 +46,7 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
             raise
         return
     if session.paths:
-        session.output.write(session.history.read_file(snapshot, _only_path(session)))
+        session.output.content(session.history.read_file(snapshot, _only_path(session)))
         return
     snapshot = with_outputs(session.history, snapshot)
     if session.json:
@@ -79,7 +79,7 @@ def _show_file_of(session: Session, text: str) -> bool:
             continue
         from_here = path.startswith((b"./", b"../"))
         place = session.history.environment_path(path) if from_here else EnvPath(path)
-        session.output.write(session.history.read_file(snapshot, place))
+        session.output.content(session.history.read_file(snapshot, place))
         return True
     return False
 
@@ -113,7 +113,7 @@ def _show_now(session: Session, date: str | None) -> None:
     from git_envhist.cli.present import read_present, show_present  # loaded late: keeps show fast
 
     if session.paths:
-        session.output.write(read_present(session, _only_path(session)))
+        session.output.content(read_present(session, _only_path(session)))
     else:
         show_present(session, session.date_style(date))
 

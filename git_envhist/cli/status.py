@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from git_envhist._version import __version__
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.zone import LocalZone
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import newest_report, warn
@@ -82,7 +82,8 @@ def _run_lines(found: Status, most: int) -> Iterator[str]:
 
 def _what_came(one: HookRun) -> str:
     if one.snapshot is not None:
-        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)})"
+        said = f"; {one.message}" if one.message else ""
+        return f"{one.result} {one.snapshot[:7]} ({seconds(one.seconds)}){said}"
     return f"{one.result}: {one.message}" if one.message else one.result
 
 
@@ -114,7 +115,7 @@ def _settings(session: Session) -> dict[str, str]:
     """What is configured of ours and of hooks; what looks like a secret is masked."""
     config = session.history.repository.read_config()
     ours = [(key, value) for key, value in config if key.startswith(("envhist.", "core.hookspath", "hook."))]
-    return {key: os.fsdecode(mask_tokens(os.fsencode(value or ""))) for key, value in ours}
+    return {key: mask_text(value or "") for key, value in ours}
 
 
 def _as_json(found: Status, settings: dict[str, str] | None) -> dict[str, object]:

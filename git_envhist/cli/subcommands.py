@@ -52,7 +52,9 @@ SUBCOMMANDS = {
         "git_envhist.cli.install:uninstall_command", "take away what install put in place"
     ),
     "status": Subcommand("git_envhist.cli.status:status", "what captures by itself here, and whether it did"),
-    "key": Subcommand("git_envhist.cli.key:key", "show, export or import the keys that seal secret files"),
+    "key": Subcommand(
+        "git_envhist.cli.key:key", "show, renew, export or import the keys that seal secret files"
+    ),
     "browse": Subcommand("git_envhist.cli.browse:browse", "walk through the timeline on this terminal"),
     "mcp": Subcommand("git_envhist.cli.mcp:mcp", "serve the verbs to agents over the Model Context Protocol"),
     "help": Subcommand("git_envhist.cli.helptext:help_command", "the short help of a subcommand"),

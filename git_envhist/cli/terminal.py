@@ -9,13 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from git_envhist.spelling import escape, escape_invalid
+from git_envhist.spelling import escape, escape_invalid, for_people
+from git_envhist.values import pattern
 
 __all__ = [
     "ELLIPSIS",
+    "MARK",
     "SPELLED_PLAINLY",
+    "as_bytes",
+    "coloured_only",
     "escape",
     "escape_invalid",
+    "for_people",
+    "marked",
     "pad",
     "shorten",
     "shows_symbols",
@@ -24,6 +30,10 @@ __all__ = [
 ]
 
 ELLIPSIS = "…"
+MARK = f"\x1b{os.urandom(8).hex()}"
+"""Begins a colour of ours until the text is written; no text can contain it, for each process makes its own."""
+PAINT = pattern(rf"{MARK}(\[[0-9;]*m)")
+SGR = pattern(r"\x1b(\[[0-9;]*m)\Z")
 ZERO_WIDTH_CATEGORIES = frozenset(("Mn", "Me", "Cf"))
 
 
@@ -73,6 +83,30 @@ def shorten(text: str, columns: int) -> str:
         if used > columns - 1:
             return text[:position] + ELLIPSIS
     return text
+
+
+def marked(colour: str) -> str:
+    """Return a colour with the mark that lets it through to the terminal; nothing if it is no colour."""
+    found = SGR.match(colour)
+    return MARK + found[1] if found is not None else ""
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """Return a text as it is printed: control characters spelled out, and only then our own colours put in."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    if MARK not in text:
+        return for_people(text).encode("utf-8")
+    parts = PAINT.split(text)
+    parts[::2] = map(for_people, parts[::2])
+    parts[1::2] = ("\x1b" + code for code in parts[1::2])
+    return "".join(parts).encode("utf-8")
+
+
+def coloured_only(data: bytes) -> bytes:
+    """Return the same bytes with nothing but our own colours put in."""
+    mark = MARK.encode("ascii")
+    return data.replace(mark, b"\x1b") if mark in data else data
 
 
 def pad(text: str, columns: int) -> str:

@@ -10,18 +10,19 @@ from git_envhist.cli.restore import step
 
 DEFAULTS: dict[str, Any] = {
     "only": (),
-    "plan": None,
     "keep_new": False,
     "keep_code": False,
     "head": False,
     "relocate": False,
     "foreign": False,
+    "roots": False,
 }
 
 
 @command("undo", "git envlog undo [<number>]", writes=True)
 @argument("number")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
+@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
 @option("--services", is_flag=True, help="with the state of the services that are configured")
 def undo(session: Session, number: str | None, **options: Any) -> int:
@@ -33,6 +34,7 @@ def undo(session: Session, number: str | None, **options: Any) -> int:
 @command("redo", "git envlog redo [<number>]", writes=True)
 @argument("number")
 @option("-n", "--dry-run", is_flag=True, help="print the plan and change nothing")
+@option("--plan", metavar="<id>", help="refuse unless it is still the plan that was printed with this id")
 @option("-f", "--force", is_flag=True, help="override the refusals that name it")
 @option("--services", is_flag=True, help="with the state of the services that are configured")
 def redo(session: Session, number: str | None, **options: Any) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from git_envhist.cli.terminal import width
+from git_envhist.cli.terminal import MARK, width
 
-PAINT = re.compile(r"\x1b\[[0-9;]*m")
+PAINT = re.compile(rf"{MARK}\[[0-9;]*m")
 WHOLE = re.compile(
     r"""(?:
     (?<![^\s(\[])'[^']*'(?=[\s;:,.)\]]|$)                       # 'what is quoted', most of all a path with spaces
@@ -25,7 +25,7 @@ SAID = re.compile(r"(?:error|hint|warning|note): ")
 GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 NARROWEST = 16
 """A column with less room than this holds no prose: it goes on at the left."""
-RESET = "\x1b[m"
+RESET = f"{MARK}[m"
 HANGING = 2
 
 
@@ -65,7 +65,7 @@ def hanging_indent(line: str, columns: int) -> int:
 
 def shown_width(text: str) -> int:
     """The columns that a text takes, whatever paints it."""
-    return width(PAINT.sub("", text)) if "\x1b" in text else width(text)
+    return width(PAINT.sub("", text)) if MARK in text else width(text)
 
 
 def _tokens(line: str, lead: int) -> Iterator[tuple[int, int, str]]:

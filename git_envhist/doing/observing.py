@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from git_envhist.capture.masking import mask_text
 from git_envhist.doing.tasks import History as Tasked
 from git_envhist.doing.tasks import new_mark, standing
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.doings import observed_of, observed_record
 from git_envhist.model import Observed, Snapshot
-from git_envhist.verifying.recording import mask
 
 if TYPE_CHECKING:
     from git_envhist.settings import Settings
@@ -83,7 +83,9 @@ class Observations:
             return ()
         stands_on = line[0] if line else standing(self._history, "before: checkpoints of the platform")
         now = self._history.now
-        found = [Observed(one.external_id, one.taken_at, now, mask(one.comment), source) for one in fresh]
+        found = [
+            Observed(one.external_id, one.taken_at, now, mask_text(one.comment), source) for one in fresh
+        ]
         self._history.tell(stands_on, *(observed_record(one, new_mark()) for one in found))
         kept = {one.external_id: one for one in self.all()}
         return tuple(kept[one.external_id] for one in found)

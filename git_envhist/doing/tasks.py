@@ -7,12 +7,11 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capture.masking import mask_text
 from git_envhist.errors import Refused, UsageError
 from git_envhist.history.doings import next_task, starting_point, task_record, tasks_of
 from git_envhist.history.timeline import subject
 from git_envhist.model import Agent, Captured, Record, Resumed, Snapshot, Task, TaskStatus, Trigger
-from git_envhist.spelling import in_bytes
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
@@ -138,4 +137,4 @@ def checked(text: str) -> str:
         raise UsageError("nothing is said", hint="say it in a few words")
     if len(text) > LONGEST:
         raise UsageError(f"too long: {len(text):,} characters", hint="a few words serve")
-    return os.fsdecode(mask_tokens(in_bytes(text)))
+    return mask_text(text)

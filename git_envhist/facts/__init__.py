@@ -110,7 +110,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
     ),
     "redis": TreeProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
     "database": SignProbe("atwork", DATABASES, 1),
-    "env": TreeProbe("variables", VARIABLES, 1, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
+    "env": TreeProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
     "tools": TreeProbe(
         "tools",
         TOOLS,

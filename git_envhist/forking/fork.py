@@ -7,6 +7,7 @@ rewritten, so that forks of one moment begin with one content.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from git_envhist.capturing.capture import Capturing
+from git_envhist.capturing.placing import refuse_place
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.timelines import current_timeline
 from git_envhist.errors import EnvhistError, Refused, UsageError, in_words
@@ -24,7 +26,7 @@ from git_envhist.forking.pointing import Rewriter, points_back, relocate, standi
 from git_envhist.forking.relocation import Moved, can_be_spelled
 from git_envhist.forking.seeding import seed
 from git_envhist.forking.submodules import Settler, moved_in
-from git_envhist.model import EnvPath, Forked, Progress, Restored, Snapshot, Trigger
+from git_envhist.model import EnvPath, Forked, ForkPlan, Progress, Restored, Snapshot, Trigger
 from git_envhist.opening import Opened, homes_of
 from git_envhist.restoring.elsewhere import Source, write_into
 from git_envhist.restoring.planning import tracked
@@ -36,6 +38,7 @@ from git_envhist.store.repository import HEADS, NOTES, RefMove, Repository
 from git_envhist.values import replace
 
 UNLIMITED = 1 << 62
+PLAN_ID = 16
 Unseal = Callable[[EnvPath, bytes], bytes]
 
 
@@ -55,8 +58,7 @@ def fork(
 ) -> tuple[Forked, Opened]:
     """Make one; what fails leaves nothing behind."""
     started = time.monotonic()
-    root = _choose_place(source, directory)
-    _refuse(source.repository, snapshot, root, wish)
+    root = plan_fork(source, snapshot, directory, wish).root
     there, process = os.path.isdir(root), os.getpid()
     made_above = _missing_above(root)
     ground: Ground | None = None
@@ -73,6 +75,15 @@ def fork(
         _leave_as_it_was(root, there, made_above)
         raise
     return forked, Opened(ground.repository)
+
+
+def plan_fork(source: Capturing, snapshot: Snapshot, directory: str, wish: Forking) -> ForkPlan:
+    """What a fork would do; refused as the fork itself would be. Nothing is written."""
+    root = _choose_place(source, directory)
+    _refuse(source.repository, snapshot, root, wish)
+    told = (snapshot.id, snapshot.commit, root, wish.branch, wish.relocate)
+    digest = hashlib.sha256(repr(told).encode("utf-8", "surrogateescape")).hexdigest()
+    return ForkPlan(snapshot, root, wish.branch, wish.relocate, digest[:PLAN_ID])
 
 
 @dataclass(slots=True)
@@ -109,6 +120,8 @@ class _Fork:
 
     def _write(self, own: Capturing) -> tuple[Restored, Snapshot]:
         mine, repository = self.source.repository, self.ground.repository
+        # Another process may have put a link into the path after it was judged.
+        refuse_place(repository.root, mine, self.source.environ)
         source = Source(mine.git, repository.state, self._contents, "fork" if own.how == "fork" else "here")
         with own.locked(Request()):
             brought = write_into(self.snapshot, repository.root, source)
@@ -193,6 +206,7 @@ def _choose_place(source: Capturing, directory: str) -> str:
             f"there is something in '{directory}' already", hint="name a new directory, or an empty one"
         )
     repository = source.repository
+    refuse_place(root, repository, source.environ)
     inside = [os.fsdecode(base) for base in source.survey(None).bases.values()]
     for top in (*inside, repository.root, repository.git_dir, repository.common_dir):
         if f"{root}/".startswith(os.path.realpath(top).rstrip("/") + "/"):
@@ -214,7 +228,7 @@ def _refuse(repository: Repository, snapshot: Snapshot, root: str, wish: Forking
     if not snapshot.trusted and not wish.foreign:
         raise Refused(
             f"no key that is here signed '{snapshot.id[:7]}': what it holds is somebody else's word",
-            hint="--foreign, if you trust who made it",
+            hint="--allow-unsigned, if you trust who made it",
         )
 
 

@@ -1,80 +1,138 @@
-"""Undo and redo: the states that one can step through, and where one stands (pure).
+"""Undo and redo: the states that one can step through, and the current one (pure).
 
-The chain of snapshots only ever grows; the states are read from it. A capture is a state, and so is what a restore
-replaced where no capture had it yet, and what a restore arrived at. Undo and redo move a cursor along them. Whatever is
-new while the cursor stands back takes the place of what lay ahead: that is no longer reached by redo, and stays on the
-timeline like everything else.
+The chain of snapshots only ever grows; the states are read from it. A capture is a state, and so is the environment
+that a restore replaced where no capture had it yet, and the environment that a restore led to. Undo and redo move a
+cursor along them. Anything new while the cursor is back takes the place of the states ahead: redo no longer reaches
+these, and they stay on the timeline like everything else.
+
+Equal bytes are not yet an equal state. Owners and attributes make a new one; times and hard links alone make one only
+where a restore set them, for every build changes times. Of equal states the newest snapshot is the one that undo
+returns to, with the times that were there last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import NamedTuple
 
-from git_envhist.model import RestorePart, Snapshot
-from git_envhist.values import dataclass
+from git_envhist.history.intents import is_in_part
+from git_envhist.model import RestorePart, Snapshot, SnapshotId
+from git_envhist.values import dataclass, field
 
 MOVES = (RestorePart.UNDO, RestorePart.REDO)
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """The states, oldest first, and which of them is here."""
+class Difference(IntEnum):
+    """How much one environment differs from another."""
 
-    stops: tuple[Snapshot, ...] = ()
+    NONE = 0
+    TIMES = 1
+    """In times or hard links alone."""
+    MORE = 2
+
+
+class State(NamedTuple):
+    """One environment: `Env-Content`, and the tree that also has its metadata."""
+
+    content: str
+    tree: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> State:
+        return cls(snapshot.content, snapshot.tree)
+
+
+Compare = Callable[[State, State], Difference]
+"""Say how two states of the same content differ."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """The states, oldest first, and the current one."""
+
+    compare: Compare
+    stops: list[Snapshot] = field(default_factory=list)
+    """Each state by its newest snapshot, or by the oldest one that is equal to that in everything."""
     cursor: int = -1
     cut_off: tuple[Snapshot, ...] = ()
     """States that redo would have reached, had nothing new come after the last undo."""
-    arrived: str = ""
-    """What the content here was called when the last step had led here, where another key seals secrets now."""
+    arrived: Snapshot | None = None
+    """Where the last step led, which may differ from its stop: in an owner that could not be set, or in a key."""
+    _places: dict[str, int] = field(default_factory=dict)
+    _members: list[list[SnapshotId]] = field(default_factory=list)
+    """The snapshots of each state."""
 
     @property
     def here(self) -> Snapshot | None:
         return self.stops[self.cursor] if self.stops else None
 
-    def back(self, steps: int, content: str) -> Snapshot | None:
-        """The state so many steps before one with this content; None where there are not so many."""
-        return self._go(-1, steps, content)
+    def back(self, steps: int, now: State) -> Snapshot | None:
+        """Return the state `steps` before the given one; None if there are not so many."""
+        return self._at(self.cursor - steps + self.is_new(now)) if steps > 0 else None
 
-    def forward(self, steps: int, content: str) -> Snapshot | None:
-        """The state so many steps after one with this content; None where there are not so many."""
-        return None if self.is_new(content) else self._go(1, steps, content)
+    def forward(self, steps: int, now: State) -> Snapshot | None:
+        """Return the state `steps` after the given one; None if there are not so many."""
+        return None if self.is_new(now) else self._at(self.cursor + steps)
 
-    def is_new(self, content: str) -> bool:
-        """Whether what is here now is a state that nothing on the timeline has yet."""
-        return self.here is None or content not in (self.here.content, self.arrived)
+    def is_new(self, now: State) -> bool:
+        """Whether no snapshot of the current state has this one."""
+        return self._difference(now) is Difference.MORE
 
-    def _go(self, direction: int, steps: int, content: str) -> Snapshot | None:
-        at = self.cursor
-        if direction < 0 and self.is_new(content):
-            # A state of its own, after the one that the cursor is at.
-            steps -= 1
-            content = self.here.content if self.here else content
-        while steps > 0 and 0 <= at + direction < len(self.stops):
-            at += direction
-            if self.stops[at].content != content:
-                steps -= 1
-                content = self.stops[at].content
-        return self.stops[at] if steps == 0 and self.stops else None
+    def _at(self, place: int) -> Snapshot | None:
+        return self.stops[place] if 0 <= place < len(self.stops) else None
+
+    def _difference(self, state: State) -> Difference:
+        """Return the difference from the current state, or from where the last step led if that is less."""
+        return min((self._compared(one, state) for one in (self.here, self.arrived)), default=Difference.MORE)
+
+    def _compared(self, one: Snapshot | None, state: State) -> Difference:
+        if one is None or one.content != state.content:
+            return Difference.MORE
+        return Difference.NONE if one.tree == state.tree else self.compare(State.of(one), state)
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Add the next snapshot of the timeline."""
+        place = self._places.get(snapshot.restored_from) if snapshot.restored_from else None
+        if snapshot.restore in MOVES and place is not None:
+            self._move(place, snapshot)
+        else:
+            self._add(snapshot)
+
+    def _move(self, place: int, arrived: Snapshot) -> None:
+        stop = self.stops[place]
+        is_there = arrived.content == stop.content or arrived.key != stop.key
+        # Where a part came back, or something was skipped, the state is a new one.
+        self.arrived = arrived if is_there and not is_in_part(arrived) else None
+        self.cursor, self.cut_off = place, ()
+
+    def _add(self, snapshot: Snapshot) -> None:
+        state = State.of(snapshot)
+        difference = self._difference(state)
+        # An undo to a state that retention removed is where a restore led, too.
+        is_led_to = snapshot.restore not in (None, RestorePart.BEFORE)
+        if difference is Difference.MORE or (difference is Difference.TIMES and is_led_to):
+            self._append(snapshot)
+        elif self._compared(self.here, state) is not Difference.NONE:
+            # Undo returns to what was there last.
+            self.stops[self.cursor] = snapshot
+        self._places[snapshot.id] = self.cursor
+        self._members[self.cursor].append(snapshot.id)
+
+    def _append(self, snapshot: Snapshot) -> None:
+        self.cursor += 1
+        ahead = tuple(self.stops[self.cursor :])
+        for ids in self._members[self.cursor :]:
+            for member in ids:
+                self._places.pop(member, None)
+        self.stops[self.cursor :] = [snapshot]
+        self._members[self.cursor :] = [[]]
+        self.cut_off, self.arrived = ahead or self.cut_off, None
 
 
-def read_walk(oldest_first: Iterable[Snapshot]) -> Walk:
-    """The states of a timeline, and the one that its last moment stands at."""
-    walk = Walk()
+def read_walk(oldest_first: Iterable[Snapshot], compare: Compare) -> Walk:
+    """Return the states of a timeline, with the cursor at its last snapshot."""
+    walk = Walk(compare)
     for snapshot in oldest_first:
-        walk = _moved(walk, snapshot) if snapshot.restore in MOVES else _appended(walk, snapshot)
+        walk.take(snapshot)
     return walk
-
-
-def _moved(walk: Walk, arrived: Snapshot) -> Walk:
-    for place, stop in enumerate(walk.stops):
-        if stop.id == arrived.restored_from:
-            return Walk(walk.stops, place, (), "" if arrived.key == stop.key else arrived.content)
-    # Retention let the state go that this one is equal to.
-    return _appended(walk, arrived)
-
-
-def _appended(walk: Walk, snapshot: Snapshot) -> Walk:
-    if not walk.is_new(snapshot.content):
-        return walk
-    ahead = walk.stops[walk.cursor + 1 :]
-    return Walk((*walk.stops[: walk.cursor + 1], snapshot), walk.cursor + 1, ahead or walk.cut_off)

@@ -137,9 +137,17 @@ def _cut(value: str | None) -> str | None:
 
 
 def tell_briefly(
-    changes: Sequence[FactChange], changed: ChangeCount, kinds: Mapping[str, str], *, first: bool = False
+    changes: Sequence[FactChange],
+    changed: ChangeCount,
+    kinds: Mapping[str, str],
+    *,
+    first: bool = False,
+    names: bool = True,
 ) -> str:
-    """The line that a list has of a moment: `pip +flask 3.0.1 +6 · 1,204 files`, `~3 files · .env.local: API_URL`."""
+    """The line that a list has of a moment: `pip +flask 3.0.1 +6 · 1,204 files`, `~3 files · .env.local: API_URL`.
+
+    `names`: False counts the variables of sealed files, `.env.local: 1 variable`, as the names are sealed.
+    """
     rows = fact_rows((change for change in changes if change.probe != DECLARED), tuple(kinds))
     told = [row for row in rows if kinds.get(row.probe) != VARIABLES]
     variables = [row for row in rows if kinds.get(row.probe) == VARIABLES]
@@ -152,7 +160,7 @@ def tell_briefly(
         parts.append(f"{more} {'kind' if more == 1 else 'kinds'} more")
     if changed.total or not rows:
         parts.append(_count_files(changed, bool(told), first))
-    parts += [_variables_part(row) for row in variables[:MOST_KEYS]]
+    parts += [_variables_part(row, names) for row in variables[:MOST_KEYS]]
     if len(variables) > MOST_KEYS:
         more = len(variables) - MOST_KEYS
         parts.append(f"{more} {'file' if more == 1 else 'files'} of variables more")
@@ -172,7 +180,10 @@ def _probe_part(probe: str, changes: list[FactChange]) -> str:
     return f"{probe} {mark_of(best)}{fact_words(best)} {counts}".rstrip()
 
 
-def _variables_part(row: FactRow) -> str:
+def _variables_part(row: FactRow, named: bool) -> str:
+    if not named:
+        count = len(row.changes)
+        return f"{row.place}: {count:,} {'variable' if count == 1 else 'variables'}"
     names = [name_of(change) for change in row.changes]
     more = f" +{len(names) - MOST_KEYS}" if len(names) > MOST_KEYS else ""
     return f"{row.place}: {', '.join(names[:MOST_KEYS])}{more}"

@@ -117,12 +117,12 @@ def _went(snapshot: Snapshot, others: Others, deepest: int) -> str:
     other = _other(snapshot, others)
     if other is None or snapshot.restore is None:
         return subject(snapshot.intent)
-    part = IN_PART if _is_part(snapshot) else ""
+    part = IN_PART if is_in_part(snapshot) else ""
     return f"{WENT[snapshot.restore]} {_called(other, others, deepest - 1)}{part}"
 
 
-def _is_part(snapshot: Snapshot) -> bool:
-    """Whether a restore arrived at something that is not the other moment."""
+def is_in_part(snapshot: Snapshot) -> bool:
+    """Whether a restore brought a part of the other snapshot alone."""
     return snapshot.restore is not RestorePart.BEFORE and subject(snapshot.intent).endswith(IN_PART)
 
 
@@ -130,7 +130,7 @@ def _called(snapshot: Snapshot, others: Others, deepest: int) -> str:
     """A moment by the words that somebody would know again: what a restore arrived at is what it went back to."""
     if snapshot.restore is None:
         return f'"{title(snapshot)}"'
-    if _is_part(snapshot):
+    if is_in_part(snapshot):
         return f'"{subject(snapshot.intent)}"'
     same = (
         _equal_before(snapshot, others)

@@ -1,12 +1,10 @@
-"""Files of environment variables, told by their keys (pure)."""
+"""Differences between two versions of a file of environment variables (pure)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from git_envhist.values import pattern
-
-LINE = pattern(rb"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=(.*)")
+from git_envhist.dotenv import read_assignments
 
 
 class VariableChange(NamedTuple):
@@ -29,20 +27,12 @@ def is_variables(path: bytes) -> bool:
     return name in (b".env", b".envrc") or name.startswith((b".env.", b".envrc.")) or name.endswith(b".env")
 
 
-def read_variables(text: bytes) -> dict[str, bytes]:
-    """The variables that a file sets; the last line for a key wins, quotes around a value are kept."""
-    found = {}
-    for line in text.replace(b"\r\n", b"\n").split(b"\n"):
-        setting = LINE.fullmatch(line)
-        if setting is not None:
-            found[setting[1].decode("ascii")] = setting[2].strip()
-    return found
-
-
 def compare_variables(before: bytes, after: bytes) -> tuple[VariableChange, ...]:
-    """What differs, in the order of the later file; what went comes last."""
-    old, new = read_variables(before), read_variables(after)
-    keys = [*new, *(key for key in old if key not in new)]
+    """Return the variables that differ, in the order of the later file; removed ones come last."""
+    old, new = read_assignments(before), read_assignments(after)
+    names = [*new, *(name for name in old if name not in new)]
     return tuple(
-        VariableChange(key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)
+        VariableChange(name.decode("ascii"), old.get(name), new.get(name))
+        for name in names
+        if old.get(name) != new.get(name)
     )

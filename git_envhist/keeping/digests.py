@@ -71,7 +71,7 @@ class Digests:
             if not texts:
                 return
             with (
-                Staging.create(repository.common_state, repository.pack_dir) as staging,
+                Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
                 CatFile(repository.git) as reader,
                 PackWriter(staging.pack_dir, repository.object_format) as writer,
             ):

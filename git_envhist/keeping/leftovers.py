@@ -35,18 +35,23 @@ GOING = ".going-"
 IN_HISTORY, IN_GIT, NOWHERE = "history", "git", "unreached"
 
 
-def what_was_sent(repository: Repository, directory: str, paths: Sequence[EnvPath]) -> tuple[Sent, ...]:
+def what_was_sent(
+    repository: Repository, directory: str, paths: Sequence[EnvPath], stored: Sequence[bytes] = ()
+) -> tuple[Sent, ...]:
     """Where timelines went that held one of the paths, as far as is remembered here.
+
+    `stored`: more paths, spelled as in the trees of snapshots.
 
     Of what is not here any more nobody can tell; then it is taken for granted where anything of ours holds one.
     """
     place = directory_of(repository.common_state)
     keys = sorted(name for name in os.listdir(place) if KEY.fullmatch(name)) if os.path.isdir(place) else []
     names = _names(repository, directory) if keys else {}
+    specs = [*_all_specs(paths), *(b":(top,literal)" + path for path in stored)]
     found = []
     for key in keys:
         for ref, oid in read_memory(repository.common_state, key).put:
-            if ref.startswith(HEADS) and _was_held(repository.git, oid, paths):
+            if ref.startswith(HEADS) and _was_held(repository.git, oid, specs):
                 name, shown = names.get(key, ("", ""))
                 found.append(Sent(name, shown, ref.removeprefix(HEADS)))
     return tuple(dict.fromkeys(found))
@@ -57,7 +62,7 @@ def holds_fetched(repository: Repository, paths: Sequence[EnvPath]) -> bool:
     fetched = Fetched.of(repository)
     if not fetched.is_there:
         return False
-    held = _held(fetched.git, "--all", paths)
+    held = _held(fetched.git, "--all", _all_specs(paths)) if paths else False
     if held is None:
         raise GitFailed(
             "whether what was fetched holds it cannot be told: it is damaged",
@@ -139,14 +144,17 @@ def _reached(git: Git, which: Sequence[str], wanted: Iterable[str]) -> list[tupl
     return [(oid, found[oid]) for oid in sorted(sought) if oid in found]
 
 
-def _was_held(git: Git, tip: str, paths: Sequence[EnvPath]) -> bool:
-    held = _held(git, tip, paths)
-    return held if held is not None else _held(git, OURS[0], paths) is not False
+def _all_specs(paths: Sequence[EnvPath]) -> list[bytes]:
+    return [spec for path in paths for spec in _pathspecs(path)]
 
 
-def _held(git: Git, where: str, paths: Sequence[EnvPath]) -> bool | None:
+def _was_held(git: Git, tip: str, specs: Sequence[bytes]) -> bool:
+    held = _held(git, tip, specs)
+    return held if held is not None else _held(git, OURS[0], specs) is not False
+
+
+def _held(git: Git, where: str, specs: Sequence[bytes]) -> bool | None:
     """Whether a chain ever held one of the paths; None where not all of it is here to tell."""
-    specs = [spec for path in paths for spec in _pathspecs(path)]
     done = git.ask("rev-list", "--max-count=1", where, "--", *specs)
     return bool(done.out.strip()) if done.status == 0 else None
 

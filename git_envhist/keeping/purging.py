@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from git_envhist.capturing.leftovers import restore_directory
 from git_envhist.capturing.publish import is_published
 from git_envhist.errors import Damaged, GitFailed, Refused, RestoreLeft, SnapshotNotFound
 from git_envhist.keeping.caches import forget_caches, states_of
 from git_envhist.keeping.digests import Digests, keyed
-from git_envhist.keeping.factsless import facts_less
+from git_envhist.keeping.factsless import FACTS_OF_VARIABLES, facts_less, without_variable_names
 from git_envhist.keeping.leftovers import (
     forget_fetched,
     forget_reflogs,
@@ -85,14 +85,22 @@ class Purging:
         self._history = history
         self._repository: Repository = without_fetched(history.repository)
         self._rewriting = Rewriting(history)
+        self._variable_names = False
 
-    def purge(self, paths: Sequence[EnvPath], *, dry_run: bool = False) -> Purged:
-        """Erase them; `PathNotFound` where nothing holds any, after what nothing holds any more was cleaned away."""
+    def purge(
+        self, paths: Sequence[EnvPath], *, variable_names: bool = False, dry_run: bool = False
+    ) -> Purged:
+        """Erase them; `PathNotFound` where nothing holds any, after what nothing holds any more was cleaned away.
+
+        `variable_names`: also the names of variables that earlier versions stored without sealing them.
+        """
         repository = self._repository
+        self._variable_names = variable_names
         self._refuse_left()
         self._refuse_left_behind()
         # Asked while what was sent can still be read here.
-        sent = what_was_sent(repository, self._history.directory, paths)
+        stored = (FACTS_OF_VARIABLES,) if variable_names else ()
+        sent = what_was_sent(repository, self._history.directory, paths, stored)
         fetched = holds_fetched(repository, paths)
         imported = imported_here(repository) if fetched else ()
         tally = _Tally()
@@ -102,7 +110,7 @@ class Purging:
             forget_fetched(repository, holds=fetched)
             self._forget()
         nowhere = [os.fsdecode(path) for path in paths if path not in tally.found and not fetched]
-        if len(nowhere) == len(paths):
+        if nowhere and len(nowhere) == len(paths) and not variable_names:
             raise PathNotFound(nowhere[0])
         tally.warnings.update(dict.fromkeys(f"no snapshot holds '{path}'" for path in nowhere))
         tally.warnings.update(dict.fromkeys(self._not_looked_into()))
@@ -111,7 +119,7 @@ class Purging:
             tuple(paths),
             len(tally.snapshots),
             len(tally.in_trash),
-            sent,
+            sent if tally.snapshots or tally.in_trash or fetched else (),
             fetched,
             () if dry_run else self._left(tally),
             tuple(path for path in paths if os.path.lexists(os.path.join(top, path))),
@@ -119,6 +127,7 @@ class Purging:
             len(tally.mentioned),
             dry_run,
             tuple(tally.warnings),
+            variable_names,
             imported,
         )
 
@@ -164,7 +173,7 @@ class Purging:
                 CatFile(repository.git) as reader,
                 PackWriter(staging.pack_dir, repository.object_format) as writer,
             ):
-                eraser = Eraser(_reading(reader), writer, repository.hash_length, paths, facts_less)
+                eraser = Eraser(reading(reader), writer, repository.hash_length, paths, self._facts_less)
                 changes = self._changes(stand, eraser, reader, tally)
                 tally.found.update(eraser.found)
                 tally.erased.update(eraser.erased)
@@ -176,6 +185,11 @@ class Purging:
 
         done = self._rewriting.rewrite(timeline, decide, keeps=False)
         tally.warnings.update(dict.fromkeys(done.warnings))
+
+    def _facts_less(self, probe: str, text: bytes, paths: Collection[bytes]) -> bytes:
+        if self._variable_names:
+            text = without_variable_names(probe, text)
+        return facts_less(probe, text, paths, self._history.keys.get) if paths else text
 
     def _changes(self, stand: Stand, eraser: Eraser, reader: CatFile, tally: _Tally) -> dict[str, Retold]:
         """By commit, what each snapshot is without them."""
@@ -201,7 +215,9 @@ class Purging:
 
     def _trailers(self, link: Link, eraser: Eraser, tree: str) -> dict[str, str | None]:
         # Keyed, for it says something of what is gone; equal environments stay equal.
-        told: dict[str, str | None] = {CONTENT: keyed(self._history.keys.current(), link.content)}
+        told: dict[str, str | None] = {}
+        if eraser.paths:
+            told[CONTENT] = keyed(self._history.keys.current(), link.content)
         if link.partial:
             missing = eraser.missing_in(tree)
             told[MISSING] = str(missing) if missing else None
@@ -234,7 +250,9 @@ class Purging:
             raise SomebodyAtWork(told, hint="run the same command again when it has ended") from busy
 
 
-def _reading(reader: CatFile) -> Callable[[bytes], bytes]:
+def reading(reader: CatFile) -> Callable[[bytes], bytes]:
+    """Return a function that reads an object; `Damaged` where it is missing."""
+
     def read(oid: bytes) -> bytes:
         answer = reader.read(oid.hex())
         if answer is None:

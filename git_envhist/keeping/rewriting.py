@@ -95,7 +95,9 @@ class Rewriting:
                     held.enter_context(self._alone())
                 stand = self.stand(timeline)
                 staging = held.enter_context(
-                    Staging.create(self._repository.common_state, self._repository.pack_dir)
+                    Staging.create(
+                        self._repository.common_state, self._repository.pack_dir, self._repository.shared
+                    )
                 )
                 wanted = decide(stand, staging)
                 if wanted.is_as(stand):
@@ -113,8 +115,8 @@ class Rewriting:
 
     def _write(self, stand: Stand, wanted: Wanted, staging: Staging, keeps: bool) -> New:
         repository = self._repository
-        telling = Telling(repository.git.with_objects(staging.path))
         find_key = self._history.keys.get
+        telling = Telling(repository.git.with_objects(staging.path), find_key)
         kept = {link.commit for link in wanted.links}
         gone = tuple(link for link in stand.links if link.commit not in kept)
         with PackWriter(staging.pack_dir, repository.object_format) as writer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from git_envhist.capturing.factdiff import compare_facts
+from git_envhist.capturing.factdiff import brief_facts
+from git_envhist.capturing.factsealing import FindKey
 from git_envhist.errors import EnvhistError, GitEnded
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
@@ -20,8 +21,9 @@ CHANGED, STORY = "Env-Changed", "Env-Story"
 class Telling:
     """Tells what differs between two trees; each pair is compared once."""
 
-    def __init__(self, git: Git) -> None:
+    def __init__(self, git: Git, find_key: FindKey) -> None:
         self.git = git
+        self._find_key = find_key
         self.warnings: list[str] = []
         self._told: dict[tuple[str | None, str], Trailers] = {}
 
@@ -49,8 +51,8 @@ class Telling:
                 STORY: describe_counts(ChangeCount(added=files), first=True),
             }
         with CatFile(self.git) as reader:
-            facts = compare_facts(reader, before, after)
-        return {CHANGED: _counts(changed), STORY: tell_briefly(facts, changed, kinds())}
+            facts = brief_facts(reader, before, after, self._find_key)
+        return {CHANGED: _counts(changed), STORY: tell_briefly(facts, changed, kinds(), names=False)}
 
 
 def _is_file(change: Change) -> bool:

@@ -148,6 +148,7 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
     attachments = awaited(EnvHistory.attachments)
     foresee = awaited(EnvHistory.foresee)
     write_to = awaited(EnvHistory.write_to)
+    plan_fork = awaited(EnvHistory.plan_fork)
     undo = awaited(EnvHistory.undo)
     redo = awaited(EnvHistory.redo)
     finish_restore = awaited(EnvHistory.finish_restore)

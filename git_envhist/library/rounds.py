@@ -234,10 +234,10 @@ def _wrapped_stream(
 
 def call_words(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     """A call in the words of Python, cut where it is long; without the secret part of any token."""
-    from git_envhist.verifying.recording import mask  # loaded late: only a tool needs it
+    from git_envhist.capture.masking import mask_text  # loaded late: only a tool needs it
 
     told = [*map(_short, args), *(f"{key}={_short(value)}" for key, value in kwargs.items())]
-    words = mask(f"{name}({', '.join(told)})")
+    words = mask_text(f"{name}({', '.join(told)})")
     return words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
 
 

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from git_envhist.model.restores import (
         Ended,
         Forked,
+        ForkPlan,
         LeftAlone,
         Listing,
         Pair,
@@ -156,6 +157,7 @@ __all__ = [
     "FactChange",
     "Fault",
     "Fetch",
+    "ForkPlan",
     "Forked",
     "GitChange",
     "Happened",

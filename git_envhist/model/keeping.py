@@ -132,5 +132,7 @@ class Purged:
     """So many intents name one of the paths: they stay as they were written."""
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
+    variable_names: bool = False
+    """Whether the names of variables were erased that were stored without being sealed."""
     imported: tuple[str, ...] = ()
     """Timelines among what was fetched that no remote gives again: an import brought them."""

@@ -143,6 +143,8 @@ class Restored:
     """Processes that were at work in the environment, and still run what was there."""
     services: tuple[str, ...] = ()
     """What was done with the state of services, in order; after a dry run what would be."""
+    roots: tuple[tuple[str, str], ...] = ()
+    """The additional roots in which something changes: name and directory."""
     warnings: tuple[str, ...] = ()
     checked: Checked | None = None
     """What the check came to that was to run then."""
@@ -180,6 +182,19 @@ class PointsBack:
     path: EnvPath
     what: str
     """`link`, `text`, or why it is not rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlan:
+    """What a fork would do."""
+
+    source: Snapshot
+    root: str
+    """The directory that would be made, absolute and without links."""
+    branch: str | None
+    relocate: bool
+    plan_id: str
+    """Equal for two plans of the same fork; `git envlog fork --plan` takes it."""
 
 
 @dataclass(frozen=True, slots=True)

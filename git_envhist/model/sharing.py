@@ -97,6 +97,9 @@ class Look:
     shares: tuple[Share, ...] = ()
     databases: tuple[tuple[bytes, int], ...] = ()
     tokens: tuple[Token, ...] = ()
+    dumps: tuple[tuple[bytes, int], ...] = ()
+    names: tuple[bytes, ...] = ()
+    """Paths whose names look secret, and which are not sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class Pushed:
     problems: tuple[str, ...] = ()
     """Why it would be refused; only a dry run gets so far."""
     warnings: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    """What no earlier push to there was agreed to for: classes, databases, dumps, names that look secret."""
 
 
 class Arrival(Enum):
@@ -138,6 +143,10 @@ class Fetch:
     """So many refs there were not spelled as any of ours."""
     full: bool
     """Whether all contents are here."""
+    bad: tuple[tuple[str, str], ...] = ()
+    """Timelines that could not be taken, each with the reason; all others came."""
+    heads: tuple[tuple[str, str], ...] = ()
+    """Of each timeline that changed: `signed`, `later`, `unknown-key`, `none` or `altered`."""
 
 
 @dataclass(frozen=True, slots=True)

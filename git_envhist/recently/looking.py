@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.facts import MACHINE_ROOT
 from git_envhist.model import Change, EntryKind, Side
 from git_envhist.model.causing import Happened, Recent
@@ -57,8 +57,8 @@ def look(
         {one.path: datetime.fromtimestamp(one.at / 10**9, zone) for one in walked.found},
         tuple(sorted(walked.lost)),
         tuple(sorted(walked.unread)),
-        tuple(done._replace(what=_masked(done.what)) for done in commands),
-        tuple(done._replace(what=_masked(done.what)) for done in _moves_of_head(git, since, until)),
+        tuple(done._replace(what=mask_text(done.what)) for done in commands),
+        tuple(done._replace(what=mask_text(done.what)) for done in _moves_of_head(git, since, until)),
         walked.looked,
     )
 
@@ -120,7 +120,3 @@ def _listed(directory: str) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-def _masked(text: str) -> str:
-    return mask_tokens(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")

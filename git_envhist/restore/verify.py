@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from git_envhist.restore.links import link_class
 from git_envhist.restore.looks import KINDS
 from git_envhist.restore.make import Contents
 from git_envhist.restore.proof import has_bytes, is_link_to, open_to_read
+from git_envhist.restore.times import UNHELD, HeldTimes
 from git_envhist.restore.workers import portion, share_out
 from git_envhist.system import SYSTEM
 from git_envhist.values import dataclass
@@ -34,7 +36,8 @@ class Difference:
     path: EnvPath
     """As people see it."""
     what: str
-    """`missing`, `kind`, `content`, `mode`, `mtime`, `owner`, `attributes`, `device`, `hard links`, `unreadable`."""
+    """`missing`, `kind`, `content`, `mode`, `mtime`, `owner`, `attributes`, `device`, `hard links`, `unreadable`, or
+    UNHELD in the place of `mtime`."""
 
 
 class Wanted(NamedTuple):
@@ -102,6 +105,7 @@ class _Verifier:
     def __init__(self, door: Door, contents: Contents) -> None:
         self._door = door
         self._contents = contents
+        self._times = HeldTimes(door)
         self._open: tuple[bytes, bytes] | None = None
         self._descriptor = -1
 
@@ -123,6 +127,7 @@ class _Verifier:
     def end(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
+        self._times.close()
         self._contents.close()
 
     def _compare(self, wanted: Wanted, checked: _Checked) -> Iterator[str]:
@@ -131,7 +136,8 @@ class _Verifier:
         entry = wanted.entry
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         checked.rows.append(((wanted.realm, wanted.path), _COLUMNS(found)))
-        yield from compare(directory, name, wanted.realm, entry, self._contents)
+        for what in compare(directory, name, wanted.realm, entry, self._contents):
+            yield _why_differs(what, found, wanted.realm, entry, self._times)
         if entry.link_group is not None:
             checked.inodes.append((wanted, (found.st_dev, found.st_ino)))
 
@@ -186,6 +192,12 @@ def compare_stat(found: os.stat_result, entry: Entry) -> Iterator[str]:
         yield "device"
 
 
+def _why_differs(what: str, found: os.stat_result, realm: bytes, entry: Entry, times: HeldTimes) -> str:
+    if what == "mtime" and times.is_held_as(realm, entry.mtime_ns, found.st_mtime_ns):
+        return UNHELD
+    return what
+
+
 def _links(pairs: Iterable[tuple[Wanted, tuple[int, int]]]) -> Iterator[Difference]:
     """Names that should be one file and are not."""
     first: dict[object, tuple[int, int]] = {}
@@ -195,13 +207,24 @@ def _links(pairs: Iterable[tuple[Wanted, tuple[int, int]]]) -> Iterator[Differen
 
 
 def _directories(journal: Journal, door: Door, without: frozenset[EnvPath]) -> Iterator[Difference]:
+    with closing(HeldTimes(door)) as times:
+        yield from _directories_that_differ(journal, door, without, times)
+
+
+def _directories_that_differ(
+    journal: Journal, door: Door, without: frozenset[EnvPath], times: HeldTimes
+) -> Iterator[Difference]:
     for own in journal.directories:
         shown = shown_path(own.realm, own.path)
         if own.after is None or shown in without:
             continue
         try:
             with door.directory(own.realm, own.path) as descriptor:
-                whats = list(compare_stat(os.fstat(descriptor), own.after))
+                seen = os.fstat(descriptor)
+                whats = [
+                    _why_differs(what, seen, own.realm, own.after, times)
+                    for what in compare_stat(seen, own.after)
+                ]
                 if read_xattrs(descriptor) != dict(own.after.xattrs):
                     whats.append("attributes")
         except FileNotFoundError:

@@ -27,9 +27,11 @@ from git_envhist.restore.journal import (
 from git_envhist.restore.places import found_again, spots_of
 from git_envhist.restore.proof import prover
 from git_envhist.restore.stage import settle, stage
+from git_envhist.restore.times import UNHELD
 from git_envhist.restore.verify import Difference, Row, verify
 from git_envhist.restore.victims import Known, nothing_is_known
 from git_envhist.restore.waiting import waited_for
+from git_envhist.restoring.losses import told_losses
 from git_envhist.store.contents import Contents
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.locks import state_directory
@@ -175,7 +177,9 @@ def take_back(place: Place, last: Last = nothing_else) -> Carried | None:
             return _clean(place, door, journal, last)
         applied = abort(journal, door)
         kept = finish(journal, door, place.private, undone=True, last=lambda: last(journal))
-        return Carried(0, (*_kept(place, kept), *applied.left_alone), _losses(applied), True, journal.notes)
+        return Carried(
+            0, (*_kept(place, kept), *applied.left_alone), told_losses(applied.losses), True, journal.notes
+        )
 
 
 def set_aside(place: Place) -> Carried:
@@ -208,8 +212,9 @@ def _end(place: Place, door: Door, journal: Journal, early: Applied, applied: Ap
     left = (*early.left_alone, *applied.left_alone)
     without = frozenset(EnvPath(item.path) for item in left)
     differences, rows = verify(journal, door, place.open_contents, without=without, how=place.how)
-    losses = (*_losses(early), *_losses(applied))
-    changed = _judge(differences, {item.path for item in losses})
+    unheld = ((item.path, item.what) for item in differences if item.what == UNHELD)
+    losses = told_losses((*early.losses, *applied.losses, *unheld))
+    changed = _judge(differences, {EnvPath(path) for path, _ in (*early.losses, *applied.losses)})
     with closing(place.open_contents()) as contents:
         kept = finish(journal, door, place.private, last=lambda: last(journal), prove=prover(contents))
     verified = sum(1 + len(staged.step.below) for staged in journal.staged if staged.step.after is not None)
@@ -222,7 +227,8 @@ def _judge(differences: Iterable[Difference], lost: set[EnvPath]) -> tuple[LeftA
     """What somebody changed right after it was restored; bytes that are wrong under the right time are our fault."""
     found: dict[EnvPath, set[str]] = {}
     for difference in differences:
-        found.setdefault(difference.path, set()).add(difference.what)
+        if difference.what != UNHELD:
+            found.setdefault(difference.path, set()).add(difference.what)
     for path, what in found.items():
         if "content" in what and "mtime" not in what:
             raise RestoreLeft(f"what was written is not what the snapshot holds: '{os.fsdecode(path)}'")
@@ -231,10 +237,6 @@ def _judge(differences: Iterable[Difference], lost: set[EnvPath]) -> tuple[LeftA
         for path, what in found.items()
         if path not in lost
     )
-
-
-def _losses(applied: Applied) -> tuple[LeftAlone, ...]:
-    return tuple(LeftAlone(EnvPath(path), f"its {what} cannot be had here") for path, what in applied.losses)
 
 
 def _kept(place: Place, kept: Iterable[LeftAlone]) -> tuple[LeftAlone, ...]:

@@ -7,7 +7,7 @@ comes is staged meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import NamedTuple
@@ -31,11 +31,11 @@ from git_envhist.restoring.guards import (
     refuse_open_databases,
     refuse_unsaved,
 )
-from git_envhist.restoring.here import UNKNOWN, Choose, Here
-from git_envhist.restoring.inspection import inspect, room_at
+from git_envhist.restoring.here import Choose, Here, Now
+from git_envhist.restoring.inspection import inspect, names_in, room_at
 from git_envhist.restoring.names import refuse_names
 from git_envhist.restoring.outside import with_facts
-from git_envhist.restoring.planning import Guess, Planner, closed_paths
+from git_envhist.restoring.planning import Guess, Planner, closed_paths, roots_changed
 from git_envhist.restoring.processes import Touched, still_running
 from git_envhist.restoring.recording import NOT_RECORDED, publish_now
 from git_envhist.restoring.rest import Rest, plan_rest
@@ -86,7 +86,7 @@ class Course:
         """Find out what differs between the newest snapshot and the moment that is probably meant."""
         if self.part is not RestorePart.TO:
             return
-        likely = self.here.judge(self.choose(UNKNOWN))
+        likely = self.here.judge(self.choose(None))
         if likely.trusted is not False:
             self.guess.make(self.here.contents(self.capturing.repository.git), tip, likely.tree)
 
@@ -94,6 +94,7 @@ class Course:
         """What is to be done, and what is here saved; nothing to be done after a dry run, and where nothing differs."""
         wish = self.wish
         planned = self._plan_from(held)
+        planned = replace(planned, roots=roots_changed(planned.plan, held.taken.survey.bases))
         refuse_names(planned.plan, held.taken.survey.bases)
         planned = with_facts(planned, held, wish)
         if wish.planned is not None:
@@ -165,11 +166,12 @@ class Course:
         return planned
 
     def _plan_from(self, held: Held) -> Restored:
-        target = self.here.judge(self.choose(held.content))
-        planned = self._plan(held, target)
-        if self.part is RestorePart.UNDO and not changes_files(planned) and target.content != held.content:
-            # What differs is nothing that a restore would touch: one is in that state, and means the one before.
-            planned = self._plan(held, self.here.judge(self.choose(target.content)))
+        git = held.context.repository.git.with_objects(held.staging.path)
+        now = Now(held.content, held.finish().tree, git)
+        planned = self._plan(held, self.here.judge(self.choose(now)))
+        if self.part is RestorePart.UNDO and not changes_files(planned):
+            # A restore touches nothing of that state which differs: it is as good as the one now.
+            planned = self._plan(held, self.here.judge(self.choose(now._replace(further=1))))
         return planned
 
     def _plan(self, held: Held, target: Snapshot) -> Restored:
@@ -177,7 +179,7 @@ class Course:
         if target.trusted is False and not wish.foreign:
             raise Refused(
                 f"no key that is here signed '{target.id[:7]}': what it holds is somebody else's word",
-                hint="write it elsewhere: --to <directory>; --foreign, if you trust who made it; "
+                hint="write it elsewhere: --to <directory>; --allow-unsigned, if you trust who made it; "
                 "where it is your own: git envlog key import",
             )
         finished = held.finish()
@@ -191,19 +193,25 @@ class Course:
             hidden = hidden_by_mounts(plan, held.taken.out_of_reach)
             losses = (*closed_paths(plan), *planner.unreached, *hidden)
             return Restored(target, plan, held.taken.files, losses=losses, warnings=warnings)
-        pairs, findings = self._inspect(target)
+        pairs, findings = self._inspect(target, held.taken.survey.bases)
         plan = planner.plan(finished.tree, target.tree, wish, findings)
         if not wish.dry_run:
             write_blobs(held.context.repository.git, findings.blobs)
         warnings += doubtful(git, target.tree, plan)
         return told(Restored(target, plan, files=held.taken.files, warnings=warnings), findings, pairs)
 
-    def _inspect(self, target: Snapshot) -> tuple[list[Pair], Findings]:
+    def _inspect(self, target: Snapshot, bases: Mapping[bytes, bytes]) -> tuple[list[Pair], Findings]:
         repository, wish = self.capturing.repository, self.wish
         with closing(self.here.contents(repository.git)) as contents:
             room = room_at(repository.root)
             return inspect(
-                repository.git, contents, target.tree, room=room, force=wish.force, links=wish.links
+                repository.git,
+                contents,
+                target.tree,
+                room=room,
+                force=wish.force,
+                links=wish.links,
+                standing=names_in(bases),
             )
 
     def _guard(self, held: Held, planned: Restored) -> Rest:

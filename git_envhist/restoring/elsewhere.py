@@ -15,6 +15,7 @@ from git_envhist.restore.anew import Filled, fill, is_taken, still_to_come
 from git_envhist.restore.fresh import Source as Moment
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.inspection import inspect, nearest_directory, room_at
+from git_envhist.restoring.losses import told_losses
 from git_envhist.restoring.names import manner_of, refuse_names
 from git_envhist.restoring.planning import chosen_paths
 from git_envhist.restoring.scope import NOT_CHOSEN, with_directories
@@ -119,7 +120,7 @@ def _make(directory: str) -> None:
 
 
 def _told(planned: Restored, filled: Filled) -> Restored:
-    losses = tuple(LeftAlone(EnvPath(path), f"its {what} cannot be had here") for path, what in filled.losses)
+    losses = told_losses(filled.losses)
     return replace(planned, verified=filled.written, kept=filled.kept, losses=(*planned.losses, *losses))
 
 

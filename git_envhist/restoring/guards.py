@@ -105,8 +105,11 @@ def _mounts(missing: Iterable[Missing]) -> dict[EnvPath, Missing]:
 def refuse_open_databases(plan: Plan, bases: Mapping[bytes, bytes]) -> None:
     """A database that another process has open would go on being written to where nobody sees it."""
     tops = {realm: os.path.realpath(base) for realm, base in bases.items()}
+    # Directories are left out, whatever their names: the scan's own processes keep them open, and no database is one.
     victims = {
-        os.path.join(tops[step.realm], step.path): step for step in plan.steps if step.before is not None
+        os.path.join(tops[step.realm], step.path): step
+        for step in plan.steps
+        if step.before is not None and step.before.kind is EntryKind.FILE
     }
     for place, process in holders(victims).items():
         if database_of(place) is not None or _is_sqlite(place):

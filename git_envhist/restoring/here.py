@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.leftovers import restore_directory
@@ -17,13 +17,22 @@ if TYPE_CHECKING:
     from git_envhist.restoring.carrying import Place
 
 UNLIMITED = 1 << 62
-UNKNOWN = ""
-"""What is here while nobody has looked yet."""
-Choose = Callable[[str], Snapshot]
-"""The content of what is here now -> the moment to go to; where one was named it is that, whatever is here."""
+Choose = Callable[["Now | None"], Snapshot]
+"""Return the snapshot to restore; None: nothing is known yet of the environment now."""
 Judge = Callable[[Snapshot], Snapshot]
 Find = Callable[[str], Snapshot]
 Unseal = Callable[[EnvPath, bytes], bytes]
+
+
+class Now(NamedTuple):
+    """The environment now, captured and not yet published."""
+
+    content: str
+    tree: str
+    git: Git
+    """Reads its objects, too."""
+    further: int = 0
+    """How many more states back undo has to look, because a restore would change nothing in those between."""
 
 
 @dataclass(frozen=True, slots=True)

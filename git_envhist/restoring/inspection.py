@@ -1,7 +1,7 @@
-"""Looks through the whole of a snapshot that no key of ours signed, before anything is planned, and writes nothing.
+"""Inspect the whole of an unsigned snapshot before anything is planned; nothing is written.
 
-What it holds is told by the snapshot alone, whatever stands here: a link is judged by all the links that come with it,
-a directory by all that is in it.
+A link is judged by all the links that come with it, a directory by all that will be in it: what comes, and what exists
+at its place already.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from git_envhist.errors import SealingError
 from git_envhist.model import Entry, EntryKind, EnvPath, ObjectId, Pair, StoredAs, shown_path
 from git_envhist.restoring.budget import BUDGET, UNBOUNDED, Wary, check_sizes, gather
 from git_envhist.restoring.foreign import DEVICES, Findings, Key, Owner
-from git_envhist.restoring.gitdirs import is_config, reduced_config, repositories, why_not_brought
+from git_envhist.restoring.gitdirs import (
+    POINTS_AWAY,
+    Standing,
+    is_config,
+    is_pointer,
+    nothing_exists,
+    reduced_config,
+    repositories,
+    why_not_brought,
+)
+from git_envhist.restoring.obeyed import JJ_TARGETS
 from git_envhist.restoring.outward import LONGEST_TARGET, NO_PATH, why_unsafe
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
@@ -29,35 +39,45 @@ LARGEST_CONFIG = 1 << 20
 
 
 def inspect(
-    git: Git, contents: Contents, tree: str, *, room: int, force: bool, links: bool = True
+    git: Git,
+    contents: Contents,
+    tree: str,
+    *,
+    room: int,
+    force: bool,
+    links: bool = True,
+    standing: Standing = nothing_exists,
 ) -> tuple[list[Pair], Findings]:
-    """Every directory of a snapshot, as it tells them, and what was found; `Damaged` or `Refused` where it is too much.
+    """Return every directory of a snapshot and the findings; `Damaged` or `Refused` if there is too much.
 
-    `room`: how many bytes there is room for; `force`: it may be large, and with `links` too these may lead anywhere.
+    `room`: bytes that fit; `force`: no limits, and with `links` these may lead anywhere; `standing`: names that exist
+    at the place to restore to.
     """
     budget = UNBOUNDED if force else BUDGET
     with closing(Sizes(git)) as sizes:
         pairs = gather(read_pairs(Wary(contents, sizes), None, bytes.fromhex(tree)), budget)
         check_sizes(pairs, contents, sizes, budget, room)
-        look = _Look(git, contents, sizes, pairs)
+        look = _Look(git, contents, sizes, pairs, standing)
         dropped = dict(look.dropped(unsafe_links=force and links))
         configs = dict(look.configs(dropped))
     return pairs, Findings(dropped, configs, Owner(os.geteuid(), os.getegid()))
 
 
 class _Look:
-    def __init__(self, git: Git, contents: Contents, sizes: Sizes, pairs: list[Pair]) -> None:
+    def __init__(
+        self, git: Git, contents: Contents, sizes: Sizes, pairs: list[Pair], standing: Standing
+    ) -> None:
         self._git = git
         self._contents = contents
         self._sizes = sizes
         self._pairs = pairs
-        self._inside = repositories(pairs)
+        self._repositories = repositories(pairs, standing)
 
     def dropped(self, *, unsafe_links: bool) -> Iterator[tuple[EnvPath, str]]:
         """(path as people see it, why) of all that is not brought."""
         targets = self._targets()
         for realm, entry in _entries(self._pairs):
-            why = why_not_brought(realm, entry, self._inside) or self._why_not(realm, entry)
+            why = why_not_brought(realm, entry, self._repositories) or self._why_not(realm, entry)
             if why is None and entry.kind is EntryKind.LINK:
                 why = why_unsafe(entry.path, targets.get(realm, {}))
                 if unsafe_links and why != NO_PATH:
@@ -68,7 +88,7 @@ class _Look:
     def configs(self, dropped: Mapping[EnvPath, str]) -> Iterator[tuple[Key, tuple[ObjectId, bytes]]]:
         """What the configuration of each repository is reduced to, where that is less."""
         for realm, entry in _entries(self._pairs):
-            if is_config(realm, entry, self._inside) and shown_path(realm, entry.path) not in dropped:
+            if is_config(realm, entry, self._repositories) and shown_path(realm, entry.path) not in dropped:
                 data = self._bytes(realm, entry)
                 reduced = reduced_config(self._list(data or b""))
                 if reduced != data and entry.oid is not None:
@@ -93,6 +113,8 @@ class _Look:
     def _why_not(self, realm: bytes, entry: Entry) -> str | None:
         if entry.kind in DEVICES:
             return f"{DEVICES[entry.kind]} is not taken over"
+        if is_pointer(entry) and (self._bytes(realm, entry) or b"").strip() not in JJ_TARGETS:
+            return POINTS_AWAY
         if entry.stored is StoredAs.SEALED and entry.oid is not None and self._bytes(realm, entry) is None:
             return NO_KEY
         return None
@@ -128,6 +150,21 @@ def room_at(directory: str) -> int:
     found = os.statvfs(nearest_directory(directory))
     # One that has no size, or does not tell of it, says zero of everything.
     return found.f_bavail * found.f_frsize if found.f_blocks else UNTOLD
+
+
+def names_in(bases: Mapping[bytes, bytes]) -> Standing:
+    """Return a function that lists a directory of the environment; no name if it cannot be listed."""
+
+    def listed(realm: bytes, path: bytes) -> list[bytes]:
+        base = bases.get(realm)
+        if base is None:
+            return []
+        try:
+            return os.listdir(os.path.join(base, path) if path else base)
+        except OSError:
+            return []
+
+    return listed
 
 
 def nearest_directory(place: str) -> str:

@@ -29,7 +29,7 @@ def with_facts(planned: Restored, held: Held, wish: Wish) -> Restored:
         return planned
     git = held.context.repository.git.with_objects(held.staging.path)
     try:
-        changes = changed_facts(git, held.finish().tree, planned.target.tree)
+        changes = changed_facts(git, held.finish().tree, planned.target.tree, find_key=held.context.keys.get)
     except EnvhistError:
         return planned
     outside = tuple(_outside_of(changes, planned.target, wish)) if outside_is_told else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 
@@ -11,7 +11,7 @@ from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.taken import Taken
 from git_envhist.errors import EnvhistError
 from git_envhist.history.classes import class_of
-from git_envhist.model import EntryKind, EnvPath, LeftAlone, Pair, Plan, shown_path
+from git_envhist.model import TOP, EntryKind, EnvPath, LeftAlone, Pair, Plan, shown_path
 from git_envhist.restore.plan import Rules, make_plan
 from git_envhist.restoring.foreign import Findings
 from git_envhist.restoring.pointers import Pointers, Spared, sparing
@@ -31,11 +31,12 @@ from git_envhist.restoring.wish import Wish
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
 from git_envhist.store.layout import RESERVED
+from git_envhist.store.listings import ROOT_MARK
 from git_envhist.store.manifest import BUDGET
 from git_envhist.store.names import true_path
 from git_envhist.store.objects import CatFile
 from git_envhist.store.pairs import read_pairs, read_these, same_environment
-from git_envhist.store.pathspecs import matching
+from git_envhist.store.pathspecs import matching, patterns_of
 from git_envhist.trace import step
 from git_envhist.values import replace
 
@@ -52,6 +53,9 @@ class NoSuchPath(EnvhistError):
             f"nothing matches '{shown}', neither now nor then",
             hint="'git envdiff <rev>' tells what differs",
         )
+
+
+ROOTS_UNASKED = "an additional root: only --roots changes it"
 
 
 class Guess:
@@ -120,7 +124,11 @@ class Planner:
         if findings is None:
             plan = make_plan(pairs, rules)
         else:
-            plan = make_plan(map(findings.sanitised, pairs), findings.rules(rules))
+            mine = pairs if wish.roots else [pair for pair in pairs if not pair.realm]
+            plan = make_plan(map(findings.sanitised, mine), findings.rules(rules))
+            others = sorted({pair.realm for pair in pairs}.difference(pair.realm for pair in mine))
+            left = tuple(LeftAlone(EnvPath(realm + ROOT_MARK), ROOTS_UNASKED) for realm in others)
+            plan = replace(plan, left_alone=(*plan.left_alone, *left))
         self.unreached = tuple(_unreached(plan, pairs))
         return plan if chosen is None or plan.steps else _without_ways(plan, frozenset(chosen))
 
@@ -161,10 +169,15 @@ def chosen_paths(
     if not wish.pathspecs and wish.classes is None:
         return None
     paths = dict(_paths(pairs))
-    chosen: Collection[bytes] = paths
+    tops = {shown_path(pair.realm, TOP) for pair in pairs if pair.path == TOP}
+    chosen: Collection[bytes] = {*paths, *tops}
     if wish.pathspecs:
         directories = [path for path, is_directory in paths.items() if is_directory]
-        chosen = matching(git, paths, directories, wish.pathspecs)
+        # No pattern matches a top, which git has no path for: only its name means it, and what means everything.
+        named = tops.intersection(patterns_of(wish.pathspecs))
+        if TOP in patterns_of(wish.pathspecs):
+            named = tops
+        chosen = {*matching(git, paths, directories, wish.pathspecs), *named}
         if not chosen:
             _refuse_unmatched(git, trees, wish.pathspecs)
     return [path for path in chosen if wish.classes is None or class_of(path) in wish.classes]
@@ -183,13 +196,24 @@ def _refuse_unmatched(git: Git, trees: Sequence[str], pathspecs: Sequence[bytes]
                 known.add(path)
                 if head.startswith(b"040000"):
                     directories.add(path)
-    if not matching(git, known, directories, pathspecs):
+    if matching(git, known, directories, pathspecs):
+        return
+    from git_envhist.restoring.manifested import manifested_paths  # loaded late: only a rare path needs it
+
+    paths = dict(one for tree in trees for one in manifested_paths(git, tree))
+    if not matching(git, paths, [path for path, is_directory in paths.items() if is_directory], pathspecs):
         raise NoSuchPath(pathspecs)
 
 
 def closed_paths(plan: Plan) -> tuple[LeftAlone, ...]:
     """What would be changed and cannot be: that is not as it was."""
     return tuple(item for item in plan.left_alone if item.why == IMMUTABLE)
+
+
+def roots_changed(plan: Plan, bases: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
+    """Return the additional roots in which a plan changes something, each with its directory."""
+    realms = {step.realm for step in plan.steps} | {own.realm for own in plan.directories}
+    return tuple((os.fsdecode(realm), os.fsdecode(bases[realm])) for realm in sorted(realms) if realm)
 
 
 def tracked(git: Git) -> frozenset[bytes]:
@@ -199,7 +223,10 @@ def tracked(git: Git) -> frozenset[bytes]:
 
 
 def _paths(pairs: Iterable[Pair]) -> Iterator[tuple[bytes, bool]]:
+    """Every path that may differ, and whether it is a directory; a directory may differ though its entries do not."""
     for pair in pairs:
+        if pair.path != TOP:
+            yield shown_path(pair.realm, pair.path), True
         for listing in (pair.before, pair.after):
             if listing is not None:
                 for entry in listing.entries.values():

@@ -13,11 +13,14 @@ from typing import NamedTuple
 from git_envhist.facts.processes import GONE, PROC, open_files, others, parent_of, places, target, words_of
 from git_envhist.history.classes import INSTALLED
 from git_envhist.model import Plan
+from git_envhist.ourselves import START
 from git_envhist.store.atwork import callers
 from git_envhist.store.git import COMMAND
 
 LONGEST_COMMAND = 60
 OUR_GIT = [word.encode() for word in COMMAND]
+OUR_STARTS = (b"git_envhist.", START.partition("{")[0].encode())
+"""A word of a worker, and of a program that another one of ours has started, e.g. the daily cleaning, begins so."""
 MOST_ABOVE = 4
 """So many generations a process is looked at for a git of ours."""
 PACKAGE_FILES = (
@@ -140,7 +143,7 @@ def _works_for_us(pid: int) -> bool:
     A git of ours and one of our modules are known by their words, whoever has started them.
     """
     words = words_of(pid)
-    if any(word.startswith(b"git_envhist.") for word in words):
+    if any(word.startswith(OUR_STARTS) for word in words):
         return True
     return (parent_of(pid) == os.getpid() and words == words_of(os.getpid())) or _is_our_git(pid)
 

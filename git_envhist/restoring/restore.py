@@ -21,6 +21,7 @@ from git_envhist.values import dataclass, replace
 if TYPE_CHECKING:
     from git_envhist.restoring.carrying import Carried
     from git_envhist.restoring.course import Beside, Course
+    from git_envhist.store.repository import Repository
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class Restoring:
 
     def restore(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         """Go to a moment, chosen once it is known what is here now."""
-        repository = self.here.capturing.repository
+        repository = self._stay_at_top()
         if not wish.force:
             refuse_home(repository.root, self.here.capturing.environ)
         capturing = self.here.unbounded()
@@ -69,6 +70,12 @@ class Restoring:
         done = course.carry_out(decided.planned, decided.saved, decided.rest, self._note_change)
         return replace(done, seconds=time.monotonic() - started)
 
+    def _stay_at_top(self) -> Repository:
+        """Run git at the top of the working tree: a restore may remove the directory of this process."""
+        repository = self.here.capturing.repository
+        repository.git.directory = repository.root
+        return repository
+
     def _note_change(self, saved: Snapshot) -> None:
         self.changed = saved
 
@@ -87,10 +94,12 @@ class Restoring:
         """Finish a restore that was broken off, and record it."""
         from git_envhist.restoring.endings import go_on  # loaded late: hardly any is broken off
 
+        self._stay_at_top()
         return go_on(self)
 
     def take_back(self) -> Carried:
         """Bring back what stood here before a restore that was broken off."""
         from git_envhist.restoring.endings import take_back  # loaded late: likewise
 
+        self._stay_at_top()
         return take_back(self)

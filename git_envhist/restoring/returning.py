@@ -59,9 +59,10 @@ class Returning(Core):
         What can be asked for by name, as `git envrestore` has it: `paths` (git's pathspecs, as from the top) and `only`
         (packages, env, databases, files) choose; `keep_new` removes nothing, `keep_code` leaves what HEAD tracks;
         `head` also moves HEAD; `relocate` rewrites what names another place; `services` brings their state along;
-        `force` and `foreign` override a refusal that names them. Called: `progress`, how far it is; `waiting`, somebody
-        else holds the environment; `planned`, with the plan, before anything is saved (what it raises stops the
-        restore); `saved`, with the moment that holds what was here. `wish`: all of it as one value.
+        `force` and `foreign` override a refusal that names them (`roots`: in additional roots too). Called: `progress`,
+        how far it is; `waiting`, somebody else holds the environment; `planned`, with the plan, before anything is
+        saved (what it raises stops the restore); `saved`, with the moment that holds what was here. `wish`: all of it
+        as one value.
         """
         snapshot = self._snapshot(revision)
         if dry_run:

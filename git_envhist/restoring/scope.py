@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from git_envhist.capture.descent import REALM_MARK, join
-from git_envhist.capture.ignore import ignore_rules, usable
+from git_envhist.capture.ignore import MOST_PATTERNS, ignore_rules, usable
+from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, Missing, WhyMissing
 from git_envhist.store.layout import MISSING, RESERVED, RULES
 from git_envhist.store.listings import ROOT_MARK, read_missing, read_rules
@@ -35,6 +36,10 @@ NOT_CHOSEN = ""
 """Not asked for: nothing that anybody needs to be told."""
 
 
+LONGEST_ASKED = 60.0
+"""Seconds for the patterns of a snapshot, which may come from elsewhere."""
+
+
 class Extent(NamedTuple):
     """What one of two moments did not look at."""
 
@@ -45,7 +50,7 @@ class Extent(NamedTuple):
 
     @classmethod
     def of(cls, ignore: Sequence[str], exclude: Sequence[str], missing: Iterable[Missing]) -> Extent:
-        rules = ignore_rules(usable(ignore)[0], usable(exclude)[0])
+        rules = ignore_rules(_usable(ignore), _usable(exclude), seconds=LONGEST_ASKED)
         by_why = [(item.path, item.why) for item in missing]
         unread = frozenset(path for path, why in by_why if why is WhyMissing.ATTRIBUTES)
         return cls(rules, {path: why for path, why in by_why if why is not WhyMissing.ATTRIBUTES}, unread)
@@ -72,6 +77,13 @@ class Extent(NamedTuple):
                 return why
             path = above(path)
         return self.missing.get(EnvPath(b""))
+
+
+def _usable(patterns: Sequence[str]) -> tuple[str, ...]:
+    if len(patterns) > MOST_PATTERNS:
+        # Without some of them, a restore would remove what the snapshot left out.
+        raise Damaged(f"a snapshot names {len(patterns):,} patterns of what it left out")
+    return usable(patterns)[0]
 
 
 def extent_of(reader: CatFile, tree: str) -> Extent:

@@ -70,6 +70,8 @@ def _brought_up(pair: Pair, old: Record, new: Record) -> Pair:
 def _refuse_unusual(old: Record, new: Record) -> None:
     if (old.flags | new.flags) & INCOMPLETE or old.extras != new.extras:
         raise Unusual
+    if old.times or new.times:
+        raise Unusual
     for name in ("uid", "gid", "names", "subdirectories", "boundaries"):
         if getattr(old, name) != getattr(new, name):
             raise Unusual

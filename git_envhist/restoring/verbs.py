@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.seal import unseal
 from git_envhist.capturing.timelines import current_timeline
-from git_envhist.errors import EnvhistError, RestoreLeft
+from git_envhist.errors import RestoreLeft
 from git_envhist.history.doings import effects_since
-from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.history.timeline import subject
 from git_envhist.model import TOP, Effect, Ended, EnvPath, Restored, RestorePart, Snapshot, SnapshotId
-from git_envhist.restoring.here import UNKNOWN, Choose, Here
+from git_envhist.restoring.here import Choose, Here, Now
 from git_envhist.restoring.restore import Restoring
 from git_envhist.restoring.wish import NO_WISH, Wish
 from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.objects import CatFile
-from git_envhist.store.repository import TRASH
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from git_envhist.capturing.capture import Capturing
-    from git_envhist.history.cursor import Walk
     from git_envhist.restoring.carrying import Carried
+    from git_envhist.restoring.stepping import Stepping, WithTrash
     from git_envhist.services.bringing import Bringing
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
-
-
-class NothingToUndo(EnvhistError):
-    """There is no state in that direction."""
-
-    exit_code = 4
-    code = "nothing-to-undo"
-    usual_hint = "'git envlog --graph' shows the states there are"
 
 
 class History(Protocol):
@@ -58,10 +46,6 @@ FEW = 50
 """Most restores go no further back than so many moments."""
 
 
-WithTrash = Callable[[str], tuple[list[Snapshot], frozenset[SnapshotId]]]
-"""A timeline with what was let go of late, oldest first; and the ids of that."""
-
-
 class Going:
     """Back, forth, elsewhere."""
 
@@ -70,7 +54,7 @@ class Going:
         self._capturing = capturing
         here = Here(capturing, history.judge, history.open_sealed, history.resolve)
         self._with_trash = with_trash
-        self._skipped = ""
+        self._here = here
         self._restoring = Restoring(here)
 
     def to(self, snapshot: Snapshot, wish: Wish = NO_WISH) -> Restored:
@@ -88,15 +72,22 @@ class Going:
 
     def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
         """To the newest earlier state that differs from what is here, so many steps back."""
-        self._skipped = ""
-        restored = self._go(wish, RestorePart.UNDO, lambda content: self._back(steps, content))
-        if not self._skipped:
+        stepping = self._stepping
+        restored = self._go(wish, RestorePart.UNDO, lambda now: stepping.back(steps, now))
+        if not stepping.skipped:
             return restored
-        return replace(restored, warnings=(*restored.warnings, self._skipped))
+        return replace(restored, warnings=(*restored.warnings, stepping.skipped))
 
     def redo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
         """Forth again."""
-        return self._go(wish, RestorePart.REDO, lambda content: self._forth(steps, content))
+        stepping = self._stepping
+        return self._go(wish, RestorePart.REDO, lambda now: stepping.forth(steps, now))
+
+    @property
+    def _stepping(self) -> Stepping:
+        from git_envhist.restoring.stepping import Stepping  # loaded late: undo and redo alone
+
+        return Stepping(self._here, self._history.log, self._with_trash)
 
     @property
     def broken_off(self) -> bool:
@@ -151,11 +142,11 @@ class Going:
     def _go(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         effects: dict[SnapshotId, tuple[Effect, ...]] = {}
 
-        def chosen(content: str) -> Snapshot:
-            target = choose(content)
+        def chosen(now: Now | None) -> Snapshot:
+            target = choose(now)
             # Asked before anything changes: afterwards the directory that we stand in may be gone. And only when it is
             # known what is here: until then every processor is at work, and nobody waits for what is asked for early.
-            if content != UNKNOWN and target.id not in effects:
+            if now is not None and target.id not in effects:
                 effects[target.id] = self._effects_since(target)
             return target
 
@@ -196,62 +187,3 @@ class Going:
 
     def _open_attachment(self, name: EnvPath, sealed: bytes) -> bytes:
         return unseal(self._history.keys.to_open, name, b"attachment", sealed)
-
-    def _walk(self) -> Walk:
-        from git_envhist.history.cursor import read_walk  # loaded late: undo and redo alone
-
-        return read_walk(reversed(self._history.log()))
-
-    def _back(self, steps: int, content: str) -> Snapshot:
-        walk = self._walk()
-        stop = walk.back(steps, content)
-        dropped = self._dropped_state(steps, content)
-        if dropped is not None:
-            again = f"git envlog undrop {dropped.id[:7]}"
-            if stop is None:
-                raise NothingToUndo(
-                    f"the state before was dropped: {dropped.id[:7]} '{subject(dropped.intent)}'",
-                    hint=f"bring it back: {again}",
-                )
-            self._skipped = (
-                f"the state before was dropped: {dropped.id[:7]} '{subject(dropped.intent)}'; "
-                f"this is {stop.id[:7]} instead (bring it back: {again})"
-            )
-        if stop is None:
-            far = next((n for n in range(min(steps, len(walk.stops)), 0, -1) if walk.back(n, content)), 0)
-            if far:
-                raise NothingToUndo(
-                    f"there are not {steps:,} earlier states",
-                    hint=f"as far back as it goes: git envrestore --undo {far}",
-                )
-            is_new = not self._history.log(limit=1)
-            raise NothingToUndo(
-                "there is no earlier state to go back to",
-                hint=NOTHING_CAPTURED if is_new else "'git envlog' lists every snapshot",
-            )
-        return stop
-
-    def _dropped_state(self, steps: int, content: str) -> Snapshot | None:
-        """The state that would be gone to, had it not been dropped."""
-        repository = self._history.repository
-        timeline = current_timeline(repository, self._capturing.settings)
-        if timeline is None or not repository.list_refs(TRASH):
-            return None
-        from git_envhist.history.cursor import read_walk  # loaded late: undo and redo alone
-
-        line, gone = self._with_trash(timeline)
-        stop = read_walk(line).back(steps, content) if line else None
-        return stop if stop is not None and stop.id in gone else None
-
-    def _forth(self, steps: int, content: str) -> Snapshot:
-        walk = self._walk()
-        stop = walk.forward(steps, content)
-        if stop is not None:
-            return stop
-        ahead = walk.cut_off or (walk.stops[walk.cursor + 1 :] if walk.is_new(content) else ())
-        if ahead:
-            raise NothingToUndo(
-                "there is new work since the last undo: nothing to redo",
-                hint=f"what lay ahead is still there: git envrestore {ahead[-1].id[:7]}",
-            )
-        raise NothingToUndo("nothing was undone: there is nothing to redo")

@@ -31,6 +31,8 @@ class Wish:
     """What comes of another working tree and names its place is to name this one."""
     force: bool = False
     foreign: bool = False
+    roots: bool = False
+    """With `foreign`: additional roots too."""
     links: bool = True
     """With `force`: links of others may lead anywhere."""
     dry_run: bool = False
@@ -70,6 +72,8 @@ class Wished(TypedDict, total=False):
     services: bool
     force: bool
     foreign: bool
+    roots: bool
+    """With `foreign`: additional roots too."""
     progress: Callable[[Progress], None] | None
     waiting: Callable[[], None] | None
     planned: Callable[[Restored], None] | None

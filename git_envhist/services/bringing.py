@@ -202,7 +202,8 @@ class Bringing:
 
     @property
     def _way(self) -> Way:
-        return Way(self.capturing.repository.root, self.capturing.environ)
+        repository = self.capturing.repository
+        return Way(repository.root, self.capturing.environ, repository.common_dir)
 
 
 def _loss(service: Service, why: str) -> LeftAlone:

@@ -15,7 +15,8 @@ from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capture.masking import mask_secrets
+from git_envhist.capturing.attendance import NOT_APPROVED, approve, may_run
 from git_envhist.store.git import LOCAL_VARIABLES
 
 UNDER_WAY = "GIT_ENVHIST_SERVICE"
@@ -36,6 +37,8 @@ class Way(NamedTuple):
 
     root: str
     environ: Mapping[str, str]
+    common_dir: str
+    """The repository whose configuration names the commands."""
     seconds: float = PATIENCE
 
 
@@ -52,6 +55,9 @@ def run_into(way: Way, name: str, command: str, target: IO[bytes], most: int) ->
 def _run(
     way: Way, name: str, command: str, source: IO[bytes] | None, target: IO[bytes] | None, most: int
 ) -> str | None:
+    if not may_run(way.environ, way.common_dir, command):
+        return NOT_APPROVED
+    approve(way.environ, way.common_dir, command)
     # Files, no pipes: a server that was started keeps its outputs open for as long as it runs.
     with TemporaryFile() as said:
         try:
@@ -116,7 +122,7 @@ def _told(status: int, said: IO[bytes]) -> str | None:
     how = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
     size = _size(said)
     tail = os.pread(said.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
-    words = mask_tokens(tail[-1]).decode("utf-8", "replace")[:LONGEST_WORD] if tail else ""
+    words = mask_secrets(tail[-1]).decode("utf-8", "replace")[:LONGEST_WORD] if tail else ""
     return f"{how}: {words}" if words else how
 
 

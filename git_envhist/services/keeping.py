@@ -1,7 +1,8 @@
 """How the state of a service stands in a snapshot: cut into pieces, each deflated and sealed, below `services/<name>`.
 
-Cut as big files are, so that a dump that changed a little shares the rest with the one before. A state holds what
-its users entrusted to the service: nothing of it is stored in the clear, and without a key nothing of it is stored.
+Cut by content, as big files are, so that a dump that changed a little shares the rest with the one before, but under
+the key (`secretcuts`): the lengths of the sealed pieces confirm no guess. A state holds what its users entrusted to the
+service: nothing of it is stored in the clear, and without a key nothing of it is stored.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from git_envhist.errors import Damaged
 from git_envhist.services.states import Dumps
 from git_envhist.store.layout import RESERVED, SERVICES
 from git_envhist.store.objects import CatFile
-from git_envhist.store.pieces import LARGEST, ObjectSink, store_pieces
+from git_envhist.store.pieces import LARGEST, ObjectSink, store_cut
+from git_envhist.store.secretcuts import padded, secret_cuts
 from git_envhist.store.snapshots import DIRECTORY, TreeEntry
 from git_envhist.store.trees import decode_tree
 
@@ -38,7 +40,8 @@ def keep_dumps(
         if key is None:
             warnings.append(f"the state of service '{dump.name}' is not kept: {NO_KEY}")
             continue
-        _, tree = store_pieces(_Sealing(sink, key, name), _blocks(dump.file))
+        cuts = secret_cuts(_blocks(dump.file), key.derive(b"pieces"))
+        _, tree = store_cut(_Sealing(sink, key, name), cuts)
         found[SERVICES + b"/" + name] = (b"", DIRECTORY, tree)
     return found
 
@@ -82,7 +85,7 @@ class _Sealing:
 
     def add(self, kind: bytes, data: bytes) -> bytes:
         if kind == b"blob":
-            data = seal(self._key, self._name, KIND, zlib.compress(data, LEVEL))
+            data = seal(self._key, self._name, KIND, padded(zlib.compress(data, LEVEL)))
         return self._sink.add(kind, data)
 
 

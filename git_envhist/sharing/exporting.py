@@ -12,7 +12,7 @@ from git_envhist.history.revisions import Live
 from git_envhist.history.timeline import World
 from git_envhist.model import Snapshot
 from git_envhist.model.sharing import Exported
-from git_envhist.sharing.outgoing import look_through
+from git_envhist.sharing.outgoing import is_allowed, look_through
 from git_envhist.sharing.refusals import HoldsTokens
 from git_envhist.store.archive import FileThere, write_archive
 from git_envhist.store.bundles import make_repository, refs_of, workplace, write_bundle
@@ -77,7 +77,7 @@ def export(
         taken = _chains(git, repository, lines, find_key, identity)
         leaving = _leaving(git, taken)
         look = look_through(git, leaving, LARGEST)
-        tokens = [token for token in look.tokens if token.path not in wish.allow]
+        tokens = [token for token in look.tokens if not is_allowed(token.path, wish.allow)]
         if tokens:
             raise HoldsTokens(tokens, "written")
         bundle = os.path.join(work, "history.bundle")

@@ -1,7 +1,8 @@
 """A fetch: what others share comes in beside ours, never over it, and its contents only when they are wanted.
 
 The names of the other side's refs are read first, and only those that are spelled as ours are asked for, one by one.
-They arrive where nobody reads them, are looked at, and move together to places that say where they came from. A fetch
+They arrive where nobody reads them, are looked at, and move together to places that say where they came from. If git
+refuses what came, or it is too much, halves are fetched until the bad timelines are known; all others come. A fetch
 that was broken off leaves all timelines as they were; the next goes on.
 """
 
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from git_envhist.errors import Refused
+from git_envhist.errors import Damaged, GitFailed, Refused
 from git_envhist.model.sharing import Arrival, Fetch
 from git_envhist.sharing.bringing import ask_for, lists_of, transport_for
+from git_envhist.sharing.checking import CheckedHeads, Checker, FindKey, no_key
 from git_envhist.store.arrivals import Arrivals
 from git_envhist.store.fetched import ARRIVING, NOTES, REMOTES, Fetched, without_fetched
 from git_envhist.store.git import Git
@@ -21,12 +23,16 @@ from git_envhist.store.remotefailures import RemoteFailed, RemoteSilent, why_not
 from git_envhist.store.remoterefs import HEADS, There, read_there
 from git_envhist.store.remotes import OUR_REFS, Transport, find_remote
 from git_envhist.store.repository import Repository
+from git_envhist.store.sshsign import SshSettings
 from git_envhist.store.unfolding import trees_of_moments, trees_of_notes
+from git_envhist.values import replace
 
 LAZY = ("--filter=blob:none",)
 WHOLE = ("--no-filter",)
 TELL_NOTHING = ("-c", "fetch.negotiationAlgorithm=noop")
 AT_ONCE = 1000
+BY_CONTENT = (Damaged, GitFailed, RemoteFailed)
+"""Failures that one bad timeline among many may cause."""
 
 
 def fetch(
@@ -36,10 +42,15 @@ def fetch(
     word: str | None,
     *,
     full: bool = False,
+    find_key: FindKey = no_key,
+    accept_rollback: bool = False,
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
 ) -> Fetch:
-    """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold."""
+    """Bring the timelines of a remote, with their notes, up to date here; `full`: with all that they hold.
+
+    `find_key`: the sealing keys that may have signed a head; `accept_rollback`: take what is not as it was signed.
+    """
     remote = find_remote(repository, word, directory)
     fetched = Fetched.of(repository)
     fetched.ensure()
@@ -51,7 +62,10 @@ def fetch(
             )
         fetched.know(remote.name, remote.url)
         transport = transport_for(repository, fetched, remote, environ, step)
-        return _Fetch(fetched, transport, without_fetched(repository).git, full).run()
+        ssh = SshSettings.of(repository.read_config())
+        checker = Checker(fetched.git, repository.object_format, find_key, ssh, environ)
+        heads = CheckedHeads(fetched, remote.name, checker, accept=accept_rollback)
+        return _Fetch(fetched, transport, without_fetched(repository).git, full, heads).run()
 
 
 class _Way(NamedTuple):
@@ -63,8 +77,11 @@ class _Way(NamedTuple):
 
 
 class _Fetch:
-    def __init__(self, fetched: Fetched, transport: Transport, own: Git, full: bool) -> None:
+    def __init__(
+        self, fetched: Fetched, transport: Transport, own: Git, full: bool, signed: CheckedHeads
+    ) -> None:
         self._fetched = fetched
+        self._signed = signed
         self._own = own
         self._transport = transport
         self._remote = transport.remote
@@ -74,31 +91,96 @@ class _Fetch:
         self._notes = _Way(NOTES, f"{ARRIVING}notes/{name}/", f"{NOTES}{name}/")
 
     def run(self) -> Fetch:
-        there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
+        there = self._there = read_there(self._transport.list_refs(*OUR_REFS[:2]))
         self._fetched.mend()
         heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
         # What came with a fetch that was broken off was not looked at: then all is new.
         known = self._fetched.begin(self._remote.name)
         again = known is not None
-        arrivals = Arrivals(self._fetched, known)
-        # Notes come whole, and before what they are about.
-        self._take(there.notes, notes, self._notes, WHOLE)
-        self._take(there.heads, heads, self._heads, LAZY)
-        trees = self._accept(arrivals, there, again)
+        wanted = [name for name in sorted({*there.heads, *there.notes}) if self._is_news(name, there)]
+        full, bad = self._bring_apart(there, wanted, known, again=again)
+        bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
         after, said = self._here(self._heads.goal), self._here(self._notes.goal)
         fresh_words = {name for name in {*said, *notes} if again or said.get(name) != notes.get(name)}
         if fresh_words:
             list_crossed(self._fetched, self._own, {f"{self._remote.name}/{name}" for name in fresh_words})
-        fresh = [oid for name, oid in after.items() if again or heads.get(name) != oid]
-        full = self._contents(arrivals, there, fresh, trees)
-        arrivals.look(self._remote, said.values())
-        arrivals.vouch()
         self._fetched.end(self._remote.name)
         told = tuple(
             (f"{self._remote.name}/{name}", self._arrival(heads.get(name), after.get(name)))
             for name in sorted({*heads, *after})
+            if f"{self._remote.name}/{name}" not in dict(bad)
         )
-        return Fetch(self._remote, told, there.refused, full)
+        return Fetch(self._remote, told, there.refused, full, tuple(bad), self._signed.told)
+
+    def _is_news(self, name: str, there: There) -> bool:
+        here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
+        return here != (there.heads.get(name), there.notes.get(name))
+
+    def _bring_apart(
+        self, there: There, wanted: Sequence[str], known: frozenset[str] | None, *, again: bool
+    ) -> tuple[bool, list[tuple[str, str]]]:
+        """Bring all timelines together; if that fails, by halves. Whether all contents are here, and the bad ones."""
+        arrivals = Arrivals(self._fetched, known)
+        try:
+            return self._bring(there, wanted, arrivals, again=again), []
+        except RemoteSilent:
+            raise
+        except BY_CONTENT as failed:
+            if not wanted or not self._answers():
+                raise
+            if len(wanted) == 1:
+                failed.message = f"{failed.message}, in '{wanted[0]}'"
+                raise
+            first = failed
+            arrivals.forget()
+        bad: list[tuple[str, str]] = []
+        full = True
+        halves = [wanted[len(wanted) // 2 :], wanted[: len(wanted) // 2]]
+        while halves:
+            some = halves.pop()
+            # What came before was looked at, or is gone.
+            arrivals = Arrivals(self._fetched)
+            try:
+                full &= self._bring(there, some, arrivals, again=again)
+            except RemoteSilent:
+                raise
+            except BY_CONTENT as failed:
+                arrivals.forget()
+                if len(some) > 1:
+                    halves += [some[len(some) // 2 :], some[: len(some) // 2]]
+                else:
+                    bad.append((f"{self._remote.name}/{some[0]}", failed.message))
+        if len(bad) == len(wanted):
+            raise first
+        return full, bad
+
+    def _answers(self) -> bool:
+        """Whether the server can be reached at all: else no timeline is at fault."""
+        try:
+            self._transport.list_refs(*OUR_REFS[:2])
+        except RemoteFailed:
+            return False
+        return True
+
+    def _bring(self, there: There, wanted: Sequence[str], arrivals: Arrivals, *, again: bool) -> bool:
+        """Bring some timelines; whether all contents are here."""
+        heads, notes = self._here(self._heads.goal), self._here(self._notes.goal)
+        chosen = frozenset(wanted)
+        some = replace(
+            there,
+            heads={name: oid for name, oid in there.heads.items() if name in chosen},
+            notes={name: oid for name, oid in there.notes.items() if name in chosen},
+        )
+        # Notes come whole, and before what they are about.
+        self._take(some.notes, notes, self._notes, WHOLE)
+        self._take(some.heads, heads, self._heads, LAZY)
+        trees = self._accept(arrivals, there, again)
+        after = self._here(self._heads.goal)
+        fresh = [oid for name, oid in after.items() if again or heads.get(name) != oid]
+        full = self._contents(arrivals, some, fresh, trees)
+        arrivals.look(self._remote, self._here(self._notes.goal).values())
+        arrivals.vouch()
+        return full
 
     def _here(self, place: str) -> dict[str, str]:
         return {ref.removeprefix(place): oid for ref, oid in self._fetched.refs(place).items()}
@@ -132,15 +214,23 @@ class _Fetch:
         else:
             trees = trees_of_moments(git, came.values(), heads.values())
         arrivals.weigh(self._remote, [*trees_of_notes(git, words.values()), *trees])
-        moves = [*self._moves(self._heads, came, there.heads), *self._moves(self._notes, words, there.notes)]
+        said = {name: oid for name, oid in self._here(self._notes.goal).items() if name in self._there.notes}
+        lost = {*self._here(self._notes.goal)} - {*said}
+        changed = {*came, *words, *lost} & {*self._there.heads}
+        self._signed.check(changed, {**heads, **came}, {**said, **words})
+        moves = [*self._moves(self._heads, came, self._there.heads)]
+        moves += self._moves(self._notes, words, self._there.notes)
         self._fetched.move(moves)
+        self._signed.remember()
         return trees
 
     def _moves(self, way: _Way, came: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-        """What came stands, and what is there no more goes."""
-        gone = [name for name in self._here(way.goal) if name not in there]
+        """What came stands, and what is there no more goes; what is not as it was signed moves nothing."""
+        refused = self._signed.refused
+        gone = [name for name in self._here(way.goal) if name not in there and name not in refused]
+        taken = {name: oid for name, oid in came.items() if name in there and name not in refused}
         return [
-            *(f"update {way.goal}{name} {oid}" for name, oid in came.items() if name in there),
+            *(f"update {way.goal}{name} {oid}" for name, oid in taken.items()),
             *(f"delete {way.goal}{name}" for name in gone),
             *(f"delete {way.arrives}{name}" for name in came),
         ]

@@ -6,17 +6,17 @@ timelines as they were, and the next push goes on from what has arrived.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
-from git_envhist.history.hints import BEGIN, NOTHING_HERE
 from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush
+from git_envhist.sharing.choosing import chosen
 from git_envhist.sharing.limits import Limits, read_limits
-from git_envhist.sharing.outgoing import look_through, too_large
-from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, TooLarge, rejected, some
+from git_envhist.sharing.outgoing import is_allowed, kinds_in, look_through, shown_kind, too_large
+from git_envhist.sharing.refusals import Diverged, FirstPush, HoldsTokens, NotAgreed, TooLarge, rejected, some
+from git_envhist.sharing.signing import Signing, sign_heads
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.remotefailures import NOT_TOGETHER, why_it_failed
@@ -42,15 +42,9 @@ from git_envhist.store.remoterefs import (
     questions,
     read_there,
 )
-from git_envhist.store.remotes import (
-    CODE_REFS,
-    OUR_REFS,
-    Transport,
-    find_remote,
-    key_of,
-)
+from git_envhist.store.remotes import CODE_REFS, OUR_REFS, Transport, find_remote, key_of
 from git_envhist.store.repository import Repository
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
 
 AS_THEY_ARE = ("-c", "pack.window=0")
 """Of a part, whose blobs have no names, git would look for likenesses in gigabytes, and find none."""
@@ -87,22 +81,32 @@ def push(
     wish: PushWish,
     waiting: Callable[[], None] | None = None,
     step: Callable[[str], None] | None = None,
+    signing: Signing | None = None,
 ) -> Pushed:
-    """Send timelines with their notes, or take them away there; `own`: this working tree's."""
+    """Send timelines with their notes, or take them away there; `own`: this working tree's; `signing`: signs heads."""
     _refuse_both(wish)
     remote = find_remote(repository, wish.remote, directory)
     place = state_directory(directory_of(repository.common_state))
     with locked(os.path.join(place, "lock"), waiting=waiting):
         limits = read_limits(repository.read_config())
-        patience = limits.push_patience
-        transport = Transport(repository.git, remote, environ, patience=patience, verb="push", step=step)
-        return _Push(repository, transport, limits, wish, own).run()
+        transport = Transport(
+            repository.git, remote, environ, patience=limits.push_patience, verb="push", step=step
+        )
+        return _Push(repository, transport, limits, wish, own, signing).run()
 
 
 class _Push:
     def __init__(
-        self, repository: Repository, transport: Transport, limits: Limits, wish: PushWish, own: str | None
+        self,
+        repository: Repository,
+        transport: Transport,
+        limits: Limits,
+        wish: PushWish,
+        own: str | None,
+        signing: Signing | None,
     ) -> None:
+        self._signing = signing
+        self._unsigned: list[str] = []
         self._repository = repository
         self._limits = limits
         self._transport = transport
@@ -115,21 +119,40 @@ class _Push:
 
     def run(self) -> Pushed:
         there = read_there(self._transport.list_refs(*OUR_REFS, CODE_REFS, pushed=True))
-        timelines = self._plan(there)
-        moves = [move for one in timelines for move in one.moves]
         parts = self._parts()
-        leaving = self._leaving(moves, there, parts)
-        planned, problems = self._look(timelines, leaving)
+        timelines, leaving, planned, problems = self._all(there, parts)
         if self._wish.dry_run:
             return planned
         for problem in problems:
             raise problem
         if planned.first and not self._wish.agreed and leaving:
             raise FirstPush(planned, self._wish.typed)
+        if planned.new and not self._wish.agreed:
+            raise NotAgreed(planned, self._wish.typed)
+        if self._sign():
+            timelines, leaving, planned, _ = self._all(there, parts)
+        moves = [move for one in timelines for move in one.moves]
         # Who was broken off at the very end left nothing to do but to clear away what it had sent before.
         if moves or parts.left_there(there.uploads):
-            self._send(timelines, leaving, there, parts)
+            self._send(timelines, leaving, there, parts, kinds_in(planned.look))
         return planned
+
+    def _all(
+        self, there: There, parts: Parts
+    ) -> tuple[tuple[TimelinePush, ...], list[Outgoing], Pushed, list[Refused]]:
+        """What moves, what leaves with it, how that is told, and why it may not leave."""
+        timelines = self._plan(there)
+        leaving = self._leaving([move for one in timelines for move in one.moves], there, parts)
+        return timelines, leaving, *self._look(timelines, leaving)
+
+    def _sign(self) -> bool:
+        """Sign the heads of what is sent, once nothing refuses it; whether there may be more to send then."""
+        if self._signing is None or self._wish.delete:
+            return False
+        names = [one.timeline for one in self._here()]
+        before = self._repository.list_refs(NOTES)
+        self._unsigned = sign_heads(self._repository, names, self._signing)
+        return bool(self._unsigned) or self._repository.list_refs(NOTES) != before
 
     def _plan(self, there: There) -> tuple[TimelinePush, ...]:
         if self._wish.delete:
@@ -159,7 +182,7 @@ class _Push:
 
     def _parts(self) -> Parts:
         if not self._memory.upload:
-            self._memory = Memory(self._memory.agreed, os.urandom(6).hex(), self._memory.put)
+            self._memory = replace(self._memory, upload=os.urandom(6).hex())
         place = os.path.join(directory_of(self._state), f"{self._key}.upload")
         return Parts(self._repository.git, place, self._repository.objects_dir, self._memory.upload)
 
@@ -186,15 +209,19 @@ class _Push:
         problems: list[Refused] = [
             Diverged(one.timeline, self._remote) for one in timelines if one.outcome is PushOutcome.DIVERGED
         ]
-        large = [one for one in too_large(leaving, largest) if shown_place(one) not in self._wish.allow]
+        allow = self._wish.allow
+        large = [one for one in too_large(leaving, largest) if not is_allowed(shown_place(one), allow)]
         problems += [TooLarge(large, largest)] if large else []
-        tokens = [token for token in look.tokens if token.path not in self._wish.allow]
+        tokens = [token for token in look.tokens if not is_allowed(token.path, allow)]
         problems += [HoldsTokens(tokens)] if tokens else []
         told = tuple(problem.message for problem in problems)
         first = not self._memory.agreed and not self._wish.delete
+        new = tuple(kind for kind in kinds_in(look) if kind not in self._memory.kinds)
+        warnings = (*self._limits.warnings, *self._unsigned)
         planned = Pushed(
-            self._remote, timelines, len(leaving), stored, parts, look, first, told, self._limits.warnings
-        )
+            self._remote, timelines, len(leaving), stored, parts, look, first, told, warnings,
+            tuple(map(shown_kind, new)),
+        )  # fmt: skip
         return planned, problems
 
     def _divided(self, leaving: Sequence[Outgoing]) -> list[list[Outgoing]]:
@@ -204,9 +231,15 @@ class _Push:
         return list(divide(leaving, most))
 
     def _send(
-        self, timelines: Iterable[TimelinePush], leaving: list[Outgoing], there: There, parts: Parts
+        self,
+        timelines: Iterable[TimelinePush],
+        leaving: list[Outgoing],
+        there: There,
+        parts: Parts,
+        kinds: tuple[str, ...],
     ) -> None:
-        self._remember(Memory(True, self._memory.upload, self._memory.put))
+        agreed = tuple(sorted({*self._memory.kinds, *kinds}))
+        self._remember(replace(self._memory, agreed=True, kinds=agreed))
         arrived = parts.left_there(there.uploads)
         for part in self._divided(leaving):
             ref, commit = parts.make(part)
@@ -263,24 +296,6 @@ class _Push:
     def _remember(self, memory: Memory) -> None:
         self._memory = memory
         write_memory(self._state, self._key, memory)
-
-
-def chosen(names: Iterable[str], words: Sequence[str], own: str | None) -> list[str]:
-    """The timelines that are meant: names, or patterns such as `laptop/*`; none: this working tree's own."""
-    known = sorted(names)
-    if not words:
-        if own is None or own not in known:
-            raise SnapshotNotFound("@", hint=BEGIN, message=NOTHING_HERE)
-        return [own]
-    found: dict[str, None] = {}
-    for word in words:
-        matched = fnmatch.filter(known, word)
-        if not matched:
-            raise SnapshotNotFound(
-                word, hint="'git envlog --all' tells the timelines; first the remote is named"
-            )
-        found.update(dict.fromkeys(matched))
-    return list(found)
 
 
 def _refuse_both(wish: PushWish) -> None:

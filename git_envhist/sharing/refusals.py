@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from git_envhist.store.remotefailures import RemoteFailed
 from git_envhist.store.remoteload import Outgoing, shown_place
 
 LISTED = 10
+WORDS = re.compile(r"(?:message|note) [0-9a-f]{7}")
+"""How a message and a note are named among what would leave."""
 
 
 class FirstPush(Refused):
@@ -25,6 +28,22 @@ class FirstPush(Refused):
         super().__init__(
             f"the first push to '{remote.name}' ({remote.shown}): nothing was sent",
             hint=f"if all of this may leave: {shlex.join(['git', 'envlog', 'push', '--yes', *typed])}",
+        )
+        self.planned = planned
+
+
+class NotAgreed(Refused):
+    """Something new would leave for a place where other things may."""
+
+    code = "not-agreed"
+
+    def __init__(self, planned: Pushed, typed: Sequence[str] = ()) -> None:
+        """`typed`: the words that said where to, and what."""
+        remote = planned.remote
+        super().__init__(
+            f"new since the last agreed push to '{remote.name}', nothing was sent: {some(planned.new)}",
+            hint=f"if all of this may leave: {shlex.join(['git', 'envlog', 'push', '--yes', *typed])}\n"
+            "leave it out of the next captures: .envhistignore; seal it: git config --add envhist.secret '<path>'",
         )
         self.planned = planned
 
@@ -51,6 +70,14 @@ class HoldsTokens(Refused):
     def __init__(self, tokens: Sequence[Token], done: str = "sent") -> None:
         paths = sorted({os.fsdecode(token.path) for token in tokens})
         told = some([_told(token) for token in tokens])
+        in_words = [path for path in paths if WORDS.fullmatch(path)]
+        if in_words == paths:
+            super().__init__(
+                f"tokens would leave in the clear, nothing was {done}: {told}",
+                hint=f"forget a moment: git envlog drop <id>\nlet it leave all the same: --allow '{paths[0]}'",
+            )
+            return
+        paths = [path for path in paths if path not in in_words]
         super().__init__(
             f"tokens would leave in the clear, nothing was {done}: {told}",
             hint=f"seal it from the next capture on: git config --add envhist.secret '{paths[0]}'\n"

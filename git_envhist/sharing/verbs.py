@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from git_envhist.api import EnvHistory
     from git_envhist.model.sharing import Exported, Fetch, Imported, Pushed
     from git_envhist.settings import Settings
+    from git_envhist.sharing.signing import Signing
     from git_envhist.store.repository import Repository
 
 
@@ -67,16 +68,40 @@ class Sharing:
             wish,
             self._waits_for(PUSH),
             self.step,
+            self._signing(),
         )
 
-    def fetch(self: EnvHistory, remote: str | None = None, *, full: bool = False) -> Fetch:  # type: ignore[misc]
-        """Bring the timelines of a remote beside ours; `full`: with all their contents."""
+    def _signing(self: EnvHistory) -> Signing:  # type: ignore[misc]
+        from git_envhist.capturing.identity import signature, who_am_i  # loaded late: likewise
+        from git_envhist.sharing.signing import Signing  # loaded late: likewise
+        from git_envhist.store.sshsign import SshSettings  # loaded late: likewise
+
+        ssh = SshSettings.of(self.repository.read_config())
+        line = signature(who_am_i(self.settings, self._environ), self.now)
+        current = self.keys.current_id()
+        return Signing(self.keys.get(current) if current is not None else None, ssh, self._environ, line)
+
+    def fetch(  # type: ignore[misc]
+        self: EnvHistory, remote: str | None = None, *, full: bool = False, accept_rollback: bool = False
+    ) -> Fetch:
+        """Bring the timelines of a remote beside ours; `full`: with all their contents.
+
+        A timeline that is not as its head was signed is refused (`Fetch.bad`) without `accept_rollback`.
+        """
         from git_envhist.sharing.fetch import fetch  # loaded late: likewise
 
         self._remotes_are_of_now()
         waiting = self._waits_for(FETCH)
         done = fetch(
-            self.repository, self._environ, self.directory, remote, full=full, waiting=waiting, step=self.step
+            self.repository,
+            self._environ,
+            self.directory,
+            remote,
+            full=full,
+            find_key=self.keys.get,
+            accept_rollback=accept_rollback,
+            waiting=waiting,
+            step=self.step,
         )
         self._came()
         return done

@@ -56,12 +56,16 @@ class Arrivals:
         """Say that all was looked at: what a fetch left that was broken off is known from it."""
         self._fetched.vouch(self._sized - self._known)
 
-    def _refused(self, remote: Remote, what: str) -> Bomb:
+    def forget(self) -> None:
+        """Remove all that came and was not taken."""
         self._fetched.forget_arriving()
         place = self._fetched.pack_dir
         for name in self._fetched.packs() - self._known:
             for ending in ENDINGS:
                 forget(os.path.join(place, name + ending))
+
+    def _refused(self, remote: Remote, what: str) -> Bomb:
+        self.forget()
         return too_much(remote, f"holds {what}")
 
     def _sizes(self, packs: Iterable[str]) -> bytes:

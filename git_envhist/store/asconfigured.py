@@ -6,11 +6,17 @@ import os
 from collections.abc import Mapping
 
 from git_envhist.errors import GitFailed
-from git_envhist.store.git import COMMAND, Completed, spawn
+from git_envhist.store.git import SAFE_GIT, Completed, spawn
 from git_envhist.store.plainly import SHOW_SOURCES
 
 Config = tuple[tuple[str, str | None], ...]
 FILE = b"file:"
+SHARED = "core.sharedrepository"
+PRIVATE, GROUP, EVERYBODY = 0, 0o660, 0o664
+WORDS = {
+    **dict.fromkeys(("group", "true", "yes", "on", "1"), GROUP),
+    **dict.fromkeys(("all", "world", "everybody", "2"), EVERYBODY),
+}
 
 
 def parse_config(done: Completed, words: int = 1) -> Config:
@@ -29,7 +35,22 @@ def parse_config(done: Completed, words: int = 1) -> Config:
 def list_config(environment: Mapping[bytes, bytes], root: str) -> tuple[Config, tuple[str, ...]]:
     """The configuration that is in force now, and the files that it stands in."""
     # Without our own overrides: they would be listed as the user's.
-    done = spawn([*COMMAND[:1], *SHOW_SOURCES], environment)
+    done = spawn([*SAFE_GIT, *SHOW_SOURCES], environment)
     pairs, sources = parse_config(done, 3), set(done.out.split(b"\0")[1::3])
     files = sorted(os.fsdecode(one[len(FILE) :]) for one in sources if one.startswith(FILE))
     return pairs, tuple(os.path.join(root, one) for one in files)
+
+
+def shared_bits(pairs: Config) -> int:
+    """Return the permissions that `core.sharedRepository` gives to the files of a repository; 0 gives none."""
+    value: str | None = ""
+    for key, told in pairs:
+        if key == SHARED:
+            value = told
+    if value is None:
+        return GROUP  # the key alone stands for true
+    word = value.lower()
+    if word in WORDS:
+        return WORDS[word]
+    bits = int(word, 8) & 0o666 if word.isdigit() and not set(word) & set("89") else 0
+    return bits if bits & 0o600 == 0o600 else PRIVATE

@@ -140,7 +140,7 @@ def mend(repository: Repository, bad: BadPack) -> str:
 
     Whoever calls holds the common lock alone.
     """
-    with Staging.create(repository.common_state, repository.pack_dir) as staging:
+    with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
         base = os.path.join(repository.pack_dir, bad.name)
         with PackWriter(staging.pack_dir, repository.object_format) as writer:
             for kind, data in _sound(repository, base, staging):

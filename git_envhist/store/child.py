@@ -9,7 +9,7 @@ from contextlib import suppress
 from io import FileIO
 
 from git_envhist import trace
-from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all, refuse_without_git
+from git_envhist.store.git import Completed, Git, memory_file, read_all, refuse_without_git
 from git_envhist.system import pipe_ours
 
 _meanwhile: list[Callable[[], None]] = []
@@ -107,7 +107,7 @@ def _start(git: Git, arguments: tuple[str | bytes, ...], source: int, sink: int,
     try:
         return os.posix_spawnp(
             "git",
-            [*COMMAND, *arguments],
+            [*git.command, *arguments],
             git.environment,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, source, 0),

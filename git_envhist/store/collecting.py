@@ -29,6 +29,7 @@ from git_envhist.store.durable import told_by_the_system
 from git_envhist.store.handover import alone, let_go
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
+from git_envhist.store.openness import tighten
 from git_envhist.store.ownpacks import OwnPacks
 from git_envhist.store.packlist import list_packs
 from git_envhist.store.packs import StagedPack
@@ -93,6 +94,7 @@ def collect(
         with told_by_the_system(repository.pack_dir):
             done = _Collector(repository, policy, threads, tell, also).run()
         list_packs(repository, read_kinds(repository.common_state))
+        tighten(repository.pack_dir, repository.shared)
         return done
 
 
@@ -182,7 +184,7 @@ class _Collector:
         held = {oid for names in ids.values() for oid in names}
         # A copy elsewhere may be damaged: what is needed of a pack is written, wherever else it stands.
         live = {oid: path for oid, path in needed.items() if oid in held}
-        with Staging.create(repository.common_state, repository.pack_dir) as staging:
+        with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
             self._tell("writing packs")
             packed = {oid for pack, names in ids.items() if pack.kind for oid in names}
             new = [one for ways in self._ways(live, packed) for one in self._write(staging, *ways)]

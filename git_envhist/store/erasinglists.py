@@ -86,9 +86,11 @@ class Beside:
             return
         row = staged.entries.get(b"index")
         left = (
-            {_content(line) for line in self._eraser.read(row[1]).splitlines()} if row is not None else set()
+            {content_of(line) for line in self._eraser.read(row[1]).splitlines()}
+            if row is not None
+            else set()
         )
-        for name in {_content(line.rstrip(b"\n")) for line in gone} - left:
+        for name in {content_of(line.rstrip(b"\n")) for line in gone} - left:
             held = content.entries.get(name)
             if held is not None:
                 self._eraser.remember(held[1], held[0])
@@ -152,7 +154,7 @@ def name_of(line: bytes) -> bytes:
     return unquote(line.partition(b" ")[0])
 
 
-def _content(line: bytes) -> bytes:
+def content_of(line: bytes) -> bytes:
     """Where what was staged of a line stands: `path mode id stage`."""
     words = line.split(b" ")
     return words[3] + b"-" + words[2] if len(words) == 4 else b""

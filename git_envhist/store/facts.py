@@ -24,6 +24,8 @@ HEAD = b"envhist-facts 1 "
 NO_VALUE = b"-"
 LARGEST = 64 << 20
 LONGEST_LINE = 1 << 14
+SUFFIX = ".sealed"
+"""Ends the name of the text that holds a probe's facts of sealed files."""
 NAME = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
 
 

@@ -83,8 +83,12 @@ class Fetched:
             self.settle(())
 
     def know(self, remote: str, url: str) -> None:
-        """Where a remote is, and that it gives contents on demand; said in this repository's own configuration."""
-        told = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+        """Write the address of a remote, without a password, and that it gives contents on demand."""
+        from git_envhist.model.sharing import (
+            without_password,  # loaded late: a history that is read needs none
+        )
+
+        told = {"url": without_password(url), "promisor": "true", "partialclonefilter": "blob:none"}
         named = {f"remote.{remote}.{key}": value for key, value in told.items()}
         new = {
             name: value
@@ -263,6 +267,4 @@ def without_fetched(repository: Repository) -> Repository:
     """The repository alone: for whoever writes, and relies on nothing of others."""
     if not repository.git.alternates:
         return repository
-    return replace(
-        repository, git=Git(repository.git_dir, repository.git.work_tree, base=repository.git.base)
-    )
+    return replace(repository, git=repository.git.with_alternates())

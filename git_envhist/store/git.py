@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from git_envhist import trace
 from git_envhist.errors import EnvhistError, GitEnded, GitFailed, StorageFull
+from git_envhist.store.quoting import quote_alternate
 from git_envhist.system import nameless_file, pipe_ours
 
 # `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
@@ -81,7 +82,9 @@ OVERRIDES = (
     "i18n.logOutputEncoding=UTF-8",
     "advice.graftFileDeprecated=false",
 )
-COMMAND = ["git", *(word for override in OVERRIDES for word in ("-c", override))]
+# A bare repository may lie in a clone, as files of its tree, and bring a configuration of its own.
+SAFE_GIT = ["git", "-c", "safe.bareRepository=explicit"]
+COMMAND = [*SAFE_GIT, *(word for override in OVERRIDES for word in ("-c", override))]
 
 
 NO_ROOM = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
@@ -223,6 +226,8 @@ class Git:
         self.work_tree = work_tree
         self.alternates = alternates
         self.base = base
+        self.directory: str | None = None
+        """The directory that the commands run in; None: the one of this process."""
         self.environment = clean_environment(base)
         self.environment[b"GIT_DIR"] = os.fsencode(git_dir)
         if work_tree is not None:
@@ -230,6 +235,11 @@ class Git:
         if alternates:
             quoted = os.pathsep.join(quote_alternate(path) for path in alternates)
             self.environment[b"GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.fsencode(quoted)
+
+    @property
+    def command(self) -> list[str]:
+        """The words that every command begins with."""
+        return COMMAND if self.directory is None else [*COMMAND, "-C", self.directory]
 
     def try_run(
         self,
@@ -239,7 +249,7 @@ class Git:
     ) -> Completed:
         """Run git and return what came of it, success or not."""
         full = self.environment if environment is None else {**self.environment, **environment}
-        return spawn([*COMMAND, *arguments], full, stdin=stdin)
+        return spawn([*self.command, *arguments], full, stdin=stdin)
 
     def ask(
         self,
@@ -272,7 +282,13 @@ class Git:
 
     def with_objects(self, directory: str) -> Git:
         """The same repository, seeing the objects of one more directory."""
-        return Git(self.git_dir, self.work_tree, alternates=(directory, *self.alternates), base=self.base)
+        return self.with_alternates(directory, *self.alternates)
+
+    def with_alternates(self, *alternates: str) -> Git:
+        """Return the same repository with these directories of further objects, and an environment of its own."""
+        git = Git(self.git_dir, self.work_tree, alternates=alternates, base=self.base)
+        git.directory = self.directory
+        return git
 
 
 def read_all(descriptor: int) -> bytes:
@@ -289,11 +305,3 @@ def memory_file(content: bytes) -> int:
         view = view[os.write(descriptor, view) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def quote_alternate(path: str) -> str:
-    """A directory as it stands in GIT_ALTERNATE_OBJECT_DIRECTORIES."""
-    # A path with the separator or a quote in it is read by git only in C quotes.
-    if os.pathsep not in path and '"' not in path:
-        return path
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

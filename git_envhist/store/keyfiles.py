@@ -1,6 +1,6 @@
 """A directory of key files: the only code that touches a key on disk.
 
-A key file is named by the id of its key and holds two lines, `envhist-key 1` and the secret in hex. It is
+A key file is named by the id of its key and holds two lines, `envhist-key <form>` and the key in hex. It is
 written beside its place, synced and renamed, so that a reader meets the whole file or none; it is for its owner's
 eyes only.
 """
@@ -8,16 +8,19 @@ eyes only.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import time
+from collections.abc import Iterator
 
-from git_envhist.store.locks import make_private
-from git_envhist.system import DIRECTORY
+from git_envhist.store.locks import lock_file, make_private
+from git_envhist.system import DIRECTORY, open_ours
 from git_envhist.values import dataclass, pattern
 
-KEY_NAME = pattern(r"[0-9a-f]{12}")
+KEY_NAME = pattern(r"[0-9a-f]{12}(?:[0-9a-f]{20})?")
 NEW = ".new-"
+LOCK = "lock"
 STALE_SECONDS = 3600
 
 
@@ -40,26 +43,12 @@ class KeyPlace:
 
     def read(self, name: str) -> bytes | None:
         """The bytes of a file here, or None where there is none; any other failure is the system's own."""
-        try:
-            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        try:
-            return os.read(descriptor, 1 << 16)
-        finally:
-            os.close(descriptor)
+        return read_file(self.path(name))
 
     def write(self, name: str, content: bytes) -> None:
         """Put a file here so that it is whole, durable and private from the moment it has its name."""
         self._prepare()
-        new = self.path(f"{NEW}{os.getpid()}-{os.urandom(6).hex()}")
-        try:
-            _write_synced(new, content)
-            os.replace(new, self.path(name))
-        except BaseException:
-            _remove_quietly(new)
-            raise
-        _sync_directory(self.directory)
+        replace_file(self.path(name), content)
 
     def make_private(self, name: str | None = None) -> bool | None:
         """Close a file (or the directory) to others: None where it was, else whether that could be done."""
@@ -72,6 +61,21 @@ class KeyPlace:
         except OSError:
             return False
         return True
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of this directory; a place that takes no lock takes no key either, as storing will report."""
+        try:
+            make_private(self.directory)
+            descriptor = open_ours(self.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            yield
+            return
+        try:
+            lock_file(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _prepare(self) -> None:
         make_private(self.directory)
@@ -92,6 +96,31 @@ class KeyPlace:
                         os.unlink(path)
                 except OSError:
                     continue
+
+
+def read_file(path: str) -> bytes | None:
+    """Return the bytes of a small file, None where there is none; any other failure is the system's own."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return os.read(descriptor, 1 << 16)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Replace a file by one that its owner alone can read, durably."""
+    directory = os.path.dirname(path)
+    new = os.path.join(directory, f"{NEW}{os.getpid()}-{os.urandom(6).hex()}")
+    try:
+        _write_synced(new, content)
+        os.replace(new, path)
+    except BaseException:
+        _remove_quietly(new)
+        raise
+    _sync_directory(directory)
 
 
 def _write_synced(path: str, content: bytes) -> None:

@@ -1,112 +1,52 @@
-"""The keys that seal secret files: made at first use, kept in two places, found again in either.
-
-A key is 512 random bits. Everything is done with subkeys derived from it by a label, so that no two uses ever
-share one. Its id is a hash keyed by itself: it names the key and tells nothing about it.
+"""The keys of a repository: made at first use, kept in two places, found again in either.
 
 Each key lies in `<common git dir>/envhist/keys/<id>`, which no push, clone or bundle carries, and again in
-`<configuration home>/git-envhist/keys/<id>`, so that neither a lost clone nor a rebuilt container loses what
-was sealed. `<common git dir>/envhist/keys/current` names the one that seals new files.
+`<configuration home>/git-envhist/keys/<id>`, so that a rebuilt container does not lose what was sealed; with
+`envhist.keyIn=home` only there. `<common git dir>/envhist/keys/current` names the one that seals new files.
+
+The configuration home holds the keys of all repositories of the user. Another repository can bring a ref, and with it
+the id of a key, so only keys that this repository made or imported are taken from there (`keyorigins`). Reading never
+writes a key.
 """
 
 from __future__ import annotations
 
-import base64
-import fcntl
 import os
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
-from git_envhist.errors import SealingError
+from git_envhist.errors import Refused, SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
-from git_envhist.store.locks import lock_file, make_private
-from git_envhist.store.mac import keyed
-from git_envhist.system import open_ours
-from git_envhist.values import dataclass, field
+from git_envhist.store.keyforms import (
+    REPOSITORY_LENGTH,
+    SECRET_LENGTH,
+    Key,
+    read_key_file,
+    read_key_text,
+    write_key_file,
+    write_key_text,
+)
+from git_envhist.store.keyorigins import Origins
 
-SECRET_LENGTH = 64
-FILE_HEAD = b"envhist-key 1\n"
-TEXT_HEAD = "envhist-key-1-"
+__all__ = ["Key", "KeyRing", "read_key_file", "read_key_text", "write_key_file", "write_key_text"]
+
 CURRENT = "current"
 USED = "used"
-"""Stands beside the keys once something was sealed and its owner was told about the key."""
-LOCK = "lock"
+"""Exists once something was sealed and its owner was told about the key."""
 NO_OTHER_COPY = "'git envlog key import' takes a key from a backup"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One secret, its name, and what is derived from it."""
-
-    id: str
-    secret: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, secret: bytes) -> Key:
-        if len(secret) != SECRET_LENGTH:
-            raise SealingError(f"a key has {SECRET_LENGTH} bytes, not '{len(secret)}'")
-        return cls(keyed(secret, b"envhist key id", "sha512")[:6].hex(), secret)
-
-    def derive(self, label: bytes) -> bytes:
-        """The subkey of 64 bytes for one use."""
-        return keyed(self.secret, b"envhist subkey " + label, "sha512")
-
-    def mac(self, data: bytes) -> str:
-        """What only a holder of this key can write under some data, in hex."""
-        return keyed(self.derive(b"mac"), data, "sha256").hex()
-
-
-def write_key_file(key: Key) -> bytes:
-    """The bytes of a key's file."""
-    return FILE_HEAD + key.secret.hex().encode("ascii") + b"\n"
-
-
-def read_key_file(content: bytes) -> Key:
-    """The key that a file holds; `SealingError` where it holds none."""
-    if not content.startswith(FILE_HEAD):
-        raise SealingError("this is not a key file")
-    try:
-        return Key.of(bytes.fromhex(content.removeprefix(FILE_HEAD).decode("ascii").strip()))
-    except ValueError as broken:
-        raise SealingError("the key file is damaged") from broken
-
-
-def write_key_text(key: Key) -> str:
-    """A key on one line, to be kept outside this machine; its id is the checksum."""
-    return f"{TEXT_HEAD}{key.id}-{base64.b32encode(key.secret).decode('ascii').rstrip('=').lower()}"
-
-
-def read_key_text(text: str) -> Key:
-    """The key that such a line holds, however it was wrapped; `SealingError` tells a slip from a stranger."""
-    if text.startswith(FILE_HEAD.decode("ascii")):
-        return read_key_file(text.encode("utf-8"))
-    plain = "".join(text.split()).lower()
-    found = re.fullmatch(TEXT_HEAD + r"([0-9a-f]{12})-([a-z2-7]+)", plain)
-    if found is None:
-        raise SealingError(
-            "this is not an exported key",
-            hint=f"it is one line that begins with {TEXT_HEAD}: 'git envlog key export'",
-        )
-    expected, letters = found.groups()
-    try:
-        key = Key.of(base64.b32decode(letters.upper() + "=" * (-len(letters) % 8)))
-    except (ValueError, SealingError):
-        key = None
-    # The last letter has three bits to spare: compared as text, a slip in these is found too.
-    if key is None or write_key_text(key) != plain:
-        raise SealingError(
-            f"the checksum of the exported key '{expected}' does not match: it was mistyped or cut short",
-            hint="copy the whole line again, or print it again with 'git envlog key export'",
-        )
-    return key
+HOME = "home"
+"""The value of `envhist.keyIn` that keeps keys out of the repository."""
 
 
 class KeyRing:
     """The keys of one repository."""
 
-    def __init__(self, common_state: str, config_home: str) -> None:
+    def __init__(self, common_state: str, config_home: str, key_in: str = "") -> None:
+        """`key_in`: `home` keeps the keys in the configuration home alone."""
         self.ours = KeyPlace(os.path.join(common_state, "keys"))
+        self._origins = Origins(common_state)
         self.backup = KeyPlace(os.path.join(config_home, "git-envhist", "keys"))
+        self._kept_in = (self.backup,) if key_in == HOME else (self.ours, self.backup)
         self.warnings: list[str] = []
         self.made: Key | None = None
         """The key that this ring made, where there was none: its owner wants to know how to back it up."""
@@ -124,9 +64,10 @@ class KeyRing:
         if self._current is None:
             self._current = self._chosen()
         if self._current is None:
-            with self._locked():
+            with self.ours.locked():
                 # Another process may have been quicker: all of them must end with one key.
                 self._current = self._chosen() or self._adopt() or self._make()
+        self._complete(self._current)
         return self._current
 
     def first_use(self) -> bool:
@@ -147,17 +88,26 @@ class KeyRing:
         return name if KEY_NAME.fullmatch(name) else None
 
     def get(self, key_id: str) -> Key | None:
-        """The key of an id, wherever a copy is left; what one place lost is put back from the other."""
+        """Return the key of an id that this repository made or imported, from either place."""
         if not KEY_NAME.fullmatch(key_id):
             return None
         if key_id not in self._known:
-            copies = [(place, self._read(place, key_id)) for place in self.places]
-            key = next((copy for _, copy in copies if copy is not None), None)
+            key = self._read(self.ours, key_id) or self._from_backup(key_id)
             if key is None:
                 return None
             self._known[key_id] = key
-            self._put_back(key, [place for place, copy in copies if copy is None])
         return self._known[key_id]
+
+    def _from_backup(self, key_id: str) -> Key | None:
+        if not self._origins.may_hold(key_id, self._current_name()):
+            return None
+        key = self._read(self.backup, key_id)
+        return key if key is not None and self._origins.hold(key) else None
+
+    def _current_name(self) -> str | None:
+        with suppress(SealingError):
+            return self.current_id()
+        return None
 
     def to_open(self, key_id: str) -> Key | None:
         """The same for whoever opens what it sealed: a key that is there and cannot be read is told as that."""
@@ -165,17 +115,33 @@ class KeyRing:
         problem = self._damaged.get(key_id) or self._unreadable.get(key_id)
         if key is None and problem is not None:
             raise SealingError(f"{problem}: what it sealed cannot be opened", hint=NO_OTHER_COPY)
+        if key is None and key_id in self.backup.ids():
+            raise SealingError(
+                f"the key '{key_id}' is not here: this repository neither made nor imported it",
+                hint=f"if you trust its repository: git envlog key import '{self.backup.path(key_id)}'",
+            )
         return key
 
     def all(self) -> tuple[Key, ...]:
         """Every key of this repository; those of others, in the backup place, stay there."""
-        return tuple(key for key_id in self.ours.ids() if (key := self.get(key_id)) is not None)
+        ids = sorted({*self.ours.ids(), *self.backup.ids()})
+        return tuple(key for key_id in ids if (key := self.get(key_id)) is not None)
+
+    def made_here(self) -> tuple[str, ...]:
+        """Return the ids of the keys that this repository made, wherever they are kept."""
+        own = self._origins.own
+        return tuple(key.id for key in self.all() if key.repository and key.repository.hex() == own)
 
     def use(self, key: Key) -> None:
         """Seal new files with this key from now on."""
-        with self._locked():
+        with self.ours.locked():
             self._store(key)
             self._choose(key)
+
+    def renew(self) -> Key:
+        """Make a new key and seal new files with it; older keys stay, to open what they sealed."""
+        with self.ours.locked():
+            return self._make()
 
     def export(self, key_id: str, write: Callable[[Key], str] | None = None) -> str:
         """A key on one line, for a backup or another machine; `write`: in another form than the plain one."""
@@ -189,7 +155,7 @@ class KeyRing:
     def import_(self, text: str) -> Key:
         """Take in an exported key; where none is in use yet, it seals new files from now on."""
         key = read_key_text(text)
-        with self._locked():
+        with self.ours.locked():
             self._store(key)
             if self._chosen() is None:
                 self._choose(key)
@@ -216,29 +182,50 @@ class KeyRing:
         keys = self.all()
         if not keys:
             return None
-        newest = max(keys, key=lambda key: (os.stat(self.ours.path(key.id)).st_mtime_ns, key.id))
+        newest = max(keys, key=lambda key: (self._changed(key.id), key.id))
         self._choose(newest)
         return newest
 
     def _make(self) -> Key:
-        key = Key.of(os.urandom(SECRET_LENGTH))
+        own = self._origins.own
+        repository = bytes.fromhex(own) if own is not None else os.urandom(REPOSITORY_LENGTH)
+        key = Key.of(os.urandom(SECRET_LENGTH) + repository)
         self._store(key)
         self._choose(key)
         self.made = key
         return key
 
-    def _store(self, key: Key) -> None:
-        failures = []
+    def _changed(self, key_id: str) -> int:
         for place in self.places:
+            with suppress(OSError):
+                return os.stat(place.path(key_id)).st_mtime_ns
+        return 0
+
+    def _store(self, key: Key) -> None:
+        self._refuse_other(key)
+        self._origins.remember(key)
+        failures = []
+        for place in self._kept_in:
             try:
                 place.write(key.id, write_key_file(key))
             except OSError as failure:
                 failures.append(f"cannot keep the key '{key.id}' in '{place.directory}': {failure.strerror}")
-        if len(failures) == len(self.places):
+        if len(failures) == len(self._kept_in):
             raise SealingError("; ".join(failures), hint="without a key, secret files stay out of a snapshot")
         for text in failures:
             self._warn(f"{text}: there is one copy of it, 'git envlog key export' makes another")
         self._known[key.id] = key
+
+    def _refuse_other(self, key: Key) -> None:
+        """Refuse a key whose id is that of another one, which it would overwrite."""
+        for place in self.places:
+            with suppress(OSError, SealingError):
+                other = read_key_file(place.read(key.id) or b"")
+                if other.id == key.id and other != key:
+                    raise Refused(
+                        f"another key has the id '{key.id}': somebody made this one to replace it",
+                        hint="do not use it, and ask where it comes from",
+                    )
 
     def _choose(self, key: Key) -> None:
         self._current = key
@@ -271,30 +258,27 @@ class KeyRing:
             what = "it is closed now" if closed else "it could not be closed"
             self._warn(f"the key file '{place.path(key_id)}' was open to other users: {what}")
 
-    def _put_back(self, key: Key, places: list[KeyPlace]) -> None:
-        for place in places:
-            with suppress(OSError):  # a second copy is a comfort; the key itself is at hand
-                place.write(key.id, write_key_file(key))
+    def _complete(self, key: Key) -> None:
+        """Write the copies of the key in use that are missing, and take keys out of the repository if so configured."""
+        self._origins.remember(key)
+        for place in self._kept_in:
+            if key.id not in place.ids() or self._read(place, key.id) is None:
+                with suppress(OSError):  # a second copy is a comfort; the key itself is at hand
+                    place.write(key.id, write_key_file(key))
+        if self.ours not in self._kept_in:
+            for key_id in self.ours.ids():
+                self._move_home(key_id)
+
+    def _move_home(self, key_id: str) -> None:
+        key = self.get(key_id)
+        if key is None:
+            return
+        try:
+            self._store(key)
+            os.unlink(self.ours.path(key_id))
+        except (OSError, SealingError):
+            self._warn(f"the key '{key_id}' stays in '{self.ours.directory}': it cannot be moved")
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        descriptor = self._open_lock()
-        if descriptor is None:
-            yield
-            return
-        try:
-            lock_file(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
-
-    def _open_lock(self) -> int | None:
-        try:
-            make_private(self.ours.directory)
-            return open_ours(self.ours.path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
-            return None  # a place that takes no lock takes no key either: storing will say so

@@ -70,6 +70,7 @@ def merge_packs(
     largest: int = LARGEST,
     most: int = MOST_PACKS,
     at_work: Callable[[], Sequence[RunningGit] | None] = nobody,
+    shared: int = 0,
 ) -> int:
     """Merge what should be merged; how many packs went. To be called while no capture runs."""
     common_dir = os.path.dirname(os.path.dirname(pack_dir))
@@ -84,7 +85,7 @@ def merge_packs(
         )
         if not chosen or not is_quiet(common_dir, at_work):
             return 0
-        with Staging.create(common_state, pack_dir) as staging:
+        with Staging.create(common_state, pack_dir, shared) as staging:
             replaced = _write_merged(staging, object_format, chosen)
             # Who came meanwhile keeps both: the next merge takes in what stands twice.
             if not replaced or not is_quiet(common_dir, at_work):

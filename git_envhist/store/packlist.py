@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from git_envhist.store.durable import forget
 from git_envhist.store.gitcaches import packs_named
 from git_envhist.store.merging import goes_by_packs
+from git_envhist.store.openness import tighten
 from git_envhist.store.ownpacks import own_names
 from git_envhist.store.repository import Repository
 from git_envhist.store.staging import unpublished
@@ -41,6 +42,7 @@ def list_packs(repository: Repository, names: Iterable[str]) -> None:
         asked = b"".join(name + b"\n" for name in sorted(wanted))
         # A git before 2.34 takes no names. To be without the list costs time alone, and not ours.
         repository.git.try_run("multi-pack-index", "write", "--stdin-packs", stdin=asked)
+        tighten(repository.pack_dir, repository.shared)
 
 
 def listed(repository: Repository) -> frozenset[str]:

@@ -282,7 +282,7 @@ class PackWriter:
         return StagedPack(name, base + ".pack", base + ".idx", *sizes, durable)
 
     def _seal(self, durable: bool) -> None:
-        os.fchmod(self._file, 0o444)  # as git leaves its packs: nothing may change them in place
+        os.fchmod(self._file, 0o400)  # nothing may change it in place; publishing opens it where it is shared
         if durable:
             sync(self._file)
         self._close()

@@ -16,6 +16,7 @@ from struct import Struct
 
 from git_envhist.errors import UsageError
 from git_envhist.store.git import Git
+from git_envhist.values import pattern as expression
 
 FILE_MODE = 0o100644
 # A gitlink is the one thing in an index that a pattern with a slash at its end matches: so directories are written.
@@ -24,6 +25,9 @@ DIRECTORY_MODE = 0o160000
 SHORT_MAGIC = {b"/": b"top", b"!": b"exclude", b"^": b"exclude"}
 STAT_DATA = Struct(">10I")
 LONGEST_NAME = 0xFFF
+STARS = expression(rb"\*+")
+MOST_STARS = 2
+"""In one name of a pathspec with (glob)."""
 
 
 def anchored(typed: bytes, prefix: bytes, root: bytes) -> bytes:
@@ -52,10 +56,21 @@ def at_top(git: Git) -> tuple[bytes, ...]:
 
 
 def with_positive(pathspecs: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The same pathspecs; where all of them exclude, together with the top: only then does git look everywhere."""
+    """The same pathspecs; where all of them exclude, together with the top: only then does git look everywhere.
+
+    `UsageError` if git would match one of them with unbounded work.
+    """
+    for spec in pathspecs:
+        _refuse_endless(spec)
     if all(b"exclude" in _split_magic(spec)[0] for spec in pathspecs):
         return (b":(top)", *pathspecs)
     return tuple(pathspecs)
+
+
+def patterns_of(pathspecs: Sequence[bytes]) -> frozenset[bytes]:
+    """Return the patterns that choose something; an empty one chooses everything."""
+    split = map(_split_magic, with_positive(pathspecs))
+    return frozenset(pattern for magic, pattern in split if b"exclude" not in magic)
 
 
 def matching(
@@ -95,6 +110,22 @@ def write_index(paths: Iterable[bytes], directories: Iterable[bytes], id_length:
         body.append(entry + b"\0" * (8 - len(entry) % 8))
     content = b"".join(body)
     return content + digest(content).digest()
+
+
+def _refuse_endless(spec: bytes) -> None:
+    # With (glob), git tries every way to share a name among the stars: four against a long name take minutes.
+    magic, pattern = _split_magic(spec)
+    is_glob = b"glob" in magic or os.environ.get("GIT_GLOB_PATHSPECS", "0").lower() in (
+        "1",
+        "true",
+        "yes",
+        "on",
+    )
+    if is_glob and any(len(STARS.findall(name)) > MOST_STARS for name in pattern.split(b"/")):
+        raise UsageError(
+            f"more than {MOST_STARS} stars in one name of the pathspec '{os.fsdecode(pattern)}'",
+            hint="leave out (glob): other pathspecs have no such limit",
+        )
 
 
 def _split_magic(typed: bytes) -> tuple[list[bytes], bytes]:

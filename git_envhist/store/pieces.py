@@ -45,9 +45,14 @@ class ObjectSink(Protocol):
 
 def store_pieces(sink: ObjectSink, blocks: Iterable[Block]) -> tuple[int, bytes]:
     """Store a file given block by block; its size and the id of the tree of its pieces."""
+    return store_cut(sink, cut(blocks))
+
+
+def store_cut(sink: ObjectSink, pieces: Iterable[Pieces]) -> tuple[int, bytes]:
+    """Store a file that is cut into pieces already."""
     size = 0
     runs = _Runs(sink)
-    for piece, times in cut(blocks):
+    for piece, times in pieces:
         size += len(piece) * times
         runs.add(sink.add(b"blob", piece), times)
     return size, runs.finish()
@@ -169,6 +174,11 @@ class Chunk(Protocol):
 
     @property
     def length(self) -> int: ...
+
+
+def cut_with_cutter(cutter: Cutter, blocks: Iterable[Block]) -> Iterator[Pieces]:
+    """The pieces that a cutter makes of a file."""
+    return _cut_with(cutter, iter(_gather(blocks)))
 
 
 def _cut_with(cutter: Cutter, buffers: Iterator[Block]) -> Iterator[Pieces]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from git_envhist.store.durable import forget, read_exactly, sync, write_all
 from git_envhist.store.locks import lock_file
+from git_envhist.store.openness import bits_of, directory_mode, tighten_directory
 from git_envhist.store.ownpacks import KEEP_MARK, is_pack_name
 from git_envhist.system import NOFOLLOW, open_ours
 
@@ -45,14 +46,18 @@ def places(common_state: str, pack_dir: str) -> tuple[str, str]:
     return os.path.join(common_state, BESIDE_STATE), os.path.join(os.path.dirname(pack_dir), BESIDE_PACKS)
 
 
-def choose_place(common_state: str, pack_dir: str) -> str:
+def choose_place(common_state: str, pack_dir: str, configured: int) -> str:
     """The place for a new staging, made where it is missing: one from which packs can be renamed."""
     with suppress(FileExistsError):
         os.mkdir(pack_dir)
-    mode = stat.S_IMODE(os.stat(pack_dir).st_mode)
+    seen = os.stat(pack_dir)
+    bits = bits_of(seen, configured)
+    mode = directory_mode(seen, bits)
     make_directory(common_state, mode)
+    tighten_directory(common_state, bits)
     for place in places(common_state, pack_dir):
         make_directory(place, mode)
+        tighten_directory(place, bits)
         if _can_rename(place, pack_dir):
             return place
     return place  # neither: publishing will say why
@@ -64,7 +69,6 @@ def make_directory(path: str, mode: int) -> None:
         os.mkdir(path)
     except FileExistsError:
         return
-    # As open as git made its pack directory: into a repository shared by a group, all of it must get.
     os.chmod(path, mode)
 
 
@@ -95,18 +99,20 @@ def take_turn(place: str) -> int:
     return turn
 
 
-def make_staging(place: str, pack_dir: str) -> tuple[str, int, int]:
+def make_staging(place: str, pack_dir: str, configured: int) -> tuple[str, int, int]:
     """A new directory with its lock held and its journal empty: its path and the two descriptors."""
+    seen = os.stat(pack_dir)
+    bits = bits_of(seen, configured)
     path = os.path.join(place, f"{os.getpid()}-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
     descriptors: list[int] = []
     try:
-        if stat.S_IMODE(os.stat(pack_dir).st_mode) & stat.S_IWGRP:
+        if bits & stat.S_IWGRP:
             # What a colleague's capture may be about to take back, this one must be able to read of.
-            os.chmod(path, stat.S_IMODE(os.stat(pack_dir).st_mode))
-        lock = _make_file(os.path.join(path, "lock"), pack_dir)
+            os.chmod(path, stat.S_IMODE(seen.st_mode))
+        lock = _make_file(os.path.join(path, "lock"), bits)
         descriptors.append(lock)
-        journal = _make_file(os.path.join(path, "journal"), pack_dir)
+        journal = _make_file(os.path.join(path, "journal"), bits)
         descriptors.append(journal)
         lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Children hold it too: a git that outlives us may still be moving a ref.
@@ -120,9 +126,9 @@ def make_staging(place: str, pack_dir: str) -> tuple[str, int, int]:
     return path, lock, journal
 
 
-def _make_file(path: str, pack_dir: str) -> int:
+def _make_file(path: str, bits: int) -> int:
     descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.fchmod(descriptor, 0o600 | stat.S_IMODE(os.stat(pack_dir).st_mode) & 0o060)
+    os.fchmod(descriptor, 0o600 | bits & 0o060)
     return descriptor
 
 
@@ -214,9 +220,9 @@ def made_by_us(keep_path: str) -> bool:
         os.close(descriptor)
 
 
-def share(path: str, pack_dir: os.stat_result) -> None:
-    """Give a file the readers that the pack directory has, as git would have."""
-    os.chmod(path, _readable_as(pack_dir))
+def share(path: str, pack_dir: os.stat_result, mode: int | None = None) -> None:
+    """Give a file its mode and the group of the pack directory; by default the readers that git would give it."""
+    os.chmod(path, _readable_as(pack_dir) if mode is None else mode)
     if pack_dir.st_mode & stat.S_ISGID and os.stat(path).st_gid != pack_dir.st_gid:
         os.chown(path, -1, pack_dir.st_gid)
 

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from git_envhist.errors import GitFailed
-from git_envhist.store.git import COMMAND, Completed, Running, clean_environment
+from git_envhist.errors import GitFailed, NotARepository
+from git_envhist.store.git import SAFE_GIT, Completed, Running, clean_environment
 from git_envhist.system import open_file_only
 
 SHOW_SOURCES = ("config", "--list", "-z", "--show-scope", "--show-origin")
@@ -69,7 +69,7 @@ def listing(directory: str, asked: Mapping[bytes, bytes]) -> Completed:
 
 def _list(directory: str, asked: Mapping[bytes, bytes]) -> Running:
     # Without our own overrides: they would be listed as the user's.
-    return Running([*COMMAND[:1], "-C", directory, *SHOW_SOURCES], asked)
+    return Running([*SAFE_GIT, "-C", directory, *SHOW_SOURCES], asked)
 
 
 def refuse_pipes(directory: str) -> None:
@@ -104,6 +104,20 @@ def place_here(
     top = os.path.realpath(directory)
     git_dir = os.path.join(top, ".git")
     return Place(top, git_dir, git_dir, object_format) if _is_git_directory(git_dir) else None
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Whether a path is a directory or below it; links are resolved."""
+    top = os.path.realpath(directory).rstrip("/")
+    return f"{os.path.realpath(path)}/".startswith(f"{top}/")
+
+
+def bare_repository(git_dir: str) -> NotARepository:
+    """The error of a repository that has no working tree."""
+    return NotARepository(
+        f"'{git_dir}' is a bare repository: there is no environment to capture",
+        hint="name both: GIT_DIR=<repository> GIT_WORK_TREE=<directory>, or go into a clone",
+    )
 
 
 def _is_git_directory(path: str) -> bool:

@@ -6,6 +6,7 @@ spelling for each value, and a reader refuses every other: two lines never mean 
 
 from __future__ import annotations
 
+import os
 import re
 
 from git_envhist.errors import Damaged
@@ -60,3 +61,11 @@ def _quote_byte(found: re.Match[bytes]) -> bytes:
 
 def _unquote_byte(found: re.Match[bytes]) -> bytes:
     return bytes((int(found[1], 16),))
+
+
+def quote_alternate(path: str) -> str:
+    """Return a directory as GIT_ALTERNATE_OBJECT_DIRECTORIES names it."""
+    # A path with the separator or a quote in it is read by git only in C quotes.
+    if os.pathsep not in path and '"' not in path:
+        return path
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -143,7 +143,7 @@ def _present(git: Git, ids: Iterable[str]) -> list[str]:
 
 def _paranoid(git: Git) -> Git:
     # Before 2.34 git passed over refs that are broken, unless it was told.
-    careful = Git(git.git_dir, git.work_tree, alternates=git.alternates, base=git.base)
+    careful = git.with_alternates(*git.alternates)
     careful.environment[b"GIT_REF_PARANOIA"] = b"1"
     return careful
 

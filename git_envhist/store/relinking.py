@@ -12,7 +12,7 @@ from typing import Protocol
 from git_envhist.errors import Damaged
 from git_envhist.store.objects import Answer
 from git_envhist.store.retelling import Link, read_link, retell
-from git_envhist.store.signatures import FindKey
+from git_envhist.store.signatures import FindKey, SigningKey
 from git_envhist.values import dataclass, field
 
 Trailers = Mapping[str, str | None]
@@ -38,6 +38,8 @@ class Retold:
 
     tree: str
     trailers: Trailers = field(default_factory=dict)
+    signer: SigningKey | None = None
+    """The key that signs it from now on, where one of ours signed it."""
 
 
 NOTHING: Mapping[str, Retold] = {}
@@ -91,7 +93,8 @@ def relink(
             )
             if link.snapshot and (is_told_anew or change is not None):
                 told.update(describe(tree_before, tree))
-            data = retell(link, parent, find_key, tree=tree, trailers=told)
+            signer = change.signer if change is not None else None
+            data = retell(link, parent, find_key, tree=tree, trailers=told, signer=signer)
             now[link.commit] = writer.add(b"commit", data).hex()
         last = link
     return now

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from git_envhist.store.durable import cannot_write, sync_directory
 from git_envhist.store.locks import state_directory
 from git_envhist.system import open_file_only
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
 
 FIRST = "envhist-remote 1"
 PUT = re.compile(r"put ([0-9a-f]{40}|[0-9a-f]{64}) (refs/[!-~]+)")
+
+KIND = re.compile(r"class [a-z]+|(?:database|dump|name) [0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Memory:
     """The name under which our uploads stand there until they are whole."""
     put: tuple[tuple[str, str], ...] = ()
     """(ref, hash) of what we put there last; of a ref more than one where a push was broken off."""
+    kinds: tuple[str, ...] = ()
+    """The classes, databases, dumps and names that its owner agreed to send."""
 
 
 def directory_of(common_state: str) -> str:
@@ -50,7 +54,8 @@ def read_memory(common_state: str, key: str) -> Memory:
         return Memory()
     uploads = [line[7:] for line in lines if re.fullmatch(r"upload [0-9a-f]{12}", line)]
     put = [(found[2], found[1]) for line in lines if (found := PUT.fullmatch(line))]
-    return Memory("agreed" in lines, uploads[0] if uploads else "", tuple(put))
+    kinds = tuple(line for line in lines if KIND.fullmatch(line))
+    return Memory("agreed" in lines, uploads[0] if uploads else "", tuple(put), kinds)
 
 
 def write_memory(common_state: str, key: str, memory: Memory) -> None:
@@ -58,6 +63,7 @@ def write_memory(common_state: str, key: str, memory: Memory) -> None:
     lines = [FIRST, *(["agreed"] if memory.agreed else [])]
     lines += [f"upload {memory.upload}"] if memory.upload else []
     lines += [f"put {oid} {ref}" for ref, oid in sorted(memory.put)]
+    lines += sorted(memory.kinds)
     directory = state_directory(directory_of(common_state))
     path = os.path.join(directory, key)
     try:
@@ -75,10 +81,10 @@ def with_put(memory: Memory, moves: Mapping[str, str | None]) -> Memory:
     """The memory after refs were moved; None: deleted."""
     others = [(ref, oid) for ref, oid in memory.put if ref not in moves]
     moved = [(ref, oid) for ref, oid in moves.items() if oid is not None]
-    return Memory(memory.agreed, memory.upload, tuple(sorted({*others, *moved})))
+    return replace(memory, put=tuple(sorted({*others, *moved})))
 
 
 def with_tried(memory: Memory, moves: Mapping[str, str | None]) -> Memory:
     """The memory before refs are moved: whoever is killed meanwhile never knows whether they were."""
     tried = [(ref, oid) for ref, oid in moves.items() if oid is not None]
-    return Memory(memory.agreed, memory.upload, tuple(sorted({*memory.put, *tried})))
+    return replace(memory, put=tuple(sorted({*memory.put, *tried})))

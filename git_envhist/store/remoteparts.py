@@ -15,8 +15,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from git_envhist.store.durable import cannot_write
-from git_envhist.store.git import Git, quote_alternate
+from git_envhist.store.git import Git
 from git_envhist.store.locks import state_directory
+from git_envhist.store.quoting import quote_alternate
 from git_envhist.store.remoteload import Outgoing
 from git_envhist.store.remoterefs import UPLOAD
 

@@ -19,6 +19,7 @@ from git_envhist.store.bounds import FETCH_MEMORY, STREAMED, Bounds, bounds_of_a
 from git_envhist.store.git import COMMAND as SEALED
 from git_envhist.store.git import Completed, Git
 from git_envhist.store.held import Silent, how_far, run_held
+from git_envhist.store.remoteenviron import environment_of, user_of
 from git_envhist.store.remotefailures import says_nothing, why_nothing_came
 from git_envhist.store.remoterefs import read_listing
 from git_envhist.store.repository import Repository
@@ -26,8 +27,6 @@ from git_envhist.store.repository import Repository
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|:)")
 SCP_LIKE = re.compile(r"[^/:]+:(?!:)")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
-TRANSPORT = re.compile(r"(?:http|credential|url|protocol|ssh)\.|core\.(?:sshcommand|askpass|gitproxy)$")
-"""What the configuration of one repository says of how others are reached."""
 # A push that was asked for pushes what was asked for.
 PUSH = (
     "push",
@@ -48,8 +47,8 @@ class NoRemote(EnvhistError):
 
 
 def key_of(remote: Remote) -> str:
-    """Names a remote in our own files: another address is another remote."""
-    return hashlib.sha256(os.fsencode(remote.push_url)).hexdigest()[:16]
+    """Names a remote in our own files: another address is another remote; a password is no part of it."""
+    return hashlib.sha256(os.fsencode(without_password(remote.push_url))).hexdigest()[:16]
 
 
 def find_remote(repository: Repository, word: str | None, directory: str) -> Remote:
@@ -181,7 +180,7 @@ class Transport:
         self.remote = remote
         self._place, self._memory = git.git_dir, memory or FETCH_MEMORY
         self._patience, self._verb, self._step = patience or None, verb, step
-        self._environment = _environment(git, environ, config)
+        self._environment = environment_of(git, environ, (*config, *user_of(remote.url)))
         self._options = [word for pair in self._overrides() for word in ("-c", pair)]
 
     def _overrides(self) -> list[str]:
@@ -275,22 +274,3 @@ class Transport:
             return run_held(words, environment, bounds, stdin, patience=self._patience, heard=self._heard)
         except Silent as silent:
             raise says_nothing(self.remote, self._patience or 0, self._verb) from silent
-
-
-def _environment(git: Git, environ: Mapping[str, str], config: Config) -> dict[bytes, bytes]:
-    environment = dict(git.environment)
-    # Elsewhere nothing may go out on the network; here the user's own rules hold, or git's.
-    for name in ("GIT_ALLOW_PROTOCOL", "GIT_TERMINAL_PROMPT"):
-        environment.pop(name.encode(), None)
-        if name in environ:
-            environment[name.encode()] = os.fsencode(environ[name])
-    words = [
-        f"{key}={value}"
-        for key, value in config
-        if value is not None and TRANSPORT.match(key) and "=" not in key
-    ]
-    if words:
-        before = os.fsdecode(environment.get(b"GIT_CONFIG_PARAMETERS", b""))
-        quoted = " ".join("'" + word.replace("'", "'\\''").replace("!", "'\\!'") + "'" for word in words)
-        environment[b"GIT_CONFIG_PARAMETERS"] = os.fsencode(f"{quoted} {before}".strip())
-    return environment

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from git_envhist.errors import GitFailed
 from git_envhist.store.child import Child
 from git_envhist.store.durable import sync
-from git_envhist.store.git import Git, memory_file, quote_alternate
+from git_envhist.store.git import Git, memory_file
 from git_envhist.store.idx import PackIndex
 from git_envhist.store.packs import StagedPack
+from git_envhist.store.quoting import quote_alternate
 from git_envhist.system import DIRECTORY, SYSTEM
 
 DEPTH = 8

@@ -8,12 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
-from git_envhist.store.asconfigured import Config, parse_config
+from git_envhist.store.asconfigured import Config, parse_config, shared_bits
 from git_envhist.store.atwork import RunningGit, gits_at_work
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
-from git_envhist.store.git import COMMAND, Completed, Git, spawn
+from git_envhist.store.git import COMMAND, SAFE_GIT, Completed, Git, spawn
 from git_envhist.store.looserefs import read_loose_ref
-from git_envhist.store.plainly import listing, place_here, places, refuse_pipes
+from git_envhist.store.plainly import bare_repository, is_inside, listing, place_here, places, refuse_pipes
 from git_envhist.store.reflocks import TABLES_LOCK, WAIT, RefLocked, remove_stale_lock
 from git_envhist.values import dataclass, field
 
@@ -99,7 +99,12 @@ class Repository:
         """Every configured (key, value) in force, as git reads it; a key alone stands for true."""
         if self.config is not None:
             return self.config
-        return parse_config(spawn([*COMMAND[:1], *LIST_CONFIG], self.git.environment))
+        return parse_config(spawn([*SAFE_GIT, *LIST_CONFIG], self.git.environment))
+
+    @property
+    def shared(self) -> int:
+        """The permissions that `core.sharedRepository` gives to the files of the repository; 0 gives none."""
+        return 0 if self.plain else shared_bits(self.read_config())
 
     def resolve_ref(self, ref: str) -> str | None:
         """The hash that a ref names, or None where there is no such ref."""
@@ -188,6 +193,9 @@ def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
     if listed.status != 0:
         raise GitFailed(listed.complaint)
     root, git_dir, common_dir, object_format = answers
+    if b"GIT_DIR" not in asked and is_inside(directory, git_dir):
+        # git before 2.38 does not know `safe.bareRepository`.
+        raise bare_repository(git_dir)
     common = os.path.realpath(os.path.join(directory, common_dir))
     return Repository(root, git_dir, common, object_format, Git(git_dir, root, base=environment), config)
 
@@ -201,10 +209,7 @@ def _ask_all(directory: str, asked: Mapping[bytes, bytes], named: bool) -> tuple
     # Whatever is the matter is told by asking again, step by step.
     git_dir, common_dir, object_format, bare = _ask(directory, asked, *QUESTIONS)
     if bare == "true" and not named:
-        raise NotARepository(
-            f"'{git_dir}' is a bare repository: there is no environment to capture",
-            hint="name the working tree: GIT_WORK_TREE=<directory>, or go into a clone",
-        )
+        raise bare_repository(git_dir)
     (root,) = _ask(directory, asked, "--show-toplevel")
     if not root:
         raise NotARepository(
@@ -214,7 +219,7 @@ def _ask_all(directory: str, asked: Mapping[bytes, bytes], named: bool) -> tuple
 
 
 def _rev_parse(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> Completed:
-    return spawn([*COMMAND[:1], "-C", directory, *COMMAND[1:], "rev-parse", *questions], environment)
+    return spawn([*COMMAND, "-C", directory, "rev-parse", *questions], environment)
 
 
 def _ask(directory: str, environment: Mapping[bytes, bytes], *questions: str) -> list[str]:
@@ -243,6 +248,8 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
         # git's own words and its own remedy: to trust a directory is the user's decision alone.
         said, _, remedy = done.complaint.partition("\n")
         return GitFailed(said, hint="\n".join(line.strip() for line in remedy.splitlines() if line.strip()))
+    if b"safe.bareRepository" in done.err:
+        return bare_repository(os.path.realpath(directory))
     if b"not a git repository" in done.err:
         here = os.path.abspath(directory)
         return NothingHere(

@@ -14,7 +14,7 @@ from git_envhist.model.moments import were_of
 from git_envhist.store.commits import Commit, encode_commit, parse_commit
 from git_envhist.store.mac import are_same
 from git_envhist.store.message import NewerFormat, mac_input, read_message, split_mac, with_mac
-from git_envhist.store.signatures import FindKey
+from git_envhist.store.signatures import FindKey, SigningKey
 from git_envhist.store.trailers import quote
 from git_envhist.values import dataclass
 
@@ -25,6 +25,7 @@ SHORT, MOST_WERE = 16, 60
 AFTER, BEFORE = "Env-Dropped-After", "Env-Dropped-Before"
 """In the trash: the ids between which a snapshot stood."""
 NONE = "none"
+KEY = "Env-Key"
 LAST = (b"Env-Key: ",)
 """What stands behind all other trailers."""
 
@@ -92,6 +93,7 @@ def retell(
     *,
     tree: str | None = None,
     trailers: Mapping[str, str | None] | None = None,
+    signer: SigningKey | None = None,
 ) -> bytes:
     """The commit object of the same snapshot with another predecessor; None as a trailer takes it away."""
     data, new_tree = link.data, tree or link.data.tree
@@ -100,7 +102,10 @@ def retell(
         bare, mac = split_mac(message)
         key = find_key(link.key) if mac is not None and link.key is not None else None
         is_ours = key is not None and are_same(key.mac(mac_input(data.tree, data.author, bare)), mac or "")
-        message = with_trailers(bare, {**(trailers or {}), WAS: link.id, WERE: _were(link, bare)})
+        told = {**(trailers or {}), WAS: link.id, WERE: _were(link, bare)}
+        if key is not None and is_ours and signer is not None:
+            key, told = signer, {**told, KEY: signer.id}
+        message = with_trailers(bare, told)
         if key is not None and is_ours:
             message = with_mac(message, key.mac(mac_input(new_tree, data.author, message)))
     return encode_commit(new_tree, parent, data.author, data.committer, message)

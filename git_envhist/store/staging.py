@@ -35,6 +35,7 @@ from typing import Self
 
 from git_envhist.store.durable import cannot_write, forget, sync, sync_directory, sync_files, write_all
 from git_envhist.store.gitcaches import drop_broken_index, drop_caches_naming
+from git_envhist.store.openness import bits_of, file_mode, tighten
 from git_envhist.store.ownpacks import OwnPacks, is_pack_name
 from git_envhist.store.packs import StagedPack
 from git_envhist.store.places import (
@@ -58,13 +59,15 @@ from git_envhist.store.spares import bring_back, forget_second_names, give_secon
 class Staging:
     """A private objects directory of one capture, and the door from it into the repository."""
 
-    def __init__(self, path: str, common_state: str, repository_packs: str, lock: int, journal: int) -> None:
+    def __init__(
+        self, path: str, common_state: str, repository_packs: str, lock: int, journal: int, shared: int
+    ) -> None:
         self.path = path
         """An objects directory, for `Git.with_objects`."""
         self._common_state = common_state
         self._target = repository_packs
-        self._lock = lock
-        self._journal = journal
+        self._lock, self._journal = lock, journal
+        self._shared = shared
         self._pending: list[str] = []
         self._written = 0
         self._rooted = False
@@ -72,18 +75,19 @@ class Staging:
         self._exposed = False
 
     @classmethod
-    def create(cls, common_state: str, pack_dir: str) -> Self:
-        """A new staging, on the file system of the repository's packs."""
+    def create(cls, common_state: str, pack_dir: str, shared: int = 0) -> Self:
+        """A new staging, on the file system of the repository's packs; `shared`: as `core.sharedRepository` says."""
+        common_state, pack_dir = os.path.abspath(common_state), os.path.abspath(pack_dir)
         try:
-            place = choose_place(os.path.abspath(common_state), os.path.abspath(pack_dir))
+            place = choose_place(common_state, pack_dir, shared)
             turn = take_turn(place)
             try:
-                path, lock, journal = make_staging(place, pack_dir)
+                path, lock, journal = make_staging(place, pack_dir, shared)
             finally:
                 os.close(turn)
         except OSError as error:
             raise cannot_write(error, common_state) from error
-        return cls(path, os.path.abspath(common_state), os.path.abspath(pack_dir), lock, journal)
+        return cls(path, common_state, pack_dir, lock, journal, shared)
 
     @property
     def pack_dir(self) -> str:
@@ -149,14 +153,16 @@ class Staging:
 
     def _make_visible(self, packs: Iterable[StagedPack]) -> None:
         target = os.stat(self._target)
+        bits = bits_of(target, self._shared)
         for pack in packs:
             base = os.path.join(self._target, pack.name)
             write_keep(base + ".keep", target)
             for staged, suffix in ((pack.pack_path, ".pack"), (pack.index_path, ".idx")):
-                share(staged, target)
+                share(staged, target, file_mode(bits))
                 if suffix == ".idx":
                     give_second_name(staged, spare_beside(os.path.dirname(self.path)), pack.name)
                 os.rename(staged, base + suffix)
+        tighten(self._target, self._shared)
         sync_directory(self._target)
 
     def close(self) -> None:

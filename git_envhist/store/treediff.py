@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist import trace
 from git_envhist.errors import GitFailed
-from git_envhist.store.git import COMMAND, Completed, Git, memory_file, read_all, refuse_without_git
+from git_envhist.store.git import Completed, Git, memory_file, read_all, refuse_without_git
 from git_envhist.store.pathspecs import at_top
 from git_envhist.store.rows import EMPTY_TREES, NOT_PIECES, RAW
 from git_envhist.system import keep_below
@@ -36,14 +36,14 @@ class Comparison:
         self._words: list[str | bytes] = [*at_top(git), *ROWS, before, after, "--", *limits]
         self._environment = {**git.environment, **git.no_index}
         self._git, self._trees = git, (before, after)
-        self._running = _Running(self._words, self._environment)
+        self._running = _Running(self._git, self._words, self._environment)
 
     def finish(self) -> bytes:
         """The rows; `EndlessTrees` where there are more than an environment has."""
         done = self._running.finish()
         if _took_too_much(done):
             _refuse_endless(self._git, self._trees)
-            self._running = _Running(self._words, self._environment, held=False)
+            self._running = _Running(self._git, self._words, self._environment, held=False)
             done = self._running.finish()
         return _rows_of(done)
 
@@ -55,10 +55,10 @@ class Comparison:
 def compare_many(git: Git, words: Sequence[str | bytes], asked: bytes, trees: Sequence[str]) -> bytes:
     """What git says of many comparisons that it is asked for; `trees`: all that these have to do with."""
     words, environment = [*at_top(git), *words], {**git.environment, **git.no_index}
-    done = _Running(words, environment, asked).finish()
+    done = _Running(git, words, environment, asked).finish()
     if _took_too_much(done):
         _refuse_endless(git, trees)
-        done = _Running(words, environment, asked, held=False).finish()
+        done = _Running(git, words, environment, asked, held=False).finish()
     return _rows_of(done)
 
 
@@ -82,6 +82,7 @@ class _Running:
 
     def __init__(
         self,
+        git: Git,
         words: Sequence[str | bytes],
         environment: Mapping[bytes, bytes],
         stdin: bytes = b"",
@@ -99,7 +100,7 @@ class _Running:
         ]
         self._told, self._began = ("git", *words), trace.now()
         try:
-            self._child = os.posix_spawnp("git", [*COMMAND, *words], environment, file_actions=actions)
+            self._child = os.posix_spawnp("git", [*git.command, *words], environment, file_actions=actions)
         except BaseException as failure:
             self._close()
             refuse_without_git(failure)

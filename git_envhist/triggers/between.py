@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capture.masking import mask_text
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.history.timeline import subject
 from git_envhist.model import Captured, Ran, Trigger
-from git_envhist.spelling import in_bytes
 from git_envhist.triggers.passing import Kept, Take
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def run_between(
     Nothing is run where the moment before it cannot be had: it is what the command may destroy. Whatever becomes of the
     moment after it, the command's status is the answer.
     """
-    command = os.fsdecode(mask_tokens(in_bytes(shlex.join(words))))[:LONGEST]
+    command = mask_text(shlex.join(words))[:LONGEST]
     intent = intent or command
     before = capture(f"before: {subject(intent)}", {"trigger": Trigger.RUN, "if_changed": True})
     kept, started = Kept(), time.monotonic()

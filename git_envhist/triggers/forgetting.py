@@ -18,6 +18,8 @@ from git_envhist.store.durable import cannot_write
 from git_envhist.store.fetched import Fetched
 from git_envhist.store.gitcaches import drop_caches_naming
 from git_envhist.store.keyfiles import KeyPlace
+from git_envhist.store.keyorigins import REPOSITORY
+from git_envhist.store.keys import KeyRing
 from git_envhist.store.locks import UPKEEP_LOCK, locked, locked_now, state_directory
 from git_envhist.store.ownpacks import bears_mark
 from git_envhist.store.remotememory import directory_of
@@ -133,7 +135,9 @@ def _remove_packs(repository: Repository, found: Whole, held: Held) -> None:
 
 def _remove_states(found: Whole) -> list[str]:
     if found.keys_stay:
-        # First of all, and as one thing: killed after it, whoever begins again finds no key whose copy might go.
+        # First of all: killed after it, whoever begins again finds no key whose copy might go.
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(found.states[-1], REPOSITORY))
         shutil.rmtree(os.path.join(found.states[-1], KEYS), ignore_errors=True)
     for state in found.states:
         shutil.rmtree(state, ignore_errors=True)
@@ -184,9 +188,8 @@ def states_of(repository: Repository) -> Iterator[str]:
 
 def _copies_of_keys(repository: Repository, environ: Mapping[str, str]) -> Iterator[str]:
     copies = os.path.join(config_home(environ), "git-envhist", KEYS)
-    yield from (
-        os.path.join(copies, name) for name in KeyPlace(os.path.join(repository.common_state, KEYS)).ids()
-    )
+    ring = KeyRing(repository.common_state, config_home(environ))
+    yield from (os.path.join(copies, name) for name in sorted({*ring.ours.ids(), *ring.made_here()}))
 
 
 def _count(repository: Repository, refs: list[str]) -> int:

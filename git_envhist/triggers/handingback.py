@@ -57,7 +57,7 @@ def take_packs(repository: Repository, packs: Sequence[str], held: Held) -> None
     bases = names_of(path for path in packs if path.endswith(".pack"))
     if not bases:
         return
-    with Staging.create(repository.common_state, repository.pack_dir) as staging:
+    with Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging:
         _give(repository, staging, _nowhere_else(repository, bases, held.theirs))
         gone = set(held.ids - held.theirs.keys())
         anew = let_go(repository, staging, bases, gone, lambda _tips: _needed(repository, held.ids))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from git_envhist.capturing.attendance import name_repository
 from git_envhist.errors import UsageError
 from git_envhist.model.causing import Installed, Part
 from git_envhist.triggers.agents import AGENTS
 from git_envhist.triggers.agents.leftovers import leftovers, remove
-from git_envhist.triggers.edits import effective
+from git_envhist.triggers.edits import carry_out, effective
 from git_envhist.triggers.git.integration import GitHooks
 from git_envhist.triggers.integration import Integration, Place
 from git_envhist.triggers.kept import as_before, install_edits, read_record, uninstall_edits
@@ -42,8 +43,15 @@ def install(
     plans = [(one, one.plan_install(place)) for one in integrations]
     done = []
     for one, plan in plans:
+        own = effective(plan.own)
+        if not dry_run:
+            carry_out(own)
         edits = effective(plan.edits) if dry_run else install_edits(place.state, one.name, plan.edits)
-        done.append(Installed(one.name, edits, plan.remarks))
+        if not dry_run and one.name in AGENTS:
+            place.trusted.add_agent(one.name, place.named)
+        done.append(Installed(one.name, (*own, *edits), plan.remarks))
+    if place.repository is not None and not dry_run:
+        name_repository(place.environ, place.repository.common_dir)
     return tuple(done)
 
 
@@ -55,11 +63,14 @@ def uninstall(
     plans = [(one, one.plan_uninstall(place)) for one in integrations]
     done = []
     for one, plan in plans:
+        own = effective(plan.own)
         if dry_run:
             edits = effective(as_before(read_record(place.state), one.name, plan.edits))
         else:
             edits = uninstall_edits(place.state, one.name, plan.edits)
-        done.append(Installed(one.name, edits, plan.remarks))
+            carry_out(own)
+            place.trusted.remove_agent(one.name, place.named)
+        done.append(Installed(one.name, (*edits, *own), plan.remarks))
     if not dry_run:
         remove(left)
     return (*done, Installed(LEFT, (), (), left)) if left else tuple(done)

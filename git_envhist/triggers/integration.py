@@ -6,9 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Protocol
 
+from git_envhist.capturing.attendance import trusted_list
 from git_envhist.model.causing import Edit, Part
+from git_envhist.opening import own_data
 from git_envhist.settings import config_home, data_home
 from git_envhist.store.repository import Repository
+from git_envhist.store.trusted import TrustedList
 from git_envhist.values import dataclass
 
 
@@ -41,6 +44,24 @@ class Place:
             return os.path.join(data_home(self.environ), "git-envhist")
         return self.repository.common_state
 
+    @property
+    def own_data(self) -> str:
+        """The directory of ours in the user's data: what agents call is there, outside of every repository."""
+        return own_data(self.environ)
+
+    @property
+    def trusted(self) -> TrustedList:
+        return trusted_list(self.environ)
+
+    @property
+    def named(self) -> str | None:
+        """The repository as the user's private list has it; None: every repository."""
+        return (
+            None
+            if self.repository is None or self.everywhere
+            else os.path.realpath(self.repository.common_dir)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -49,6 +70,8 @@ class Plan:
     edits: tuple[Edit, ...] = ()
     remarks: tuple[str, ...] = ()
     """What the user has to know or do beside."""
+    own: tuple[Edit, ...] = ()
+    """Changes of our own files, which several repositories may share: what was there before does not come back."""
 
 
 class Integration(Protocol):

@@ -19,8 +19,8 @@ STAMP = "upkeep"
 DAY = 24 * 3600.0
 AGAIN = 3600.0
 """Seconds after which it is tried again where others were in the way."""
-SHELL = '"$@" </dev/null >/dev/null 2>&1 &'
-"""Whoever takes the capture neither waits for it nor is its parent."""
+SHELL = 'cd / && "$@" </dev/null >/dev/null 2>&1 &'
+"""The capture neither waits for it nor is its parent; it keeps no directory in use that a restore may remove."""
 LOWEST = 19
 
 
@@ -71,5 +71,9 @@ def _start(repository: Repository) -> None:
         environment[b"GIT_DIR"] = os.fsencode(repository.git_dir)
         environment[b"GIT_WORK_TREE"] = os.fsencode(repository.root)
     words = [*start_words("envlog"), "-C", repository.root, "gc", "--auto"]
-    child = os.posix_spawn("/bin/sh", ["sh", "-c", SHELL, "sh", *words], environment, setsid=True)
+    # The shell complains if the directory of this process is gone.
+    quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    child = os.posix_spawn(
+        "/bin/sh", ["sh", "-c", SHELL, "sh", *words], environment, file_actions=quiet, setsid=True
+    )
     os.waitpid(child, 0)

@@ -163,7 +163,7 @@ class _Gathered:
 def _write(repository: Repository, found: _Gathered, identity: bytes) -> str | None:
     with (
         CatFile(repository.git) as reader,
-        Staging.create(repository.common_state, repository.pack_dir) as staging,
+        Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
         PackWriter(staging.pack_dir, repository.object_format) as writer,
     ):
         made = move_notes(

@@ -120,7 +120,7 @@ def _present(capturing: Capturing, lost: frozenset[bytes]) -> Objects:
 
 def _keep(repository: Repository, found: Objects) -> None:
     with (
-        Staging.create(repository.common_state, repository.pack_dir) as staging,
+        Staging.create(repository.common_state, repository.pack_dir, repository.shared) as staging,
         PackWriter(staging.pack_dir, repository.object_format) as writer,
     ):
         for kind, data in found.values():

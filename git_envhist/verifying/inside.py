@@ -68,5 +68,6 @@ if __name__ == "__main__":
         at, laid, what, below, *command = sys.argv[1:]
         main(at, laid, what, below, command)
     except (OSError, AttributeError) as error:
-        print(f"git-envhist: the check cannot be put in its place: {error}", file=sys.stderr)
+        told = str(error).encode("unicode_escape").decode("ascii")
+        print(f"git-envhist: the check cannot be put in its place: {told}", file=sys.stderr)
         sys.exit(CANNOT)

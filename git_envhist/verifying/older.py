@@ -25,7 +25,7 @@ def check_older(
     if not snapshot.trusted:
         raise Refused(
             f"no key that is here signed '{snapshot.id[:7]}': to check it is to run somebody else's programs",
-            hint="look at it first: git envlog fork --foreign <directory> <rev>",
+            hint="look at it first: git envlog fork --allow-unsigned <directory> <rev>",
         )
     with turn(capturing.repository, capturing.environ, watching.waiting):
         original = original_place(capturing, snapshot)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capture.masking import mask_text
 from git_envhist.capturing.annotating import annotate_now
+from git_envhist.capturing.attendance import approve
 from git_envhist.capturing.identity import moment, signature, who_am_i
 from git_envhist.errors import EnvhistError, SealingError, in_words
 from git_envhist.model import Record, Snapshot, Verdict
 from git_envhist.settings import Settings
-from git_envhist.spelling import in_bytes
 from git_envhist.store.keys import Key, KeyRing
 from git_envhist.store.records import verdict_record
 from git_envhist.store.repository import Repository
@@ -40,12 +39,12 @@ class Scribe:
         """What a command came to, in words that may be kept."""
         return Verdict(
             status_of(ended),
-            mask(command),
+            mask_text(command),
             moment(self.repository.git, self.environ),
             ended.exit_code,
             signal_of(ended),
             ended.duration_ms,
-            mask(ended.tail.decode("utf-8", "replace")),
+            mask_text(ended.tail.decode("utf-8", "replace")),
             before,
             after,
             timed_out=ended.too_long,
@@ -58,7 +57,7 @@ class Scribe:
         sealed = seal_output(verdict, snapshot.id, key) if key is not None else ""
         note = verdict_record(replace(verdict, sealed_output=sealed))
         actor = who_am_i(self.settings, self.environ)
-        note = Record(note.kind, note.at, {**note.fields, AUTHOR: mask(actor.name)})
+        note = Record(note.kind, note.at, {**note.fields, AUTHOR: mask_text(actor.name)})
         if key is not None:
             note = signed(note, snapshot.id, key)
         line = signature(actor, verdict.at)
@@ -76,14 +75,10 @@ class Scribe:
             return None
 
     def _remember(self, snapshot: Snapshot, verdict: Verdict, typed: str) -> list[str]:
+        approve(self.environ, self.repository.common_dir, typed)
         try:
             facts = circumstances_of(self.repository.git, snapshot.tree)
             self.ledger.add(Line(snapshot.id, verdict.tree_before or "", facts, typed, verdict))
         except (EnvhistError, OSError) as error:
             return [f"an equal environment will not be recognised: {in_words(error)}"]
         return []
-
-
-def mask(text: str) -> str:
-    """Without the secret part of any token."""
-    return os.fsdecode(mask_tokens(in_bytes(text)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from git_envhist.errors import EnvhistError, in_words
+from git_envhist.capture.masking import mask_text
+from git_envhist.capturing.attendance import NOT_APPROVED, may_run
+from git_envhist.errors import EnvhistError, Refused, in_words
 from git_envhist.model import Bisected, Captured, Checked, Snapshot, Trigger
 from git_envhist.values import replace
 from git_envhist.verifying.commands import check_of_capture, check_to_run, recorded_check
 from git_envhist.verifying.live import check_live
-from git_envhist.verifying.recording import Scribe, mask
+from git_envhist.verifying.recording import Scribe
 from git_envhist.verifying.turns import is_inside, somebody_checks
 from git_envhist.verifying.watching import UNWATCHED, Watching
 
@@ -30,6 +32,12 @@ class History(Protocol):
     def judge(self, snapshot: Snapshot) -> Snapshot: ...
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]: ...
     def forget_world(self) -> None: ...
+
+
+class NotApproved(Refused):
+    """A hook or an agent asked for a check that no person ran here before."""
+
+    code = "not-approved"
 
 
 class Checks:
@@ -55,6 +63,9 @@ class Checks:
         snapshot = captured.snapshot or self._history.resolve("@")
         why_not = self._why_not(trigger)
         if why_not is not None:
+            return replace(captured, warnings=(*captured.warnings, why_not))
+        if given is None and not self._is_approved(command):
+            why_not = f"the check did not run: {NOT_APPROVED}; run it: git envlog verify"
             return replace(captured, warnings=(*captured.warnings, why_not))
         try:
             checked = check_live(self._capturing, self.scribe, snapshot, command, watching)
@@ -97,21 +108,20 @@ class Checks:
         )
 
         first, last = self._moment(good or "good"), self._moment(bad or "@")
-        typed = command or recorded_check(first, self.scribe.ledger.typed) or self._command(None, None)
+        typed = command or self.recorded(first)
         line = [self._history.judge(one) for one in self._history.log(timeline=last.timeline)]
         ends = Ends(first, last, good is not None, bad is not None)
         return bisect(
             line_between(line, first, last),
             ends,
-            mask(typed),
+            mask_text(typed),
             lambda one: self._older(one, typed, watching),
             watching,
         )
 
     def recorded(self, snapshot: Snapshot) -> str:
         """The check that a moment was judged by, else the configured one."""
-        known = recorded_check(snapshot, self.scribe.ledger.typed)
-        return known or self._command(None, None)
+        return self._approved(recorded_check(snapshot, self.scribe.ledger.typed) or self._command(None, None))
 
     def after_restore(self, restored: Restored, command: str, watching: Watching = UNWATCHED) -> Checked:
         """Check what a restore brought."""
@@ -146,7 +156,20 @@ class Checks:
         return captured
 
     def _command(self, given: str | None, snapshot: Snapshot | None) -> str:
-        return check_to_run(given, self._capturing.settings, snapshot, self.scribe.ledger.typed)
+        found = check_to_run(given, self._capturing.settings, snapshot, self.scribe.ledger.typed)
+        return found if given is not None else self._approved(found)
+
+    def _approved(self, command: str) -> str:
+        """The command, unless no person is present and none ran it here before."""
+        if not self._is_approved(command):
+            raise NotApproved(
+                f"the check '{mask_text(command)}' does not run: {NOT_APPROVED}",
+                hint="run it once by hand: git envlog verify",
+            )
+        return command
+
+    def _is_approved(self, command: str) -> bool:
+        return may_run(self._environ, self._capturing.repository.common_dir, command)
 
     def _why_not(self, trigger: Trigger) -> str | None:
         if is_inside(self._capturing.repository, self._environ):

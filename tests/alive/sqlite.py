@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,7 +106,7 @@ class Progress:
 
     def wait_for(self, number: int) -> None:
         while self.committed() < number:
-            pass
+            time.sleep(0.005)
 
 
 def _start(code: str, *words: str | Path) -> subprocess.Popen[bytes]:

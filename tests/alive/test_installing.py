@@ -16,6 +16,8 @@ from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 from tests.support.snapshot import contents
 
+pytestmark = pytest.mark.full  # packages come from an index
+
 # Where packages come from is the machine's business: as it was set up before the tests were sealed off from it.
 MACHINE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 

@@ -29,6 +29,8 @@ from tests.end_to_end.captures import assert_holds
 from tests.support.needs import skip_without
 from tests.support.repository import Repo, make_repo
 
+pytestmark = pytest.mark.full
+
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 

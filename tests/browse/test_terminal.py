@@ -14,7 +14,7 @@ from tests.browse.screen import Screen, wait_until_gone
 from tests.support.needs import needs
 from tests.support.repository import Repo
 
-pytestmark = needs("tmux")
+pytestmark = [pytest.mark.full, needs("tmux")]
 
 SMALL, LARGE = (80, 24), (200, 60)
 Open = Callable[..., Screen]

@@ -19,7 +19,7 @@ from git_envhist.capture.databases import Patience, Restless, base_of, held_stil
 from tests.support.talk import Talk, end
 
 WRITER = """
-    import sqlite3, sys
+    import sqlite3, sys, time
     connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
     connection.execute("pragma journal_mode=" + sys.argv[2])
     connection.execute("pragma wal_autocheckpoint=20")
@@ -33,6 +33,8 @@ WRITER = """
         connection.execute("delete from t where n < ?", (number - 300,))
         connection.execute("commit")
         print(number, flush=True)
+        # A commit takes as long on a disk; in memory, the log would grow much faster than it is read.
+        time.sleep(0.002)
 """
 
 

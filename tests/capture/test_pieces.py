@@ -29,6 +29,7 @@ from git_envhist.store.pieces import (
 )
 from tests.capture.taking import everything_stored, forget_cache, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck, sha256
 from tests.support.repository import Repo
 from tests.support.snapshot import read_back
@@ -73,7 +74,7 @@ def cut_all(blocks: Iterable[bytes | int]) -> list[bytes]:
     return [piece for piece, times in cut(blocks) for _ in range(times)]
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(4, 12))
 @given(SIZES, st.sampled_from(STARTS), st.integers(0, 20 * MIB))
 def test_cuts_do_not_depend_on_how_the_bytes_come(sizes: list[int], start: bytes, length: int) -> None:
     data = start + noise(length)
@@ -104,7 +105,7 @@ HOLES = st.one_of(
 LAYOUTS = st.lists(st.one_of(HOLES, st.integers(1, 2 * MIB).map(noise)), min_size=1, max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(10, 40), deadline=None)
 @given(LAYOUTS, st.sampled_from((b"", SQLITE_HEADER, b"\0")))
 def test_a_hole_is_cut_as_the_nuls_that_it_reads_as(layout: list[bytes | int], start: bytes) -> None:
     blocks = [start, *layout] if start else layout

@@ -21,6 +21,7 @@ from git_envhist.store.chain import read_chain
 from git_envhist.store.compare import compare
 from tests.capture.taking import HOWS, forget_cache, fresh_repo, settle, snapshot, take
 from tests.end_to_end.captures import assert_holds
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck
 from tests.support.plain import plain_entries, stored_entries
 from tests.support.repository import Repo
@@ -55,7 +56,7 @@ def assert_is_plain(repo: Repo, taken: Snapshot) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("how", HOWS)
 def test_any_series_of_edits_gives_what_a_plain_capture_gives(how: str, workers: int) -> None:
-    @settings(max_examples=4 if how == "here" else 2)
+    @settings(max_examples=examples(2, 4) if how == "here" else examples(1, 2))
     @given(st.data())
     def series(data: st.DataObject) -> None:
         tree = data.draw(trees(max_entries=15))
@@ -120,7 +121,7 @@ def compared(repo: Repo, before: Snapshot, after: Snapshot) -> ChangeCount:
     return count(compare(EnvHistory.open(str(repo.path)).repository.git, before.tree, after.tree))
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(3, 8))
 @given(st.data())
 def test_what_is_counted_from_records_is_what_a_comparison_counts(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=12))

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.capture.taking import HOWS, forget_cache, fresh_repo, snapshot, take, tree_of
 from tests.end_to_end.captures import assert_holds, everything_of_git
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing
 from tests.support.repository import Repo, make_repo
 from tests.support.strategies import trees
 from tests.support.trees import Directory, File, HardLink, Link, Node, build, inside
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(8, 40))
 @given(trees(max_entries=40), st.sampled_from(("sha1", "sha256")))
 def test_an_arbitrary_tree_is_held(tree: dict[bytes, Node], object_format: str) -> None:
     with fresh_repo(object_format) as repo:

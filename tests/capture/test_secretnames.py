@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.capture import secretnames
+from git_envhist.capture import secrettable
+from git_envhist.capture.copies import original_names
 from git_envhist.capture.secrets import SecretRules
+from git_envhist.capturing.policy import secret_rules
 
 RULES = SecretRules()
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
@@ -44,19 +46,26 @@ terraform.tfstate terraform.tfstate.backup prod.tfvars prod.auto.tfvars prod.tfv
 .pgpass .my.cnf .htpasswd .dbt/profiles.yml
 id_rsa .ssh/id_ed25519 id_rsa.bak id_ecdsa_sk ssh_host_rsa_key cert.p12 cert.pfx release.jks debug.keystore
 key.ppk vault.kdbx .gnupg/private-keys-v1.d/ABCDEF.key
+.flaskenv dotenv env.production env.old .envs/.production/.postgres app/.envs/.local/.django .yarnrc.yml NuGet.config
+gradle.properties key.properties application-secrets.yml appsettings.Production.json local.settings.json
+local_settings.py database.yml k8s/app-secret.yaml helm/secrets.prod.yaml secrets/db.txt secrets/tls tfplan
+.viminfo .lesshst .ipython/profile_default/history.sqlite playwright/.auth/user.json .vscode/sftp.json
+db_password.txt passwords.csv api-keys.json clientSecret.json .ssh/deploy wg0.conf session.har
 .bash_history .zsh_history .psql_history .python_history .node_repl_history .local/share/fish/fish_history
 """)
 
 NOT_SECRET = words("""
 .env.example .env.sample .env.template .env.dist .env.defaults .env.default .env.local.example .env-example
 .env_sample .env.schema .env.d.ts example.env sample.env app.example.env .envhistignore .environment environment
-env env.py env.js .envoy.yaml .flaskenv venv/bin/env kubeconfig.py kubeconfig.go kubeconfig.example.yaml
+env env.py env.js .envoy.yaml venv/bin/env kubeconfig.py kubeconfig.go kubeconfig.example.yaml
 id_rsa.pub .ssh/id_ed25519.pub known_hosts config/config.json docker/config.json .docker/daemon.json
 .kube/cache/x.json locales/en/auth.json src/auth.json hosts.yml ansible/hosts.yml gh/hosts.txt
-secrets.py secrets.enc.yaml secrets.sops.json secret.py settings.xml gradle.properties profiles.yml
+secrets.py secrets.enc.yaml secrets.sops.json secret.py settings.xml profiles.yml
 credentials.py credentials.yml.enc wp-config-sample.php credentials/index.ts token tokens.json package.json
-certifi/cacert.pem server.pem tls.key cert.crt ca.pem .aws/config .gitconfig .gitignore .yarnrc.yml
+certifi/cacert.pem server.pem tls.key cert.crt ca.pem .aws/config .gitconfig .gitignore node_modules/x/secretary.json
 terraform.tfvars.example example.tfvars main.tf .terraform.lock.hcl history history.txt bash_history.md
+secrets/index.ts secrets/README.md .ssh/known_hosts .ssh/id.pub node_modules/secrets/index.json chunk-023.js
+node_modules/a/secrets/x.json app-1.2.3.json old.txt backup.txt a~ .eslintrc.json.bak readme copy.md .foo.swp
 keystore.go keystore README.md app.db .cargo/config.toml .npmrc.example
 """)
 
@@ -72,9 +81,9 @@ def test_a_name_that_only_looks_like_one_is_not(path: str) -> None:
 
 
 def test_every_glob_of_the_table_is_matched_at_the_top_and_below_in_any_case() -> None:
-    for globs in secretnames.SECRET_NAMES.values():
+    for globs in secrettable.SECRET_NAMES.values():
         for glob in globs:
-            path = glob.replace("*", "x").encode()
+            path = glob.replace("*", "x").replace("?", "1").encode()
             assert RULES.by_name(path)
             assert RULES.by_name(b"deep/below/" + path)
             assert RULES.by_name(path.upper())
@@ -83,11 +92,11 @@ def test_every_glob_of_the_table_is_matched_at_the_top_and_below_in_any_case() -
 @given(st.text(st.sampled_from("._-abekmnprstuv*/12"), min_size=1, max_size=30))
 def test_the_fast_matcher_agrees_with_the_globs_one_by_one(path: str) -> None:
     name = path.rpartition("/")[2]
-    globs = [glob for group in secretnames.SECRET_NAMES.values() for glob in group]
+    globs = [glob for group in secrettable.SECRET_NAMES.values() for glob in group]
     by_globs = any(fnmatch.fnmatchcase(name, glob) for glob in globs if "/" not in glob)
     matched = RULES.by_name(path.encode())
     if matched:
-        assert by_globs or any("/" in glob for glob in globs)
+        assert by_globs or any("/" in glob for glob in globs) or secrettable.SECRET_WORDS
     elif by_globs:
         assert re.search(r"exampl|sampl|templ|tmpl|tpl|j2|dist|default|schema|\.pub$", name)
 
@@ -102,6 +111,47 @@ def test_a_newline_in_a_path_hides_nothing() -> None:
     assert RULES.by_name(b"a\nb/.env")
     assert RULES.by_name(b"a\nb/.aws/credentials")
     assert RULES.by_name(b".env.a\nb")
+
+
+COPIES = (
+    """
+#.env#|..env.swp|.env.swp|.env (copy)|.env (copy 2)|.env - Copy|.env copy|.env.old|.env.bak.old~|.#.env|.env.~1~
+prod.tfvars~|release.jks.bak|release (2).keystore|secrets-backup.yml|secrets (1).yml|secrets.bak.yml|database.yml.orig
+.database.yml.swp|.database.yml.un~|Copy of release.jks|Backup of .npmrc|credentials (1).json|id_rsa 2|id_rsa.2024-11-19
+.npmrc.save.1|nuget.config.dpkg-old|.mylogin.cnf.rpmsave|key.properties___jb_tmp___|._key.properties|old-database.yml
+.env.sync-conflict-20240101-123456-ABCDEFG|database (conflicted copy 2024-01-01).yml|database_BACKUP_123.yml
+.netrc.a1B2c3|.database.yml.Xa1b2c|env.production.gz|release.jks.tar.gz|~$passwords.xlsx|.~lock.passwords.xlsx#|serviceAccountKey.json.bak
+terraform.tfstate.1700000000.backup|playwright/.auth/user.json.bak|.gradle/gradle.properties.old|gh/hosts.yml~
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
+
+
+@pytest.mark.parametrize("path", COPIES)
+def test_copy_of_a_secret_file_is_secret_by_its_name(path: str) -> None:
+    assert RULES.by_name(path.encode())
+    assert RULES.by_name(b"deep/below/" + path.encode())
+
+
+@given(st.binary(max_size=40).map(lambda name: name.replace(b"/", b"")))
+def test_names_of_originals_are_shorter_and_end(name: bytes) -> None:
+    found = list(original_names(name.lower()))
+    assert len(found) < 200
+    assert all(len(one) < len(name) for one in found)
+
+
+def test_exclusion_wins_over_every_rule_and_the_last_pattern_decides() -> None:
+    rules = secret_rules(("!.env.ci", "*.dat", "!public/*", "public/private.dat", "!config/*.yml"))
+    assert rules.by_name(b".env")
+    assert not rules.by_name(b".env.ci")
+    assert not rules.by_name(b"deep/.env.ci")
+    assert rules.by_name(b"a.dat")
+    assert not rules.by_name(b"public/a.dat")
+    assert rules.by_name(b"public/private.dat")
+    token = b"token: ghp_" + b"a1B2c3D4e5" * 4
+    assert rules.by_content(b"a.yml", token)
+    assert not rules.by_content(b"config/a.yml", token)
 
 
 def test_the_users_patterns_come_on_top() -> None:
@@ -142,9 +192,14 @@ def listed(heading: str) -> set[str]:
 
 
 def test_the_document_lists_exactly_the_names_that_are_sealed() -> None:
-    globs = {glob for group in secretnames.SECRET_NAMES.values() for glob in group}
-    assert listed("By name") == globs
-    assert listed("By name, at the top only") == set(secretnames.TOP_NAMES)
-    assert listed("By name, where they hold a private key") == {*secretnames.KEY_FILES, "PRIVATE KEY"}
-    assert listed("Names that are examples") == set(secretnames.EXAMPLE_WORDS)
-    assert listed("Directories whose contents are not searched") == set(secretnames.PACKAGE_DIRECTORIES)
+    globs = {glob for group in secrettable.SECRET_NAMES.values() for glob in group}
+    assert listed("By name") == globs | {"*", "?"}
+    assert listed("By a word in the name") == set(secrettable.SECRET_WORDS)
+    assert listed("Endings of data") == set(secrettable.DATA_ENDINGS) - {""}
+    assert listed("By directory") == {*secrettable.SECRET_DIRECTORIES, ".py", ".md"}
+    assert listed("Names that are public") == set(secrettable.PUBLIC_NAMES)
+    assert set(secrettable.COPY_ENDINGS) <= listed("Copies")
+    assert listed("By name, at the top only") == set(secrettable.TOP_NAMES)
+    assert listed("By name, where they hold a private key") == {*secrettable.KEY_FILES, "PRIVATE KEY"}
+    assert listed("Names that are examples") == set(secrettable.EXAMPLE_WORDS)
+    assert listed("Directories whose contents are not searched") == set(secrettable.PACKAGE_DIRECTORIES)

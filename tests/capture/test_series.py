@@ -17,6 +17,7 @@ from git_envhist.model import ChangeCount
 from git_envhist.store.compare import compare
 from tests.capture.taking import HOWS, fresh_repo, settle, snapshot, take
 from tests.end_to_end.captures import assert_holds
+from tests.support.depth import examples
 from tests.support.oracle import Listed, Listing, git_fsck, listing
 from tests.support.repository import Repo
 from tests.support.strategies import edits, trees
@@ -70,7 +71,7 @@ def meanwhile(repo: Repo, what: str) -> None:
         repo.git("config", "envhist.exclude", "src")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(5, 20))
 @given(st.data())
 def test_a_series_of_captures_is_as_true_as_each_alone(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=15))
@@ -179,7 +180,7 @@ def test_a_touch_is_not_forgotten_by_a_capture_that_was_not_wanted(repo: Repo) -
     assert snapshot(repo).tree == reference(repo)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(5, 20))
 @given(st.data())
 def test_what_is_counted_is_what_differs(data: st.DataObject) -> None:
     tree = data.draw(trees(max_entries=15))

@@ -15,6 +15,7 @@ from git_envhist.cli.diffstat import renamed
 from git_envhist.cli.diffview import diff_texts
 from git_envhist.cli.paths import quoted
 from git_envhist.cli.storyview import variable_facts
+from git_envhist.cli.terminal import as_bytes
 from git_envhist.errors import SealingError
 from git_envhist.history.textdiff import unified_hunks
 from git_envhist.model import EnvPath, FactChange, StoredAs
@@ -318,7 +319,7 @@ def test_views_of_nothing_are_empty(repo: Repo, git: Git) -> None:
 def test_colours_leave_the_text_as_it_is(plain: Views) -> None:
     manner = Manner(palette=Palette(DEFAULTS))
     for form in ("patch", "stat", "story"):
-        coloured = plain.show(form, manner)
+        coloured = as_bytes(plain.show(form, manner)).decode()
         assert "\x1b[32m" in coloured
         bare = coloured.replace("\x1b[m", "")
         for code in DEFAULTS.values():

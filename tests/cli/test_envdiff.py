@@ -10,6 +10,7 @@ import pytest
 from git_envhist.cli.envdiff import read_similarity
 from git_envhist.errors import UsageError
 from tests.support.repository import Repo
+from tests.support.template import start_from
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schema" / "answers.json"
 
@@ -24,7 +25,12 @@ def diff(repo: Repo, *words: str) -> str:
 
 @pytest.fixture
 def three(repo: Repo) -> tuple[str, str, str]:
-    """Three moments; what is there after them is a fourth."""
+    """The ids of three snapshots; the working tree differs from the last one."""
+    return start_from(repo, three_snapshots)
+
+
+def three_snapshots(repo: Repo) -> tuple[str, str, str]:
+    """Take three snapshots, and change the working tree again."""
     repo.write(".gitignore", "build/\n")
     repo.write("build/out.o", "1")
     first = capture(repo, "first")

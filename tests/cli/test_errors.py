@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.repository import Repo
+from tests.support.template import start_from
 
 
 class Case(NamedTuple):
@@ -119,10 +120,18 @@ CASES = {
 }  # fmt: skip
 
 
+def prepare(repo: Repo, case: Case) -> None:
+    """Bring a repository into the state that the case starts from."""
+    if case.before is _opened:
+        start_from(repo, _opened)
+    else:
+        case.before(repo)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_failure_says_what_failed_and_what_to_type_next(repo: Repo, name: str) -> None:
     case = CASES[name]
-    case.before(repo)
+    prepare(repo, case)
     done = repo.run(*case.words)
     assert (done.status, done.out) == (case.status, "")
     told, hinted = done.err.split("\nhint: ")
@@ -140,7 +149,7 @@ NO_JSON = ("date", "file", "file of now")
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NO_JSON])
 def test_the_same_as_json(repo: Repo, name: str) -> None:
     case = CASES[name]
-    case.before(repo)
+    prepare(repo, case)
     program, *words = case.words
     done = repo.run(program, "--json", *words)
     error = json.loads(done.out)["error"]

@@ -57,6 +57,11 @@ CASES = {
     "failed": Case(128, "ulimit -n 12", "git-envlog capture x"),
     "file-exists": Case(3, "echo 1 > out", "git-envlog export out early"),
     "first-push": Case(3, ":", "git-envlog push"),
+    "not-agreed": Case(
+        3,
+        "git-envlog push --yes; printf 'SQLite format 3' > a.db; head -c 4080 /dev/zero >> a.db; git-envlog capture x",
+        "git-envlog push",
+    ),
     "git-failed": Case(128, "echo '[core' > .git/config", "git-envlog"),
     "history-away": Case(128, f'{PLAIN}; rm -r "$XDG_DATA_HOME"/git-envhist/histories/*', "git-envlog"),
     "holds-tokens": Case(
@@ -86,6 +91,10 @@ CASES = {
     "no-tui": Case(
         128, MODULE.format("textual"), "PYTHONPATH=m script -qec 'git-envlog browse 2>&3' /dev/null 3>&2",
     ),
+    "not-approved": Case(
+        3, "git config envhist.verify 'echo hello'", "GIT_ENVHIST_UNATTENDED=1 git-envlog verify"
+    ),
+    "place-refused": Case(3, ":", "GIT_ENVHIST_UNATTENDED=1 git-envlog fork ../.hidden early"),
     "not-in-trash": Case(4, ":", "git-envlog undrop nowhere"),
     "nothing-to-find": Case(1, NEW, "git-envlog bisect --good early -- true"),
     "nothing-to-show": Case(4, ":", "git-envlog --html page.html --grep nowhere"),
@@ -112,7 +121,10 @@ ELSEWHERE = {
     "worker-failed": ("crash/test_stopped.py", "a worker process ended unexpectedly"),
 }
 """What takes a race, a signal at the right time, a file system of its own: where it is provoked, and by which words."""
-NEVER = {"refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told"}
+NEVER = {
+    "refs-moved": "whoever moves a ref begins again where another was quicker: nobody is told",
+    "not-named": "hooks of agents print nothing, and write nothing to a repository that no person named",
+}
 
 
 @pytest.fixture(scope="module")

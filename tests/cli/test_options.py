@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.cli.argv import split_words
@@ -13,6 +13,7 @@ from git_envhist.cli.options import read_plainly
 from git_envhist.cli.output import Output
 from git_envhist.cli.subcommands import PROGRAMS, SUBCOMMANDS, load
 from git_envhist.errors import UsageError
+from tests.support.depth import examples
 
 PLACES = [*PROGRAMS.values(), *(subcommand.place for subcommand in SUBCOMMANDS.values())]
 VALUES = ("", "a", "-", "20", "-5", "0x1", " 7", "pass", "manual", "--json", "-z", "ü", "a=b", "\udcff")
@@ -44,6 +45,7 @@ def lines(command: Command) -> st.SearchStrategy[list[str]]:
 
 
 @pytest.mark.parametrize("place", PLACES)
+@settings(max_examples=examples(25, 100))
 @given(st.data())
 def test_what_is_read_without_click_is_what_click_reads(place: str, data: st.DataObject) -> None:
     command = loaded(place)

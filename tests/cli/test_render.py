@@ -7,7 +7,7 @@ import pytest
 from git_envhist.cli.colour import DEFAULTS, PLAIN, Palette
 from git_envhist.cli.formats import Look, read_format
 from git_envhist.cli.render import card, id_length, list_lines, oneline
-from git_envhist.cli.terminal import width
+from git_envhist.cli.terminal import as_bytes, width
 from git_envhist.errors import UsageError
 from git_envhist.model import EnvPath, Missing, Remark, Snapshot, VerdictStatus, WhyMissing
 from tests.cli.moments import NOW, at, moment, timeline, verdict
@@ -78,8 +78,9 @@ def test_ids_are_as_long_as_it_takes_to_tell_them_apart() -> None:
 
 def test_colours_stand_around_words_and_change_no_width() -> None:
     (line,) = list_lines([timeline()[0]], LOOK, Palette(DEFAULTS), 80)
-    assert line.startswith("\x1b[33m9ac31f2\x1b[m  10:27")
-    assert "\x1b[32m✓\x1b[m" in line
+    printed = as_bytes(line).decode()
+    assert printed.startswith("\x1b[33m9ac31f2\x1b[m  10:27")
+    assert "\x1b[32m✓\x1b[m" in printed
 
 
 def test_a_partial_snapshot_says_so_in_the_list() -> None:

@@ -10,6 +10,7 @@ from git_envhist.cli.dates import date_style
 from git_envhist.cli.terminal import shows_symbols
 from tests.cli.test_terminal_session import on_terminal
 from tests.support.repository import Repo
+from tests.support.template import start_from
 
 
 @pytest.mark.parametrize(
@@ -36,11 +37,16 @@ def test_which_letters_are_said_to_be_read(environ: dict[str, str], shown: bool)
 
 @pytest.fixture
 def told(repo: Repo) -> Repo:
+    """A repository with two snapshots, one that passed its check and one that failed it."""
+    start_from(repo, take_two_snapshots)
+    return repo
+
+
+def take_two_snapshots(repo: Repo) -> None:
     repo.run("envlog", "capture", "first · of → all", "--verify", "true", check=True)
     repo.write("gone.txt", "1\n")
     repo.run("envlog", "capture", "second", "--verify", "false", check=True)
     (repo.path / "gone.txt").unlink()
-    return repo
 
 
 def test_plain_letters_take_the_place_of_symbols_and_nothing_moves(told: Repo) -> None:

@@ -15,9 +15,12 @@ Begin = Callable[..., CheckpointService]
 
 
 @pytest.fixture(autouse=True)
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are forked, which a host program must not do and which takes a quarter of the time."""
-    monkeypatch.setenv("GIT_ENVHIST_WORKERS", "fork")
+def workers_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capture without worker processes: a fork of the large test process costs more than the capture.
+
+    Tests that start a host program remove the variable, so that the program's own workers are tried there.
+    """
+    monkeypatch.setenv("GIT_ENVHIST_WORKERS", "here")
 
 
 @pytest.fixture(scope="session")

@@ -189,7 +189,7 @@ def debris(repo: Repo) -> list[str]:
 
 def _unknown_state(state: Path) -> list[Path]:
     known = {"lock", "lock.shared", "timeline", "cache", "keys", "staging", "indexes"}
-    known |= {"lock.upkeep", "upkeep", "packs.json"}
+    known |= {"lock.upkeep", "upkeep", "packs.json", "repository", "sealed-sources"}
     odd = [path for path in state.iterdir() if path.name not in known]
     cache = state / "cache"
     shards = cache.iterdir() if cache.is_dir() else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.crash.gitkills import NOT_MET, make, one
+from tests.support.depth import FULL
 from tests.support.repository import make_repo
 
 KILLED = {
@@ -15,10 +16,10 @@ KILLED = {
 }
 
 
-def test_what_a_git_said_that_was_killed_decides_nothing(tmp_path: Path) -> None:
+def test_output_of_a_killed_git_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "template").mkdir()
     template = make(make_repo(tmp_path / "template" / "repo"))
-    for command, words in KILLED.items():
+    for command, words in KILLED.items() if FULL else [*KILLED.items()][:1]:
         done, wrong = one(template, command, "half", words)
         assert done.status != NOT_MET, command
         assert not wrong, command

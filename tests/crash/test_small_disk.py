@@ -120,7 +120,7 @@ def test_a_disk_that_is_nearly_full_is_no_hindrance_to_a_small_restore(disk: Sma
 
 def test_of_a_sparse_file_counts_what_it_holds(disk: SmallDisk) -> None:
     place = disk.repo.write("sparse", os.urandom(MIB))
-    os.truncate(place, 300 * MIB)
+    os.truncate(place, 64 * MIB)
     first, then = disk.capture("first"), disk.look()
     place.unlink()
     disk.fill(leave=8 * MIB)

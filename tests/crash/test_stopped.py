@@ -45,12 +45,12 @@ def children(of: int) -> list[int]:
 
 def workers(of: int) -> list[int]:
     """The workers of a capture, once it has them: children that are no git."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = [pid for pid in children(of) if _runs_python(pid)]
         if len(found) >= 2:
             return found
-        time.sleep(0.001)
+        time.sleep(0.005)
     pytest.fail("there were no workers")
 
 
@@ -62,7 +62,7 @@ def _runs_python(pid: int) -> bool:
 
 
 def assert_all_gone(session: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (left := members(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == []
@@ -78,14 +78,20 @@ def assert_said_what_is_there(repo: Repo, out: bytes) -> None:
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="workers are found in /proc")
 
 
+@needs_proc
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_at_any_time_ends_it_with_its_own_status(repo: Repo, number: signal.Signals) -> None:
     much(repo)
     before = belongings(repo)
     stopped = 0
-    for step in range(3):
+    for delay in (None, 0, 0.1):
         running = start(repo, "fork")
-        time.sleep(0.08 + 0.1 * step)
+        # Before its workers, and while they are at work: how long a start takes depends on the load.
+        if delay is None:
+            time.sleep(0.08)
+        else:
+            workers(running.pid)
+            time.sleep(delay)
         running.send_signal(number)
         out, err = running.communicate(timeout=30)
         if running.returncode == 0:
@@ -127,7 +133,8 @@ def test_a_signal_while_workers_read_leaves_none_of_them(
 def test_a_killed_worker_is_told_and_nothing_is_published(repo: Repo, way: str) -> None:
     much(repo)
     running = start(repo, way)
-    os.kill(workers(running.pid)[-1], signal.SIGKILL)
+    # The first child: one that was started later may read facts, which a snapshot can do without.
+    os.kill(min(workers(running.pid)), signal.SIGKILL)
     out, err = running.communicate(timeout=30)
     said = err.decode().splitlines()
     assert (running.returncode, out) == (128, b""), said

@@ -26,7 +26,7 @@ def statuses(repo: Repo) -> list[str]:
 
 
 def test_tasks_are_told_as_they_go_and_found_by_another_process(repo: Repo) -> None:
-    tasks = EnvHistory.open(str(repo.path)).tasks
+    tasks = EnvHistory.open(str(repo.path), workers="here").tasks
     for text in ("write it", "try it", "ship it", "tell of it"):
         tasks.add(text)
     assert statuses(repo) == ["pending"] * 4
@@ -159,7 +159,7 @@ def test_a_restore_across_an_effect_tells_of_it(repo: Repo) -> None:
 
 
 def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     asked: list[Effect] = []
     happened: list[str] = []
 
@@ -181,9 +181,9 @@ def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
 def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:
     conversation = json.dumps([{"role": "user", "content": "h\u00e9\u0000"}]).encode()
     told = [("conversation.json", conversation), ("tool output 1", b"\xff\x00\r\n" * 5_000), ("empty", b"")]
-    EnvHistory.open(str(repo.path)).capture("asked for it", attached=told)
+    EnvHistory.open(str(repo.path), workers="here").capture("asked for it", attached=told)
     repo.write("app.py", b"two")
-    again = EnvHistory.open(str(repo.path))
+    again = EnvHistory.open(str(repo.path), workers="here")
     later = again.capture("later").snapshot
     assert later is not None
     given = again.attachments(":/asked for it")
@@ -193,7 +193,7 @@ def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:
 
 
 def test_what_is_no_such_record_is_passed_over(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     history.tasks.add("true")
     history.tasks.set(1, TaskStatus.COMPLETED)
     (snapshot, *_) = history.log()

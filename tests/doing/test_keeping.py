@@ -36,7 +36,7 @@ values = st.recursive(
 
 
 def test_what_is_attached_later_comes_back_as_it_was_given(repo: Repo, tmp_path: Path) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     moment = history.capture("first")
     repo.write("app.py", b"more")
     history.capture("second")
@@ -46,7 +46,7 @@ def test_what_is_attached_later_comes_back_as_it_was_given(repo: Repo, tmp_path:
     )
     assert [one.name for one in attached.attached] == ["conversation.json", "tool-outputs.json", "log.txt"]
     assert moment.id is not None
-    kept = EnvHistory.open(str(repo.path)).get(moment.id)
+    kept = EnvHistory.open(str(repo.path), workers="here").get(moment.id)
     assert (kept.conversation, kept.tool_outputs) == (CONVERSATION, OUTPUTS)
     assert dict(kept.attachments)["log.txt"] == b"\x00a log"
     assert kept.snapshot.id == moment.id
@@ -54,7 +54,7 @@ def test_what_is_attached_later_comes_back_as_it_was_given(repo: Repo, tmp_path:
 
 
 def test_what_is_given_with_a_capture_comes_back_the_same_way(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     history.capture("talk", conversation=CONVERSATION, tool_outputs=OUTPUTS)
     kept = history.get()
     assert (kept.conversation, kept.tool_outputs) == (CONVERSATION, OUTPUTS)
@@ -64,7 +64,7 @@ def test_what_is_given_with_a_capture_comes_back_the_same_way(repo: Repo) -> Non
 
 
 def test_the_last_of_a_name_counts_and_all_stand_on_the_card(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     history.capture("talk")
     history.attach(attached=[("note", b"1")])
     history.attach(attached=[("note", b"2"), ("other", b"")])
@@ -76,7 +76,7 @@ def test_the_last_of_a_name_counts_and_all_stand_on_the_card(repo: Repo) -> None
 
 
 def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Repo, tmp_path: Path) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     moment = history.capture("talk")
     history.attach(moment, conversation=CONVERSATION)
     repo.git("gc", "-q", "--prune=now")
@@ -88,7 +88,7 @@ def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Rep
     repo.git("remote", "add", "there", str(tmp_path / "there"))
     repo.run("envlog", "push", "there", "--yes", check=True)
     repo.run("envlog", "fetch", "there", check=True)
-    kept = EnvHistory.open(str(repo.path)).get(f"there/{history.timeline}")
+    kept = EnvHistory.open(str(repo.path), workers="here").get(f"there/{history.timeline}")
     assert kept.conversation == CONVERSATION
     assert repo.git("-C", str(tmp_path / "there"), "fsck", "--strict") == ""
 
@@ -97,13 +97,15 @@ def test_what_is_not_in_a_moment_and_how_git_saw_it_stand_with_it(repo: Repo) ->
     repo.git("config", "envhist.budget", "10k")
     repo.write("app.py", b"changed")
     repo.write("large", os.urandom(100_000))
-    kept = EnvHistory.open(str(repo.path)).get(EnvHistory.open(str(repo.path)).capture("partial"))
+    kept = EnvHistory.open(str(repo.path), workers="here").get(
+        EnvHistory.open(str(repo.path), workers="here").capture("partial")
+    )
     assert [(one.path, one.why) for one in kept.missing] == [(b"large", WhyMissing.BUDGET)]
     assert [(one.status, one.path) for one in kept.git_changed] == [("M", b"app.py")]
 
 
 def test_what_is_dropped_for_good_takes_along_what_was_attached(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     moments = []
     for number in range(3):
         repo.write("app.py", str(number))
@@ -130,7 +132,7 @@ def test_what_is_dropped_for_good_takes_along_what_was_attached(repo: Repo) -> N
 
 
 def test_nobody_reads_it_without_the_key_or_at_another_moment(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     first = history.capture("first").snapshot
     repo.write("app.py", b"more")
     second = history.capture("second").snapshot
@@ -146,7 +148,7 @@ def test_nobody_reads_it_without_the_key_or_at_another_moment(repo: Repo) -> Non
 
 
 def test_what_cannot_come_back_as_it_was_is_refused(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     wrong: list[Any] = [[object()], [{1: "one"}], [{None: 1}], "text", b"bytes", {"a": 1}]
     endless: list[Any] = []
     endless.append(endless)
@@ -161,7 +163,7 @@ def test_what_cannot_come_back_as_it_was_is_refused(repo: Repo) -> None:
 
 def test_what_is_too_large_is_refused(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("git_envhist.doing.said.LARGEST", 10)
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     history.capture("talk")
     with pytest.raises(Refused):
         history.attach(attached=[("large", bytes(11))])

@@ -28,7 +28,7 @@ from git_envhist.model import Agent, TaskStatus
 
 version, prompt, stop_in = sys.argv[1:]
 agent = Agent("builder", version, definition=definition_of(prompt))
-history = EnvHistory.open(".", agent=agent)
+history = EnvHistory.open(".", agent=agent, workers="here")
 tasks = history.tasks
 if not tasks.all():
     for text in ("schema", "server", "page"):
@@ -55,7 +55,7 @@ def run_agent(repo: Repo, version: str, prompt: str, stop_in: str = "") -> int:
 
 def test_begun_by_one_version_of_an_agent_and_finished_by_the_next(repo: Repo) -> None:
     assert run_agent(repo, "1.0", "be careful", stop_in="server") == -signal.SIGKILL
-    history = EnvHistory.open(repo.path)
+    history = EnvHistory.open(repo.path, workers="here")
     told = [(task.text, task.status, task.agent_version) for task in history.tasks.all()]
     assert told == [
         ("schema", TaskStatus.COMPLETED, "1.0"),
@@ -108,14 +108,18 @@ def test_another_definition_refuses_to_go_on_unless_it_is_forced(repo: Repo, tmp
 
 
 def test_an_agent_in_python_is_held_to_its_own_definition(repo: Repo) -> None:
-    first = EnvHistory.open(repo.path, agent=Agent("builder", "1", definition=definition_of("a", [1])))
+    first = EnvHistory.open(
+        repo.path, agent=Agent("builder", "1", definition=definition_of("a", [1])), workers="here"
+    )
     first.tasks.add("schema")
     assert first.tasks.resume() is not None
-    second = EnvHistory.open(repo.path, agent=Agent("builder", "2", definition=definition_of("b", [1])))
+    second = EnvHistory.open(
+        repo.path, agent=Agent("builder", "2", definition=definition_of("b", [1])), workers="here"
+    )
     with pytest.raises(DefinitionDiffers):
         second.tasks.resume()
     assert second.tasks.resume(force=True) is not None
-    anybody = EnvHistory.open(repo.path, agent=Agent("builder", "3"))
+    anybody = EnvHistory.open(repo.path, agent=Agent("builder", "3"), workers="here")
     assert anybody.tasks.resume() is not None
 
 
@@ -126,7 +130,7 @@ def test_a_definition_is_the_same_whatever_the_order_of_its_keys() -> None:
 
 
 def test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_read(repo: Repo) -> None:
-    history = EnvHistory.open(repo.path)
+    history = EnvHistory.open(repo.path, workers="here")
     task = history.tasks.add("schema")
     newest = history.resolve("@")
     (record,) = [one for one in newest.records if one.kind == "task"]
@@ -152,7 +156,7 @@ def test_what_a_later_version_told_is_refused_and_what_an_earlier_one_told_is_re
 
 
 def test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other(repo: Repo) -> None:
-    history = EnvHistory.open(repo.path)
+    history = EnvHistory.open(repo.path, workers="here")
     first = history.capture("ours").snapshot
     assert first is not None
     assert json.loads(repo.run("envlog", "show", "--json", check=True).out)["format"] == 1

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.end_to_end.captures import assert_holds, capture
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing
 from tests.support.repository import Repo, make_repo
 from tests.support.strategies import edits, trees
@@ -69,8 +70,7 @@ def test_everything_that_can_stand_in_a_directory_is_captured(repo: Repo) -> Non
     assert git_fsck(repo.path) == ""
 
 
-@pytest.mark.full
-@settings(max_examples=25)
+@settings(max_examples=examples(4, 25))
 @given(trees())
 def test_an_arbitrary_tree_is_captured(tree: dict[bytes, Node]) -> None:
     with fresh_repo() as repo:
@@ -79,8 +79,7 @@ def test_an_arbitrary_tree_is_captured(tree: dict[bytes, Node]) -> None:
         assert git_fsck(repo.path) == ""
 
 
-@pytest.mark.full
-@settings(max_examples=25)
+@settings(max_examples=examples(4, 25))
 @given(st.data(), st.booleans())
 def test_whatever_was_edited_between_two_captures_is_in_the_second(
     data: st.DataObject, with_cache: bool

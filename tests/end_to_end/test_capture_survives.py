@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -102,23 +101,6 @@ def test_a_capture_killed_at_any_time_leaves_the_old_tip_or_the_new_one(repo: Re
     # Workers whose parent is gone notice within a moment; the next capture sweeps what they left.
     time.sleep(0.5)
     capture(repo, "sweeps")
-    assert leftovers(repo) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_capture_that_is_stopped_says_so_and_leaves_nothing(repo: Repo, number: signal.Signals) -> None:
-    fill(repo, "x", number=4000)
-    running = subprocess.Popen(
-        ["git-envlog", "capture"], cwd=repo.path, env=repo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    time.sleep(0.15)
-    running.send_signal(number)
-    _, err = running.communicate(timeout=30)
-    assert b"Traceback" not in err
-    if running.returncode != 0:
-        assert running.returncode in (128 + number, -number)
-        assert tip(repo) is None
-    assert_holds(repo, capture(repo, "afterwards"))
     assert leftovers(repo) == []
 
 

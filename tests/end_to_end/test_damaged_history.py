@@ -25,7 +25,7 @@ def test_a_history_whose_objects_are_gone_begins_anew_with_a_warning(repo: Repo)
     assert captured.snapshot.parent is None
     assert any(lost.id in warning for warning in captured.warnings)
     assert repo.git("fsck", "--strict", "--no-dangling", captured.snapshot.id) == ""
-    assert [one.intent for one in EnvHistory.open(str(repo.path)).log()] == ["kept"]
+    assert [one.intent for one in EnvHistory.open(str(repo.path), workers="here").log()] == ["kept"]
 
 
 def test_a_snapshot_after_one_with_a_lost_tree_is_whole(repo: Repo) -> None:

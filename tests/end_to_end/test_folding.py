@@ -18,7 +18,7 @@ FIRST, SECOND = "tidy the parser", "and the printer"
 
 def by_agent(repo: Repo, turn: int, prompt: str, session: str = "s-1") -> Snapshot:
     """A capture as an agent's hook takes one."""
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     person = who_am_i(history.settings, repo.env)
     taken = history.capture(
         prompt,

@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.captures import capture
 from tests.support.repository import Repo, Result
+from tests.support.template import start_from
 
 FIRST, SECOND, THIRD = "2026-11-18T10:02:00+00:00", "2026-11-18T10:11:00+00:00", "2026-11-18T10:18:30+00:00"
 NOW = "2026-11-18T10:30:00+00:00"
@@ -17,7 +18,12 @@ NOW = "2026-11-18T10:30:00+00:00"
 
 @pytest.fixture
 def told(repo: Repo) -> tuple[Repo, list[str]]:
-    """Three moments, oldest first: a clone, a changed file, an install with a name."""
+    """A history of three snapshots, and their ids, oldest first."""
+    return repo, list(start_from(repo, three_snapshots))
+
+
+def three_snapshots(repo: Repo) -> list[str]:
+    """Take three snapshots: a clone, a changed file, an install with a name."""
     repo.env["GIT_COMMITTER_DATE"] = FIRST
     ids = [capture(repo, "clean clone")]
     repo.env["GIT_COMMITTER_DATE"] = SECOND
@@ -27,7 +33,7 @@ def told(repo: Repo) -> tuple[Repo, list[str]]:
     repo.write("lib/flask.py", b"1\n")
     ids.append(capture(repo, "after package install", "--name", "installed"))
     repo.env["GIT_COMMITTER_DATE"] = NOW
-    return repo, ids
+    return ids
 
 
 Told = tuple[Repo, list[str]]

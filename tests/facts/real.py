@@ -207,7 +207,7 @@ def run(name: str, keeping: bool) -> str:
         sealed.mkdir()
         os.environ.update(sealed_environment(sealed))
         repo = make_repo(place, commit=False)
-        EnvHistory.open(str(place)).capture("what it made")
+        EnvHistory.open(str(place), workers="here").capture("what it made")
         wanted, found = parse(said), told(repo)
         for one in sorted(wanted ^ found):
             print(f"  {name}: {'only the manager' if one in wanted else 'only we'}: {one}")

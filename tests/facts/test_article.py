@@ -113,6 +113,7 @@ def install_clients(repo: Repo, cache: Path) -> tuple[str, str]:
     return json.loads(repo.read("node_modules/pg/package.json"))["version"], python["psycopg2-binary"]
 
 
+@pytest.mark.full
 def test_a_database_and_its_clients_are_told_though_git_saw_nothing(
     repo: Repo, machine: Machine, tmp_path: Path
 ) -> None:

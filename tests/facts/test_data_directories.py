@@ -48,6 +48,7 @@ def rows(repo: Repo, *words: str) -> str:
     return repo.run("envdiff", *words, "--only=databases", check=True).out
 
 
+@pytest.mark.full
 def test_a_cluster_is_told_by_version_and_how_its_server_left_it(open_repo: Repo) -> None:
     repo = open_repo
     empty = capture(repo, "no cluster")
@@ -71,6 +72,7 @@ def test_a_cluster_is_told_by_version_and_how_its_server_left_it(open_repo: Repo
     )
 
 
+@pytest.mark.full
 def test_a_dump_of_redis_is_told_by_version_and_keys(open_repo: Repo) -> None:
     repo = open_repo
     empty = capture(repo, "nothing")

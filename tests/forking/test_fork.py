@@ -88,6 +88,22 @@ def test_its_timeline_begins_with_it_and_says_where_it_came_from(rich: Repo) -> 
     assert f"from {source['id']}" in made.run("envlog", "show", check=True).out
 
 
+def test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_printed_one(rich: Repo) -> None:
+    before = refs(rich), listing(rich.path.parent)
+    planned = json.loads(rich.run("envlog", "fork", "-n", "--json", "../made", check=True).out)
+    validate("fork_plan", planned)
+    assert planned["root"] == str(rich.path.parent / "made")
+    assert f"plan: {planned['plan_id']}" in rich.run("envlog", "fork", "-n", "../made", check=True).out
+    assert (refs(rich), listing(rich.path.parent)) == before
+    rich.write("new")
+    rich.run("envlog", "capture", "another moment", check=True)
+    done = rich.run("envlog", "fork", f"--plan={planned['plan_id']}", "../made")
+    assert (done.status, "is stale" in done.err) == (3, True)
+    assert not (rich.path.parent / "made").exists()
+    rich.run("envlog", "fork", f"--plan={planned['plan_id']}", "../made", planned["source"], check=True)
+    assert (rich.path.parent / "made/build/out").exists()
+
+
 def test_forks_of_one_moment_are_identical_and_touch_nothing_of_each_other(rich: Repo) -> None:
     one, two = fork(rich, "one"), fork(rich, "two")
     assert tree_differences(one.path, two.path) == ()
@@ -206,7 +222,7 @@ def test_what_nobody_here_signed_is_forked_only_when_told_so(tmp_path: Path) -> 
     done = stranger.repo.run("envlog", "fork", "../made", claim)
     assert (done.status, "no key that is here signed" in done.err) == (3, True)
     assert not (tmp_path / "made").exists()
-    done = stranger.repo.run("envlog", "fork", "--foreign", "../made", claim)
+    done = stranger.repo.run("envlog", "fork", "--allow-unsigned", "../made", claim)
     assert (done.status, (tmp_path / "made/plain").read_bytes()) == (5, b"1")
     assert harmful(tmp_path / "made") == []
 
@@ -216,7 +232,7 @@ def test_a_fork_that_fails_leaves_nothing(rich: Repo, there: bool) -> None:
     place = rich.path.parent / "deep" / "made"
     if there:
         place.mkdir(parents=True)
-    history = EnvHistory.open(str(rich.path))
+    history = EnvHistory.open(str(rich.path), workers="here")
     snapshot = history.resolve("@")
     before = refs(rich)
     # The packs go while nobody looks: git can make its worktree, and no file of the snapshot can be read.
@@ -249,7 +265,7 @@ def test_a_fork_that_fails_at_its_first_moment_leaves_nothing(
     rich.run("envlog", "capture", "with what is closed", check=True)
     before = refs(rich)
     with pytest.raises(KeyboardInterrupt):
-        EnvHistory.open(str(rich.path)).fork("@", str(rich.path.parent / "made"))
+        EnvHistory.open(str(rich.path), workers="here").fork("@", str(rich.path.parent / "made"))
     assert refs(rich) == before
     assert not (rich.path.parent / "made").exists()
     assert rich.git("worktree", "list").count("\n") == 0
@@ -277,7 +293,7 @@ def test_a_plain_directory_is_forked_into_another(tmp_path: Path) -> None:
 
 
 def test_from_python_a_fork_is_another_history(rich: Repo) -> None:
-    history = EnvHistory.open(str(rich.path))
+    history = EnvHistory.open(str(rich.path), workers="here")
     made = history.fork("start-here", str(rich.path.parent / "made"))
     assert made.forked is not None
     assert made.forked.exact

@@ -77,6 +77,7 @@ def with_venv(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     return repo
 
 
+@pytest.mark.full
 def test_a_relocated_virtual_environment_runs_what_is_its_own(with_venv: Repo) -> None:
     before = listing(with_venv.path)
     made = fork(with_venv, "relocated", "--relocate")
@@ -97,6 +98,7 @@ def test_a_relocated_virtual_environment_runs_what_is_its_own(with_venv: Repo) -
     assert text.stdout == b""
 
 
+@pytest.mark.full
 def test_a_relocated_fork_is_adopted_and_runs_what_is_here(with_venv: Repo) -> None:
     before = listing(with_venv.path)
     made = fork(with_venv, "adopted", "--relocate")
@@ -135,6 +137,7 @@ def test_a_fork_that_is_gone_cannot_be_relocated(repo: Repo) -> None:
     assert listing(repo.path) == before
 
 
+@pytest.mark.full
 def test_a_fork_that_is_not_relocated_says_what_points_back(with_venv: Repo) -> None:
     told = json.loads(with_venv.run("envlog", "fork", "--json", "../made", check=True).out)
     found = {one["path"].rpartition("/")[2] for one in told["pointing"]}
@@ -144,6 +147,7 @@ def test_a_fork_that_is_not_relocated_says_what_points_back(with_venv: Repo) -> 
     assert run(with_venv.path.parent / "made", ".venv/bin/greet").startswith(str(with_venv.path) + "/.venv ")
 
 
+@pytest.mark.full
 def test_a_first_line_that_would_be_too_long_still_runs(with_venv: Repo) -> None:
     deep = "/".join(["d" * 100] * 2)
     made = fork(with_venv, deep, "--relocate")
@@ -151,6 +155,7 @@ def test_a_first_line_that_would_be_too_long_still_runs(with_venv: Repo) -> None
     assert str(made.path) in run(made.path, ".venv/bin/pip", "--version")
 
 
+@pytest.mark.full
 def test_a_relocated_package_of_node_runs_what_is_its_own(repo: Repo, tmp_path: Path) -> None:
     npm = require("npm", MACHINE.get("PATH"))
     repo.write("tool/package.json", '{"name": "tool", "version": "1.0.0", "bin": {"tool": "run.js"}}\n')

@@ -40,7 +40,7 @@ def seed_again(source: Repo, made: Repo, lost: frozenset[EnvPath] = frozenset())
     """As if it had been written just now."""
     shutil.rmtree(cache(made))
     _wait_until_settled(made)
-    theirs, mine = (EnvHistory.open(str(one.path)) for one in (source, made))
+    theirs, mine = (EnvHistory.open(str(one.path), workers="here") for one in (source, made))
     seed(theirs._capturing, mine._capturing, theirs.log()[0], lost)
 
 
@@ -97,7 +97,7 @@ def test_records_of_another_moment_are_not_taken(rich: Repo) -> None:
     rich.write("build/out", os.urandom(100))
     rich.run("envlog", "capture", "later", check=True)
     shutil.rmtree(cache(made))
-    theirs, mine = (EnvHistory.open(str(one.path)) for one in (rich, made))
+    theirs, mine = (EnvHistory.open(str(one.path), workers="here") for one in (rich, made))
     seed(theirs._capturing, mine._capturing, theirs.log()[-1], frozenset())
     assert not cache(made).exists()
 

@@ -7,9 +7,17 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.cursor import Walk, read_walk
+from git_envhist.history.cursor import Difference, State, Walk, read_walk
 from git_envhist.model import RestorePart, Snapshot, SnapshotId
 from tests.history.moments import snapshot
+
+
+def compare(one: State, other: State) -> Difference:
+    """Compare trees that are called `<owner>:<time>`."""
+    if one.tree == other.tree:
+        return Difference.NONE
+    same_owner = one.tree.partition(":")[0] == other.tree.partition(":")[0]
+    return Difference.TIMES if same_owner else Difference.MORE
 
 
 class Person:
@@ -18,6 +26,8 @@ class Person:
     def __init__(self) -> None:
         self.chain: list[Snapshot] = []
         self.content = "0"
+        self.tree = ""
+        """`<owner>:<time>`"""
         self.states: list[str] = []
         self.at = -1
 
@@ -35,20 +45,20 @@ class Person:
         self._append(RestorePart.TO, self.chain[0].id)
 
     def undo(self, steps: int = 1) -> bool:
-        stop = self.walk.back(steps, self.content)
+        stop = self.walk.back(steps, State(self.content, self.tree))
         expected = self._expected(-steps)
         assert (stop.content if stop else None) == expected
         return self._move(stop, RestorePart.UNDO, -steps)
 
     def redo(self, steps: int = 1) -> bool:
-        stop = self.walk.forward(steps, self.content)
+        stop = self.walk.forward(steps, State(self.content, self.tree))
         known = self.at >= 0 and self.states[self.at] == self.content
         assert (stop.content if stop else None) == (self._expected(steps) if known else None)
         return self._move(stop, RestorePart.REDO, steps)
 
     @property
     def walk(self) -> Walk:
-        return read_walk(self.chain)
+        return read_walk(self.chain, compare)
 
     def _expected(self, steps: int) -> str | None:
         states, at = list(self.states), self.at
@@ -76,7 +86,9 @@ class Person:
 
     def _append(self, part: RestorePart | None, source: SnapshotId | None) -> None:
         one = snapshot(f"moment {len(self.chain)}")
-        self.chain.append(replace(one, content=self.content, restore=part, restored_from=source))
+        self.chain.append(
+            replace(one, content=self.content, tree=self.tree, restore=part, restored_from=source)
+        )
 
 
 def test_undo_right_after_a_restore_takes_it_back() -> None:
@@ -148,7 +160,7 @@ def test_a_state_that_retention_let_go_is_known_by_where_the_undo_arrived() -> N
         person.capture()
     person.undo(2)
     kept = [one for one in person.chain if one.content != "a" or one.restore is not None]
-    here = read_walk(kept).here
+    here = read_walk(kept, compare).here
     assert here is not None
     assert here.content == "a"
 
@@ -174,3 +186,93 @@ def test_any_series_of_steps_is_what_an_editor_would_do(steps: list[tuple[str, s
             person.capture()
         else:
             getattr(person, verb)(count)
+
+
+class Chain:
+    """Snapshots of equal content, each with an owner and a time."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[Snapshot] = []
+
+    def add(
+        self, tree: str, restore: RestorePart | None = None, source: SnapshotId | None = None
+    ) -> SnapshotId:
+        one = snapshot(f"moment {len(self.snapshots)}")
+        self.snapshots.append(replace(one, content="a", tree=tree, restore=restore, restored_from=source))
+        return one.id
+
+    def back(self, tree: str) -> SnapshotId | None:
+        stop = read_walk(self.snapshots, compare).back(1, State("a", tree))
+        return stop.id if stop else None
+
+    def forward(self, tree: str) -> SnapshotId | None:
+        stop = read_walk(self.snapshots, compare).forward(1, State("a", tree))
+        return stop.id if stop else None
+
+
+def test_undo_returns_the_owner_that_a_restore_replaced() -> None:
+    chain = Chain()
+    first = chain.add("root:1")
+    saved = chain.add("user:1", RestorePart.BEFORE)
+    chain.add("root:1", RestorePart.TO, first)
+    assert chain.back("root:1") == saved
+
+
+def test_undo_returns_the_times_that_a_restore_replaced() -> None:
+    chain = Chain()
+    first = chain.add("root:1")
+    saved = chain.add("root:2", RestorePart.BEFORE)
+    chain.add("root:1", RestorePart.TO, first)
+    assert chain.back("root:1") == saved
+
+
+def test_undo_returns_an_owner_that_changed_since_the_last_snapshot() -> None:
+    chain = Chain()
+    first = chain.add("root:1")
+    assert chain.back("user:1") == first
+
+
+def test_undo_skips_captures_that_differ_in_times_alone() -> None:
+    chain = Chain()
+    first = chain.add("user:1")
+    chain.add("root:1")
+    chain.add("root:2")
+    assert chain.back("root:3") == first
+
+
+def test_undo_returns_the_newest_snapshot_of_a_state() -> None:
+    chain = Chain()
+    chain.add("user:1")
+    newest = chain.add("user:2")
+    chain.add("root:2")
+    assert chain.back("root:2") == newest
+
+
+def test_redo_works_after_times_changed() -> None:
+    chain = Chain()
+    first, second = chain.add("user:1"), chain.add("root:1")
+    chain.add("user:1", RestorePart.UNDO, first)
+    saved = chain.add("user:2")
+    assert chain.forward("user:3") == second
+    chain.add("root:1", RestorePart.REDO, second)
+    assert chain.back("root:1") == saved
+
+
+def test_undo_goes_on_where_an_owner_could_not_be_set() -> None:
+    chain = Chain()
+    first, second = chain.add("other:1"), chain.add("user:1")
+    third = chain.add("root:1")
+    chain.add("root:2", RestorePart.UNDO, second)
+    assert chain.back("root:2") == first
+    assert chain.forward("root:2") == third
+
+
+def test_undo_goes_on_from_a_state_whose_newest_snapshot_is_another() -> None:
+    chain = Chain()
+    first, second = chain.add("other:1"), chain.add("user:1")
+    chain.add("root:1")
+    chain.add("user:1", RestorePart.UNDO, second)
+    chain.add("user:2")
+    chain.add("root:1")
+    chain.add("user:1", RestorePart.UNDO, second)
+    assert chain.back("user:1") == first

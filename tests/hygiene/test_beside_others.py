@@ -117,7 +117,7 @@ def test_two_worktrees_at_once_have_a_timeline_each(repo: Repo) -> None:
     for at, place in enumerate((repo, linked)):
         listed = place.run("envlog", "--format=%H", check=True).out.split()
         assert sorted(listed) == sorted(snapshot for snapshot, _, _ in ended[at::2])
-    keys = [path for path in (repo.path / ".git/envhist/keys").iterdir() if len(path.name) == 12]
+    keys = [path for path in (repo.path / ".git/envhist/keys").iterdir() if len(path.name) == 32]
     assert len(keys) == 1
     assert git_fsck(repo.path) == ""
 

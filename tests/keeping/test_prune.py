@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from git_envhist.api import EnvHistory
@@ -13,7 +16,7 @@ from git_envhist.history.retention import Policy
 from git_envhist.keeping.pruning import DAYS_AT_WORK
 from git_envhist.upkeep.daily import STAMP
 from tests.cli.test_json import validate
-from tests.support.repository import Repo
+from tests.support.repository import Repo, make_repo, new_template, replace_tree
 
 START = datetime(2026, 1, 5, 10, tzinfo=UTC)
 
@@ -23,9 +26,26 @@ def day(number: float) -> dict[str, str]:
 
 
 def take(repo: Repo, days: int, *, size: int = 10, first: int = 0) -> list[str]:
-    """A snapshot a day; their ids, oldest first."""
+    """Capture a snapshot per day and return their ids, oldest first."""
+    git_dir = repo.path / ".git"
+    if (size, first) == (10, 0) and git_dir.is_dir() and not (git_dir / "envhist").exists():
+        template, taken = _template(days)
+        configuration = (repo.path / ".git/config").read_bytes()
+        replace_tree(template, repo.path)
+        (repo.path / ".git/config").write_bytes(configuration)
+        return list(taken)
+    return _capture_days(repo, range(first, first + days), size)
+
+
+@functools.cache
+def _template(days: int) -> tuple[Path, list[str]]:
+    repo = make_repo(new_template() / "repo")
+    return repo.path, _capture_days(repo, range(days), 10)
+
+
+def _capture_days(repo: Repo, days: Sequence[int], size: int) -> list[str]:
     taken = []
-    for number in range(first, first + days):
+    for number in days:
         repo.write("file", os.urandom(size))
         done = repo.run("envlog", "capture", f"day {number}", "--porcelain", check=True, env=day(number))
         taken.append(done.out.strip())
@@ -227,7 +247,7 @@ def test_beyond_the_size_what_went_this_week_goes_but_for_today(repo: Repo) -> N
 
 def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
     taken = take(repo, 3)
-    history = EnvHistory.open(str(repo.path), environ={**os.environ, **day(3)})
+    history = EnvHistory.open(str(repo.path), environ={**os.environ, **day(3)}, workers="here")
     decide = history.pruning._decide
     calls = []
 
@@ -245,7 +265,7 @@ def test_a_moment_named_while_it_is_decided_stays(repo: Repo) -> None:
 
 def test_what_was_attached_goes_with_its_moment(repo: Repo) -> None:
     first, second = take(repo, 2)
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     for one in (first, second):
         history.attach(one, attached=[("said.txt", b"of " + one.encode())])
     repo.run("envlog", "drop", first, check=True, env=day(2))

@@ -19,6 +19,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.verifying.areas import open_base
 from git_envhist.verifying.ledger import Ledger
 from tests.cli.test_json import validate
+from tests.support.depth import examples
 from tests.support.repository import Repo, make_repo
 
 
@@ -79,7 +80,7 @@ def test_a_file_is_nowhere_and_all_else_is_as_it_was(repo: Repo) -> None:
     for one, listing in before.items():
         assert tree(repo, one) == {path: row for path, row in listing.items() if path != "credentials.txt"}
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     assert [one.id for one in history.log()] == [third, second, first]
     assert [one.story for one in history.log()] == ["nothing changed", "~1 file", "2 files"]
     assert (history.resolve("start").id, history.resolve("good").id) == (first, second)
@@ -254,7 +255,7 @@ def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path:
 STEPS = ("capture", "drop", "undrop", "prune", "purge", "gc", "push")
 
 
-@settings(max_examples=4)
+@settings(max_examples=examples(2, 8))
 @given(
     st.lists(
         st.sampled_from(("capture", "drop", "undrop", "prune", "purge", "gc", "push")), min_size=3, max_size=9
@@ -268,7 +269,7 @@ def test_a_purged_path_is_nowhere_after_any_series(
     place = tmp_path_factory.mktemp("series")
     repo, bare = make_repo(place / "repo"), make_repo(place / "bare", bare=True)
     repo.git("remote", "add", "origin", str(bare.path))
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     held: dict[str, dict[str, bytes]] = {}
     gone: dict[str, dict[str, bytes]] = {}
     erased: set[bytes] = set()
@@ -363,7 +364,7 @@ def test_a_verdict_does_not_tell_what_was_erased(repo: Repo) -> None:
     elsewhere = Repo(repo.path.parent / "other-tree", repo.env)
     capture(elsewhere, "there")
     elsewhere.run("envlog", "verify", "--", "true", check=True)
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     before = {one.tree_before for one in history.log()[0].verdicts}
     after = {one.tree_after for one in history.log()[0].verdicts}
     untouched = EnvHistory.open(str(elsewhere.path)).log()[0].verdicts[0].tree_before

@@ -12,7 +12,7 @@ import pytest
 from tests.rules.source import CHECKOUT
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("in_process")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = ("api.md",)
 MODULES = (

@@ -16,12 +16,12 @@ from git_envhist.library.awaiting import in_a_thread
 from git_envhist.library.events import Handlers
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 @pytest.fixture
 def history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(repo.path)
+    return EnvHistory.open(repo.path, workers="here")
 
 
 def test_whoever_asks_while_another_one_does_is_heard_as_well() -> None:
@@ -62,19 +62,19 @@ def test_what_another_thread_looked_up_is_not_the_world_of_this_one(history: Env
     looks = threading.Thread(target=lambda: (history.world, history.now))
     looks.start()
     looks.join()
-    EnvHistory.open(repo.path).capture("second")
+    EnvHistory.open(repo.path, workers="here").capture("second")
     assert history.world.own.snapshots[0].intent == "second"
 
 
 def test_words_mean_what_is_there_now_to_every_verb(history: EnvHistory, repo: Repo, tmp_path: Path) -> None:
     history.capture("first")
     assert len(history.world.own.snapshots) == 1
-    EnvHistory.open(repo.path).capture("by another", name="theirs")
+    EnvHistory.open(repo.path, workers="here").capture("by another", name="theirs")
     assert [one.intent for one in history.drop("@~1..", dry_run=True).snapshots] == ["by another"]
     assert len(history.world.own.snapshots) == 2
-    EnvHistory.open(repo.path).capture("by another again", name="newest")
+    EnvHistory.open(repo.path, workers="here").capture("by another again", name="newest")
     assert len(history.export(tmp_path / "some", "newest").timelines[0][1]) == 1
-    EnvHistory.open(repo.path).capture("and again", name="last")
+    EnvHistory.open(repo.path, workers="here").capture("and again", name="last")
     assert history.remove_name("last").intent == "and again"
 
 

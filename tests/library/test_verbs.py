@@ -14,12 +14,12 @@ from git_envhist.library.showing import NotShown
 from git_envhist.model import ChangeKind, Checked, VerdictStatus
 from tests.support.repository import Repo
 
-pytestmark = pytest.mark.usefixtures("forked")
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 @pytest.fixture
 def history(repo: Repo) -> EnvHistory:
-    return EnvHistory.open(repo.path)
+    return EnvHistory.open(repo.path, workers="here")
 
 
 def intents(history: EnvHistory, **sought: object) -> list[str]:
@@ -196,7 +196,7 @@ def test_a_history_is_opened_under_the_variables_that_it_is_given(repo: Repo, tm
         "GIT_WORK_TREE": str(repo.path),
         "GIT_COMMITTER_DATE": date,
     }
-    history = EnvHistory.open(elsewhere, environ=environ)
+    history = EnvHistory.open(elsewhere, environ=environ, workers="here")
     assert os.path.samefile(history.repository.root, repo.path)
     assert repr(history) == f"EnvHistory({history.repository.root!r})"
     assert history.settings.keep_last == 7

@@ -13,6 +13,7 @@ import pytest
 from git_envhist.page import document
 from tests.crash.faults import needs_strace, traced
 from tests.support.repository import Repo
+from tests.support.template import start_from
 
 SECRET = "hunter2-and-then-some"
 HOSTILE = (
@@ -56,11 +57,16 @@ def written(repo: Repo, *words: str) -> str:
 
 @pytest.fixture
 def told(repo: Repo) -> Repo:
+    """A repository with two snapshots, and a secret in both of them."""
+    start_from(repo, take_two_snapshots)
+    return repo
+
+
+def take_two_snapshots(repo: Repo) -> None:
     repo.write(".env", f"TOKEN={SECRET}\n")
     repo.run("envlog", "capture", "one", "--verify", f"echo {SECRET}", check=True)
     repo.write(".env", f"TOKEN={SECRET}2\nOTHER={SECRET}\n")
     repo.run("envlog", "capture", "two", "--name", "second", check=True)
-    return repo
 
 
 def test_a_page_is_written_and_written_anew(told: Repo, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class Workshop:
             os.environ.pop("GIT_COMMITTER_DATE", None)
             if began is not None:
                 os.environ["GIT_COMMITTER_DATE"] = began
-        return EnvHistory.open(str(self.root))
+        return EnvHistory.open(str(self.root), workers="here")
 
     def _begin(self) -> None:
         self.write(".gitignore", ".env\n.venv/\nnode_modules/\n*.db\ndist/\n")
@@ -222,7 +222,7 @@ class Workshop:
         agent = trigger is Trigger.AGENT
         command = f"pytest -q tests || {check}" if check else None
         self.write("pytest.sh", "exit 1\n")
-        history = EnvHistory.open(str(self.root))
+        history = EnvHistory.open(str(self.root), workers="here")
         history.capture(
             intent,
             trigger=trigger,

@@ -16,6 +16,9 @@ from tests.real.tools import Project, make_project
 from tests.support.oracle import git_fsck
 from tests.support.repository import make_repo
 
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
+
 
 def fill(project: Project) -> None:
     """Work under way: staged, changed, untracked, ignored, a nested repository with work of its own, a database."""

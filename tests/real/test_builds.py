@@ -12,6 +12,9 @@ import pytest
 
 from tests.real.tools import Project, find, make_project
 
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
+
 PROGRAM = '#include <stdio.h>\n#include "words.h"\nint main(void) { puts(WORDS); return 0; }\n'
 WORDS = '#define WORDS "{}"\n'
 MAKEFILE = """\

@@ -17,6 +17,9 @@ import pytest
 from tests.real.shop import FIELD, manage
 from tests.real.tools import Project
 
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
+
 
 def freeze(shop: Project) -> str:
     return shop.call(".venv/bin/pip", "freeze", "--all").out

@@ -18,6 +18,9 @@ from tests.real.tools import Project
 from tests.support.oracle import listing, tree_differences
 from tests.support.repository import Repo
 
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
+
 OTHER_VIEW = "from django.http import HttpResponse\nurlpatterns = []\n"
 
 

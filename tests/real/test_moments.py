@@ -12,6 +12,9 @@ from tests.end_to_end.captures import assert_holds
 from tests.real.tools import Project, fetch
 from tests.support.repository import make_repo
 
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
+
 DAY = "2026-11-18T"
 TEST = """\
 const {version} = require('has-flag/package.json');

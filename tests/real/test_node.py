@@ -6,7 +6,12 @@ import json
 import os
 import shutil
 
+import pytest
+
 from tests.real.tools import Project
+
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
 
 
 def test_packages_that_were_removed_replaced_and_locked_otherwise_are_what_they_were(

@@ -15,6 +15,9 @@ from tests.real.tools import Project, fetch, find
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
 
+# Everything here installs packages from a registry.
+pytestmark = pytest.mark.full
+
 Install = Callable[[Project, Path], None]
 
 

@@ -44,7 +44,7 @@ class Engine:
     """One environment, and a restore's way through it step by step."""
 
     def __init__(self, top: Path, *, how: str = "here", elsewhere: Path | None = None) -> None:
-        self.history = EnvHistory.open(str(top), workers="fork")
+        self.history = EnvHistory.open(str(top), workers="here")
         self.top = top
         self.how = how
         self.bases = {b"": os.fsencode(elsewhere or top)}

@@ -18,6 +18,7 @@ from git_envhist.restore.journal import Phase, read_journal, read_phase
 from tests.restore.dying import Dead, DyingHands, DyingLinklessHands, DyingPlainHands
 from tests.restore.engine import Engine
 from tests.restore.test_round_trip import CHANGES
+from tests.support.depth import examples
 from tests.support.oracle import Listing
 from tests.support.privileges import permissions_bind
 from tests.support.repository import make_repo
@@ -204,7 +205,7 @@ def die_while_recovering(scene: Scene, chance: random.Random) -> None:
 
 
 @given(CHANGES, st.integers(0, 2**32))
-@settings(max_examples=6)
+@settings(max_examples=examples(2, 6))
 def test_any_restore_dies_anywhere(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]], seed: int
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.restore.engine import Engine
+from tests.support.depth import examples
 from tests.support.privileges import permissions_bind
 from tests.support.repository import make_repo
 from tests.support.strategies import edits, trees
@@ -34,7 +35,7 @@ def go_there_and_back(top: Path, tree: Tree, changes: tuple[Edit, ...]) -> None:
 
 
 @given(CHANGES)
-@settings(max_examples=10)
+@settings(max_examples=examples(4, 10))
 def test_any_environment_comes_back_and_goes_again(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:
@@ -42,7 +43,7 @@ def test_any_environment_comes_back_and_goes_again(
 
 
 @given(CHANGES)
-@settings(max_examples=6)
+@settings(max_examples=examples(2, 6))
 def test_any_environment_of_an_ordinary_user_comes_back(
     tmp_path_factory: pytest.TempPathFactory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:

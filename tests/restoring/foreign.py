@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.end_to_end.captures import capture
-from tests.secrets.test_foreign_snapshots import forged, message_of, put_on_timeline
+from tests.secrets.test_foreign_snapshots import forged, message_of, ref_of
+from tests.store.objects_by_hand import put_object
 from tests.support.oracle import listing
 from tests.support.repository import Repo, make_repo
+
+MALLORY = b"Mallory <mallory@example.com> 1767323045 +0000"
 
 
 @dataclass
@@ -19,18 +23,40 @@ class Stranger:
 
     repo: Repo
     message: bytes
+    ref: str
     tip: str
     canary: Path
 
     def plant(self, tree: str) -> str:
-        """A snapshot of that tree, by somebody else; the timeline goes on from the same tip each time."""
-        (ref,) = self.repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").split()
-        self.repo.git("update-ref", ref, self.tip)
-        return put_on_timeline(self.repo, self.message, tree=tree)
+        """Put a commit of that tree on the timeline, always on top of the same tip; returns its hash."""
+        git_dir = self.repo.path / ".git"
+        text = b"tree %b\nparent %b\n" % (tree.encode(), self.tip.encode())
+        text += b"author %b\ncommitter %b\n\n%b" % (MALLORY, MALLORY, self.message)
+        commit = put_object(git_dir, b"commit", text).hex()
+        (git_dir / self.ref).write_text(commit + "\n")
+        return commit
 
     def state(self) -> object:
-        """The environment, and what is outside of it."""
+        """Return what find and sha256sum see of the environment and of the directory outside."""
         return listing(self.repo.path, top=True), listing(self.canary, top=True)
+
+    def stamps(self) -> dict[str, tuple[int, ...]]:
+        """Return the identity and the times of every path outside `.git`: no write leaves all of them as they are."""
+        return {
+            path: (found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_mode)
+            for top in (self.repo.path, self.canary)
+            for path, found in _walk(str(top))
+        }
+
+
+def _walk(place: str) -> Iterator[tuple[str, os.stat_result]]:
+    yield place, os.lstat(place)
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                yield from _walk(entry.path)
+            elif entry.name != ".git":
+                yield entry.path, entry.stat(follow_symlinks=False)
 
 
 def make_stranger(place: Path) -> Stranger:
@@ -38,7 +64,7 @@ def make_stranger(place: Path) -> Stranger:
     first = capture(repo, "ours")
     (canary := place / "canary").mkdir()
     (canary / "bird").write_bytes(b"alive")
-    return Stranger(repo, forged(message_of(repo, first)), first, canary)
+    return Stranger(repo, forged(message_of(repo, first)), ref_of(repo), first, canary)
 
 
 def harmful(place: Path) -> list[str]:

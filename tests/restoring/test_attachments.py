@@ -22,7 +22,7 @@ TALK = b"user: go\nassistant: \x00\xff done\n"
 def attached(repo: Repo, tmp_path: Path) -> tuple[EnvHistory, Snapshot]:
     for name, data in (("talk.jsonl", TALK), (".gitattributes", b"a")):
         (tmp_path / name).write_bytes(data)
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     paths = [str(tmp_path / "talk.jsonl"), str(tmp_path / ".gitattributes")]
     taken = history.capture("with a talk", attach=paths).snapshot
     assert taken is not None

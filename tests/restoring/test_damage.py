@@ -14,6 +14,7 @@ from tests.crash.restorecut import left_behind
 from tests.end_to_end.captures import capture
 from tests.support.oracle import listing
 from tests.support.repository import Repo
+from tests.support.template import start_from
 
 PACK_END = 20
 
@@ -37,7 +38,11 @@ def flip_a_bit(repo: Repo, oid: str) -> None:
 
 @pytest.fixture
 def two(repo: Repo) -> tuple[str, str]:
-    """Two moments; it stands at the second."""
+    """The ids of two snapshots; the working tree is as in the second."""
+    return start_from(repo, take_two_snapshots)
+
+
+def take_two_snapshots(repo: Repo) -> tuple[str, str]:
     for number in range(6):
         repo.write(f"d/f{number}", os.urandom(900))
     repo.write("big", os.urandom(9 << 20))

@@ -16,10 +16,11 @@ from git_envhist.store.gitview import read_view
 from tests.crash.faults import needs_strace, traced
 from tests.support.gits import git_with_reftable
 from tests.support.repository import Repo, make_repo
+from tests.support.template import start_from
 
 
 def captured(repo: Repo) -> tuple[EnvHistory, Snapshot]:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     taken = history.capture("then").snapshot
     assert taken is not None
     return history, taken
@@ -91,11 +92,8 @@ CONFLICTS = {
 }
 
 
-@pytest.mark.parametrize("what", CONFLICTS)
-@pytest.mark.parametrize("linked", [False, True])
-def test_whatever_git_is_in_the_middle_of_is_refused_by_its_name(
-    repo: Repo, tmp_path: Path, what: str, *, linked: bool
-) -> None:
+def commit_conflicting_branches(repo: Repo) -> str:
+    """Commit two branches that change the same file, and return the commit of the other one as a mail."""
     repo.write("file", b"one\n")
     repo.commit("one")
     repo.git("checkout", "-q", "-b", "side")
@@ -106,6 +104,15 @@ def test_whatever_git_is_in_the_middle_of_is_refused_by_its_name(
     for text in ("ours\n", "again\n"):
         repo.write("file", text)
         repo.commit(text)
+    return mail
+
+
+@pytest.mark.parametrize("what", CONFLICTS)
+@pytest.mark.parametrize("linked", [False, True])
+def test_head_is_not_moved_while_a_git_operation_is_under_way(
+    repo: Repo, tmp_path: Path, what: str, *, linked: bool
+) -> None:
+    mail = start_from(repo, commit_conflicting_branches)
     if linked:
         repo.git("worktree", "add", "-q", "-b", "there", str(tmp_path / "there"))
         repo = replace(repo, path=tmp_path / "there")

@@ -67,23 +67,25 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_elsewhere_it_is_refused_or_harmless(
-    stranger: Stranger, as_it_was: object, tmp_path: Path, name: str
+def test_hostile_snapshot_written_elsewhere_is_refused_or_harmless(
+    stranger: Stranger, tmp_path: Path, name: str
 ) -> None:
-    commit = make(stranger, name)
-    history = EnvHistory.open(str(stranger.repo.path))
+    commit, before = make(stranger, name), stranger.stamps()
+    history = EnvHistory.open(str(stranger.repo.path), workers="here")
     why = refusal(lambda: history.going.write_to(history.resolve(commit), str(tmp_path / "there")))
     assert is_a_reason(why)
     if why is not None:
         assert not (tmp_path / "there").exists() or os.listdir(tmp_path / "there") == []
     assert harmful(tmp_path / "there") == []
-    assert stranger.state() == as_it_was
+    assert stranger.stamps() == before
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_in_place_it_is_refused_or_harmless(stranger: Stranger, as_it_was: object, name: str) -> None:
+def test_hostile_snapshot_restored_in_place_is_refused_or_harmless(
+    stranger: Stranger, as_it_was: object, name: str
+) -> None:
     commit = make(stranger, name)
-    history = EnvHistory.open(str(stranger.repo.path))
+    history = EnvHistory.open(str(stranger.repo.path), workers="here")
     before = history.capture("what is here").snapshot
     assert before is not None
     why = refusal(lambda: history.going.to(history.resolve(commit), Wish(foreign=True)))
@@ -95,14 +97,14 @@ def test_in_place_it_is_refused_or_harmless(stranger: Stranger, as_it_was: objec
 
 
 @pytest.mark.parametrize("name", AS_PROGRAM)
-def test_the_program_says_so_in_plain_words(
-    stranger: Stranger, as_it_was: object, tmp_path: Path, name: str
+def test_program_reports_a_hostile_snapshot_in_plain_words(
+    stranger: Stranger, tmp_path: Path, name: str
 ) -> None:
-    commit = make(stranger, name)
+    commit, before = make(stranger, name), stranger.stamps()
     done = stranger.repo.run("envrestore", "--to", str(tmp_path / "there"), commit)
     assert done.status in (0, 3, 5, 128), done.err
     assert done.status in (0, 5) or done.err.startswith("error: ")
     assert "Traceback" not in done.err
     assert all(line.isprintable() for line in (done.out + done.err).split("\n")), done.err
     assert harmful(tmp_path / "there") == []
-    assert stranger.state() == as_it_was
+    assert stranger.stamps() == before

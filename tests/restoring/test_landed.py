@@ -21,7 +21,7 @@ from tests.support.repository import Repo
 def history(repo: Repo) -> EnvHistory:
     for name in ("a", "b", "sub/c", "sub/d"):
         repo.write(name, b"1")
-    found = EnvHistory.open(str(repo.path))
+    found = EnvHistory.open(str(repo.path), workers="here")
     found.capture("before")
     return found
 

@@ -96,10 +96,12 @@ def test_without_their_key_sealed_files_stay_as_they_are(repo: Repo) -> None:
     refused = repo.run("envrestore", first)
     assert refused.status == 3
     assert "git envlog key import" in refused.err
-    planned = json.loads(repo.run("envrestore", "-n", "--json", "--foreign", first, check=True).out)["plan"]
+    planned = json.loads(repo.run("envrestore", "-n", "--json", "--allow-unsigned", first, check=True).out)[
+        "plan"
+    ]
     why = "it is sealed, and no key here opens it"
     assert planned["left_alone"] == [{"path": path, "why": why} for path in (".env", "gone.env")]
-    done = repo.run("envrestore", "--foreign", first)
+    done = repo.run("envrestore", "--allow-unsigned", first)
     assert done.status == 5, done.err
     assert f"not as it was: '.env': {why}\n" in done.err
     assert (repo.read(".env"), repo.read("app.py")) == (b"A=2\n", b"then")
@@ -147,6 +149,7 @@ def open_repo() -> Iterator[Repo]:
         shutil.rmtree(place)
 
 
+@pytest.mark.full
 def test_the_directory_of_a_running_postgresql_is_refused_by_name(open_repo: Repo) -> None:
     repo = open_repo
     data, sockets = give_away(repo.path / "data"), give_away(repo.path.parent / "sockets")

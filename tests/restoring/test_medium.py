@@ -26,7 +26,7 @@ def moments(request: pytest.FixtureRequest, repo: Repo) -> Moments:
     paths = [f"d/{number}" for number in range(request.param)]
     for path in paths:
         repo.write(path, b"1")
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     first = history.capture("one").snapshot
     assert first is not None
     for path in paths:

@@ -18,6 +18,7 @@ from tests.crash.faults import needs_strace, traced
 from tests.restore.engine import Engine
 from tests.support.oracle import Listing, git_fsck, listing
 from tests.support.repository import Repo
+from tests.support.template import start_from
 
 
 def capture(repo: Repo, intent: str, *words: str) -> str:
@@ -30,7 +31,13 @@ def state(repo: Repo) -> Listing:
 
 @pytest.fixture
 def two(repo: Repo) -> tuple[Repo, str, Listing, Listing]:
-    """A moment, how it was, and how it is now, where much has changed since."""
+    """A repository, its one snapshot, the state that was captured, and the present one, which differs a lot."""
+    first, then, now = start_from(repo, captured_and_changed)
+    return repo, first, then, now
+
+
+def captured_and_changed(repo: Repo) -> tuple[str, Listing, Listing]:
+    """Capture an environment, then change much of it."""
     repo.write(".gitignore", b"node_modules/\n.env.local\n")
     repo.git("add", ".")
     repo.git("commit", "-q", "-m", "code")
@@ -51,7 +58,7 @@ def two(repo: Repo) -> tuple[Repo, str, Listing, Listing]:
     repo.write("link", b"a file now")
     (repo.path / "run.sh").chmod(0o600)
     repo.write("new/deep/file", b"came later")
-    return repo, first, then, state(repo)
+    return first, then, state(repo)
 
 
 def test_everything_is_as_it_was_and_comes_back(two: tuple[Repo, str, Listing, Listing]) -> None:
@@ -322,6 +329,19 @@ def test_a_dry_undo_is_no_undo(repo: Repo) -> None:
     assert repo.read("file") == b"two"
 
 
+def test_redo_is_refused_when_its_plan_is_stale(repo: Repo) -> None:
+    repo.write("file", b"one")
+    capture(repo, "one")
+    repo.write("file", b"two")
+    repo.run("envlog", "undo", check=True)
+    shown = json.loads(repo.run("envlog", "redo", "-n", "--json", check=True).out)["plan_id"]
+    done = repo.run("envlog", "redo", "--plan=0123456789abcdef")
+    assert (done.status, "is stale" in done.err) == (3, True)
+    assert repo.read("file") == b"one"
+    repo.run("envlog", "redo", f"--plan={shown}", check=True)
+    assert repo.read("file") == b"two"
+
+
 def test_head_moves_along_where_it_is_asked_to(repo: Repo) -> None:
     repo.git("commit", "-q", "--allow-empty", "-m", "one")
     first, commit = capture(repo, "at one"), repo.git("rev-parse", "HEAD")
@@ -365,8 +385,8 @@ def test_what_no_key_of_ours_signed_is_not_restored_here_unasked(repo: Repo, tmp
             key.unlink()
     refused = repo.run("envrestore", first)
     assert (refused.status, repo.read("file")) == (3, b"two")
-    assert "--foreign" in refused.err
-    repo.run("envrestore", "--foreign", first, check=True)
+    assert "--allow-unsigned" in refused.err
+    repo.run("envrestore", "--allow-unsigned", first, check=True)
     assert repo.read("file") == b"one"
 
 

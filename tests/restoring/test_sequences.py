@@ -17,12 +17,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.hygiene.guests import belongings
+from tests.support.depth import examples
 from tests.support.oracle import git_fsck, listing, tree_differences
 from tests.support.repository import Repo, Result, make_repo
 from tests.support.strategies import edits, trees
 from tests.support.trees import Edit, File, Put, Tree, apply, build
 
-EXAMPLES = int(os.environ.get("ENVHIST_TEST_SEQUENCES", "2"))
+EXAMPLES = int(os.environ.get("ENVHIST_TEST_SEQUENCES") or examples(1, 2))
 DONE, NOTHING_THERE = 0, 4
 GIT = (
     ("add", "-A"), ("commit", "-qm", "a change"), ("stash", "-q", "-u"), ("stash", "pop", "-q"),
@@ -34,7 +35,7 @@ GIT = (
 Words = tuple[str, ...]
 Step = tuple[str, object]
 Look = object
-"""All that makes one state another: times and hard links do not."""
+"""All that makes one state another: times and hard links do so only where a restore set them."""
 
 
 @dataclass
@@ -74,7 +75,8 @@ class Day:
         assert tree_differences(self.copies[moment], self.repo.path) == ()
         if self.learn(before, after := self.copy()):
             self.arrive(before)
-            self.arrive(after)
+            # A restore that sets times alone leads to a state of its own.
+            self.arrive(after, is_led_to=tree_differences(before, after) != ())
 
     def undo(self, steps: int) -> None:
         look = self.look()
@@ -86,14 +88,8 @@ class Day:
         self.walk("--redo", steps, self.reach(1, steps) if is_there else None)
 
     def reach(self, direction: int, steps: int) -> int | None:
-        """So many states from here that differ, each from the one before."""
-        at = self.cursor
-        while steps > 0:
-            at += direction
-            if not 0 <= at < len(self.states):
-                return None
-            steps -= self.states[at][0] != self.states[at - direction][0]
-        return at
+        at = self.cursor + direction * steps
+        return at if 0 <= at < len(self.states) else None
 
     def walk(self, option: str, steps: int, wanted: int | None) -> None:
         before = self.copy()
@@ -107,12 +103,14 @@ class Day:
             self.cursor = wanted
             assert self.states[wanted][0] == look_at(after), done.out
 
-    def arrive(self, copy: Path) -> None:
-        """A state that is new takes the place of what lay ahead."""
+    def arrive(self, copy: Path, *, is_led_to: bool = False) -> None:
+        """A state that is new takes the place of what lay ahead; of one that is not, the times are the newest."""
         look = look_at(copy)
-        if self.cursor < 0 or self.states[self.cursor][0] != look:
+        if self.cursor < 0 or self.states[self.cursor][0] != look or is_led_to:
             self.states[self.cursor + 1 :] = [(look, copy)]
             self.cursor += 1
+        else:
+            self.states[self.cursor] = (look, copy)
 
     def learn(self, before: Path, after: Path) -> bool:
         """Take in the moments that came: what was saved first, and what is here since."""

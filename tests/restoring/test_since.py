@@ -11,6 +11,7 @@ from git_envhist.api import EnvHistory
 from git_envhist.model import Snapshot
 from git_envhist.restoring.wish import Wish
 from tests.restore.test_round_trip import CHANGES
+from tests.support.depth import examples
 from tests.support.privileges import permissions_bind
 from tests.support.repository import Repo, make_repo
 from tests.support.trees import Edit, Tree, apply, build
@@ -46,7 +47,7 @@ def _without_links(listed: bytes) -> dict[bytes, bytes]:
 
 
 @given(CHANGES)
-@settings(max_examples=8)
+@settings(max_examples=examples(3, 8))
 def test_it_is_what_a_look_at_everything_gives(
     tmp_path_factory, change: tuple[Tree, tuple[Edit, ...]]
 ) -> None:  # type: ignore[no-untyped-def]
@@ -54,7 +55,7 @@ def test_it_is_what_a_look_at_everything_gives(
     make_repo(top, commit=False)
     tree, edits = change
     build(tree, top)
-    history = EnvHistory.open(str(top), workers="fork")
+    history = EnvHistory.open(str(top), workers="here")
     first = capture(history)
     apply(edits, top)
     second = capture(history)
@@ -63,7 +64,7 @@ def test_it_is_what_a_look_at_everything_gives(
 
 
 def test_directories_that_come_and_go(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     repo.write("stays/a", b"1")
     repo.write("goes/deep/er/a", b"1")
     repo.write("turns", b"1")
@@ -80,7 +81,7 @@ def test_directories_that_come_and_go(repo: Repo) -> None:
 
 
 def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="here")
     for number in range(200):
         repo.write(f"many/{number}", b"1")
     first = capture(history)
@@ -103,7 +104,7 @@ def test_of_a_large_directory_what_came_went_or_was_edited_beside_is_known(repo:
 
 
 def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     repo.write(".envhistignore", b"*.log\n")
     repo.write("far/away/a.log", b"1")
     first = capture(history)
@@ -113,7 +114,7 @@ def test_rules_that_come_back_are_asked_everywhere(repo: Repo) -> None:
 
 
 def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path), workers="fork")
+    history = EnvHistory.open(str(repo.path), workers="here")
     repo.write("a/file", b"1")
     repo.write("closed/file", b"1")
     with permissions_bind():
@@ -127,7 +128,7 @@ def test_what_could_not_be_read_is_missing_from_it_too(repo: Repo) -> None:
 
 
 def test_an_edit_elsewhere_meanwhile_is_not_lost_to_the_next_capture(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     repo.write("here/file", b"1")
     repo.write("there/file", b"1")
     first = capture(history)

@@ -22,6 +22,7 @@ from git_envhist.store.pairs import read_pairs, read_these
 from git_envhist.values import replace
 from tests.restore.engine import Engine
 from tests.restore.test_round_trip import CHANGES
+from tests.support.depth import examples
 from tests.support.repository import Repo, make_repo
 from tests.support.trees import Edit, Tree, apply, build
 
@@ -142,7 +143,7 @@ def test_what_is_more_than_a_file_is_told_by_trees(repo: Repo) -> None:
 
 
 @given(CHANGES)
-@settings(max_examples=12)
+@settings(max_examples=examples(4, 12))
 def test_records_never_tell_otherwise(tmp_path_factory, change: tuple[Tree, tuple[Edit, ...]]) -> None:  # type: ignore[no-untyped-def]
     top = tmp_path_factory.mktemp("since") / "repo"
     make_repo(top, commit=False)

@@ -150,7 +150,7 @@ def test_a_first_capture_and_the_list_count_alike(repo: Repo) -> None:
 
 def test_of_many_losses_beside_few_kept_paths_as_many_are_counted_as_are_not_shown(repo: Repo) -> None:
     capture(repo, "one")
-    snapshot = EnvHistory.open(str(repo.path)).resolve("@")
+    snapshot = EnvHistory.open(str(repo.path), workers="here").resolve("@")
     few, many = (tuple(LeftAlone(EnvPath(b"%d" % n), "why") for n in range(count)) for count in (3, 25))
     for kept, losses in ((few, many), (many, few), (many, many)):
         *told, last = problems(Restored(snapshot, Plan((), (), 0), kept=kept, losses=losses))

@@ -19,6 +19,7 @@ class Line:
 
 
 AGENTS = "triggers/agents/test_called.py::"
+FORK_PLAN = "forking/test_fork.py::test_fork_writes_nothing_in_a_dry_run_and_refuses_another_plan_than_the_printed_one"
 
 WORDS = (
     Line(
@@ -476,7 +477,7 @@ STATUS = (
     Line(
         "status 130, 143",
         "stopped by a signal",
-        ("end_to_end/test_capture_survives.py::test_a_capture_that_is_stopped_says_so_and_leaves_nothing",),
+        ("crash/test_stopped.py::test_a_signal_at_any_time_ends_it_with_its_own_status",),
     ),
 )
 
@@ -688,6 +689,26 @@ LIST = (
         ("forking/test_fork.py::test_a_branch_is_made_where_one_is_wished",),
     ),
     Line(
+        "envlog fork --dry-run",
+        "the plan only",
+        (FORK_PLAN,),
+    ),
+    Line(
+        "envlog fork --plan",
+        "the plan that was printed, or nothing",
+        (FORK_PLAN,),
+    ),
+    Line(
+        "python plan_fork",
+        "what a fork would do",
+        (FORK_PLAN,),
+    ),
+    Line(
+        "config envhist.forkplace",
+        "the directory below which agents may make forks; by default right beside the project",
+        ("mcp/test_server.py::test_fork_is_refused_wherever_programs_and_settings_are_looked_for",),
+    ),
+    Line(
         "envlog fork --relocate",
         "what names the place it was made of is rewritten in it",
         (
@@ -696,7 +717,7 @@ LIST = (
         ),
     ),
     Line(
-        "envlog fork --foreign",
+        "envlog fork --allow-unsigned",
         "what no key that is here signed is forked only when told so",
         ("forking/test_fork.py::test_what_nobody_here_signed_is_forked_only_when_told_so",),
     ),
@@ -736,12 +757,12 @@ LIST = (
     Line(
         "python on",
         "handlers by event; what one raises breaks nothing",
-        ("library/test_rounds.py::test_who_wants_to_hear_is_told_and_breaks_nothing",),
+        ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
     ),
     Line(
         "python happened",
         "tells them",
-        ("library/test_rounds.py::test_who_wants_to_hear_is_told_and_breaks_nothing",),
+        ("library/test_rounds.py::test_handler_that_fails_receives_every_event_and_breaks_nothing",),
     ),
     Line(
         "python recent",
@@ -1075,9 +1096,27 @@ LIST = (
         ),
     ),
     Line(
+        "envlog fetch --accept-rollback",
+        "takes what is not as its head was signed",
+        (
+            "sharing/test_heads.py::test_fetch_refuses_what_is_not_as_it_was_signed",
+            "sharing/test_heads.py::test_rollback_to_an_earlier_signed_state_is_reported_as_rollback",
+            "sharing/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
+        ),
+    ),
+    Line(
         "envlog fetch --full",
         "with all contents",
         ("sharing/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
+    ),
+    Line(
+        "config envhist.sign",
+        "a push signs heads with an SSH key too",
+        (
+            "sharing/test_heads.py::test_ssh_signature_is_enough_for_a_colleague_without_the_key",
+            "sharing/test_heads.py::test_ssh_signature_of_a_stranger_vouches_for_nothing",
+            "sharing/test_heads.py::test_push_without_a_usable_ssh_key_warns_and_sends",
+        ),
     ),
     Line(
         "config envhist.autopush",
@@ -1450,12 +1489,20 @@ RESTORE = (
         ),
     ),
     Line(
-        "envrestore --foreign",
+        "envrestore --allow-unsigned",
         "restores here what no key here signed",
         (
             "restoring/test_programs.py::test_what_no_key_of_ours_signed_is_not_restored_here_unasked",
             "restoring/test_foreign.py::test_in_place_the_same_holds_and_what_stands_here_stays",
             "restoring/test_foreign.py::test_running_it_is_told_to_mean_trust_once",
+        ),
+    ),
+    Line(
+        "envrestore --roots",
+        "changes additional roots too",
+        (
+            "restoring/test_foreign_roots.py::test_unsigned_snapshot_changes_no_additional_root_without_option",
+            "restoring/test_foreign_roots.py::test_unsigned_snapshot_changes_additional_root_with_option",
         ),
     ),
     Line(
@@ -1675,6 +1722,24 @@ RESTORE = (
         ("keeping/test_purge.py::test_a_dry_run_erases_nothing_and_a_path_that_is_nowhere_is_told",),
     ),
     Line(
+        "envlog key --reseal",
+        "what the history holds is opened by the new key alone",
+        ("secrets/test_key_places.py::test_resealed_history_is_opened_by_the_new_key_alone",),
+    ),
+    Line(
+        "config envhist.keyin",
+        "keys in the user's configuration alone",
+        (
+            "secrets/test_key_places.py::test_key_in_home_is_in_no_copy_of_the_directory",
+            "secrets/test_key_places.py::test_keys_are_moved_home_by_the_next_capture",
+        ),
+    ),
+    Line(
+        "envlog purge --variable-names",
+        "erases names of variables that were stored without being sealed",
+        ("secrets/test_variable_names.py::test_names_stored_in_the_clear_are_warned_of_once_and_purged",),
+    ),
+    Line(
         "python purge",
         "a path erased",
         ("keeping/test_purge.py::test_a_purged_path_is_nowhere_after_any_series",),
@@ -1820,6 +1885,11 @@ RESTORE = (
         ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
     ),
     Line(
+        "envlog undo --plan",
+        "the plan that was printed, or nothing",
+        ("mcp/test_server.py::test_an_agent_captures_looks_plans_restores_and_goes_back",),
+    ),
+    Line(
         "envlog undo --services",
         "with the state of the services",
         (
@@ -1843,6 +1913,11 @@ RESTORE = (
         "envlog redo --dry-run",
         "the plan only",
         ("restoring/test_programs.py::test_a_dry_undo_is_no_undo",),
+    ),
+    Line(
+        "envlog redo --plan",
+        "the plan that was printed, or nothing",
+        ("restoring/test_programs.py::test_redo_is_refused_when_its_plan_is_stale",),
     ),
     Line(
         "envlog redo --services",

@@ -6,7 +6,7 @@ import ast
 
 from tests.rules.source import Import, Source, sources
 
-VOCABULARY = {"model", "errors", "system", "values", "ourselves", "spelling", "trace", "_version"}
+VOCABULARY = {"model", "errors", "system", "values", "ourselves", "spelling", "trace", "_version", "dotenv"}
 
 WORKSHOPS = {"settings", "capture", "facts", "store", "history", "restore"}
 WIRING = {"api", "core", "moments", "capturing", "restoring", "forking", "verifying", "lookup"}
@@ -39,6 +39,7 @@ MAY_KNOW = {
     "_version": set(),
     "model": {"values"},
     "values": set(),
+    "dotenv": {"values"},
     "errors": set(),
     "system": set(),
     "ourselves": set(),
@@ -57,7 +58,8 @@ MAY_KNOW = {
     "library": VOCABULARY | WORKSHOPS | WIRING | {"triggers"},
     "compat": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "library"},
     # What serves the protocol runs our programs, and knows nothing else of them.
-    "mcp": VOCABULARY,
+    # The mask is applied to all that leaves, whichever program says it.
+    "mcp": VOCABULARY | {"capture"},
     # Likewise what shows a history on a terminal; it folds what they tell it as they do themselves.
     "browse": VOCABULARY | {"history"},
     # Values as `--json` has them in, a text out.

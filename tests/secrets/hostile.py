@@ -76,8 +76,14 @@ def annotate(repo: Repo, commit: str) -> None:
         {"at": at, "kind": "name", "name": f"n{TEXT}"},
         {"at": at, "kind": "note", "text": TEXT},
         {"at": at, "kind": "verdict", "status": "pass", "command": TEXT, "output_tail": TEXT, "exit_code": 0,
-         "tree_before": TEXT, "carried_from": TEXT, "claimed_by": TEXT},
+         "tree_before": TEXT, "carried_from": TEXT, "claimed_by": TEXT, "by": TEXT},
         {"at": at, "kind": "verdict", "status": "fail", "command": TEXT, "output_tail": TEXT, "exit_code": 9},
+        {"at": at, "kind": "verdict", "status": "error", "command": TEXT, "output_tail": TEXT, "by": TEXT},
+        {"at": at, "kind": "effect", "text": TEXT, "command": TEXT, "irreversible": True, "exit_code": 1},
+        {"at": at, "kind": "task", "id": TEXT, "text": TEXT, "status": "pending", "agent": TEXT,
+         "agent_version": TEXT, "definition": TEXT},
+        {"at": at, "kind": "observed", "external_id": TEXT, "text": TEXT, "label": TEXT},
+        {"at": at, "kind": "service", "name": TEXT, "service": TEXT, "words": TEXT},
         {"at": at, "kind": TEXT, TEXT: TEXT},
     ]  # fmt: skip
     lines = b"".join(json.dumps(record).encode() + b"\n" for record in records)

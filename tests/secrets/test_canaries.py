@@ -240,6 +240,23 @@ def test_its_owner_reveals_them(captured: Captured) -> None:
     assert canary("notes.txt", last) in revealed
 
 
+def test_diff_of_a_sealed_program_is_readable_with_its_secrets_masked(repo: Repo) -> None:
+    token, value = f"ghp_{canary('notes.txt', 0)}", canary("src/pay.py", 0)
+    program = f'TOKEN = "{token}"\nAPI_KEY = "{value}"\nLIMIT = 1\n'
+    repo.write("src/app.py", program)
+    repo.write("src/plain.py", "LIMIT = 1\n")
+    repo.run("envlog", "capture", "one", check=True)
+    repo.write("src/app.py", program.replace("LIMIT = 1", "LIMIT = 2"))
+    repo.write("src/plain.py", f'LIMIT = 1\nAPI_KEY = "{value}"\n')
+    repo.run("envlog", "capture", "two", check=True)
+    printed = repo.run("envdiff", "-p", "@~1", "@", check=True).out
+    assert "-LIMIT = 1\n+LIMIT = 2\n" in printed
+    assert 'TOKEN = "ghp_***"' in printed
+    assert 'API_KEY = "***"' in printed
+    assert token[4:] not in printed
+    assert value not in printed
+
+
 def test_a_failed_capture_leaves_none_behind(captured: Captured) -> None:
     repo = captured.repo
     done = repo.run(

@@ -22,6 +22,8 @@ from tests.alive.servers import (
 )
 from tests.support.repository import Repo
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:

@@ -189,7 +189,7 @@ def test_what_can_be_refused_is_refused_before_anything_is_stopped(served: Serve
         for key in place.iterdir():
             key.unlink()
     repo.write("app.py", b"two")
-    refused = other.run("envrestore", "--services", "--foreign", first)
+    refused = other.run("envrestore", "--services", "--allow-unsigned", first)
     assert (refused.status, served.steps) == (3, [])
     assert "services are not brought" in refused.err
 
@@ -301,7 +301,7 @@ def test_who_stops_it_is_told_what_became_of_it(
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    way = Way(str(tmp_path), os.environ, 0.5)
+    way = Way(str(tmp_path), os.environ, str(tmp_path), 0.5)
     why = run(way, "kv", "sleep 1000 & echo $! > child; wait")
     assert why == "it took longer than 0.5 seconds"
     child = int((tmp_path / "child").read_text())
@@ -321,12 +321,12 @@ def _lives(process: int) -> bool:
 
 def test_a_command_that_writes_without_end_is_ended(tmp_path: Path) -> None:
     with open(tmp_path / "out", "w+b") as target:
-        why = run_into(Way(str(tmp_path), os.environ), "kv", "yes", target, 1 << 20)
+        why = run_into(Way(str(tmp_path), os.environ, str(tmp_path)), "kv", "yes", target, 1 << 20)
     assert why == "it wrote more than may be kept"
 
 
 def test_what_a_command_leaves_running_stays(tmp_path: Path) -> None:
-    assert run(Way(str(tmp_path), os.environ), "kv", "sleep 1000 & echo $! > child") is None
+    assert run(Way(str(tmp_path), os.environ, str(tmp_path)), "kv", "sleep 1000 & echo $! > child") is None
     child = int((tmp_path / "child").read_text())
     assert _lives(child)
     os.kill(child, signal.SIGKILL)
@@ -350,5 +350,5 @@ def test_what_a_command_says_does_not_fill_the_disk(tmp_path: Path) -> None:
     words = """head -c 60000000 /dev/zero
 until [ "$(stat -L -c %b "/proc/$$/fd/2")" -lt 30000 ]; do sleep 0.01; done
 echo 'the reason' >&2; exit 3"""
-    why = run(Way(str(tmp_path), os.environ, 60.0), "kv", words)
+    why = run(Way(str(tmp_path), os.environ, str(tmp_path), 60.0), "kv", words)
     assert why == "it ended with status 3: the reason"

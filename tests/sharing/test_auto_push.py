@@ -93,6 +93,25 @@ def test_nothing_goes_where_nobody_said_yes_and_the_status_tells(riding: Repo, b
     assert "git envlog push --yes" in riding.run("envlog", "status", check=True).err
 
 
+def test_new_database_is_held_until_somebody_agrees_and_the_status_names_it(riding: Repo, bare: Repo) -> None:
+    riding.write("customers.db", b"SQLite format 3\0" + bytes(4080))
+    riding.write("prod-dump.sql", "-- PostgreSQL database dump\n")
+    capture(riding, "three")
+    before = refs(bare, "refs/envhist")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    assert settled(riding)["result"] == "refused"
+    assert refs(bare, "refs/envhist") == before
+    told = riding.run("envlog", "status", check=True).err
+    assert "customers.db" in told
+    assert "prod-dump.sql" in told
+    assert "git envlog push --yes" in told
+    riding.run("envlog", "push", "--yes", check=True)
+    riding.write("c", "3")
+    capture(riding, "four")
+    riding.git("push", "-q", "origin", "HEAD:refs/heads/other")
+    assert settled(riding, 2)["result"] == "pushed"
+
+
 def test_the_history_goes_where_it_is_configured_to(riding: Repo, bare: Repo, tmp_path: Path) -> None:
     riding.git("config", "envhist.remote", str(bare.path))
     riding.git("init", "-q", "--bare", str(tmp_path / "code.git"))

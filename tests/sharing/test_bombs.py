@@ -20,6 +20,7 @@ from git_envhist.store.git import Completed
 from tests.sharing.conftest import refs
 from tests.sharing.test_export import commit_of, packed, write_tar
 from tests.sharing.test_fetch import refs_of_fetched
+from tests.support.objects import write_object
 from tests.support.repository import Repo, make_repo
 
 COMMIT, TREE, BLOB, DELTA = 1, 2, 3, 7
@@ -108,8 +109,7 @@ def a_large_commit(bare: Repo) -> bytes:
     """Zeros would end its message: these are spaces."""
     tree = bare.git("rev-parse", commit_of(bare, b"") + "^{tree}").encode()
     text = b"tree %b\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\n" % tree + b" " * (120 << 20)
-    oid = bare.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", input=text)
-    return packed(bare, REF, oid)
+    return packed(bare, REF, write_object(bare, "commit", text))
 
 
 BOMBS: dict[str, tuple[Callable[[Repo], bytes], str]] = {

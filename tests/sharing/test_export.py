@@ -20,7 +20,7 @@ from tests.sharing.conftest import refs, timeline
 from tests.sharing.test_fetch import refs_of_fetched, take_in_key
 from tests.sharing.test_push import TOKEN, database
 from tests.support.oracle import git_fsck, tree_differences
-from tests.support.repository import Repo, make_repo
+from tests.support.repository import Repo, make_repo, replace_tree
 
 BIG = 300_000
 FILE = "handover.envhist.tar.zst"
@@ -39,9 +39,10 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / FILE)
 
 
-@pytest.fixture
-def moments(repo: Repo) -> list[str]:
-    """Three moments, the newest last."""
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Make a repository with three snapshots; return its path and their ids, the newest last."""
+    repo = make_repo(tmp_path_factory.mktemp("moments") / "repo")
     repo.git("config", "envhist.bigFile", "64k")
     repo.write(".env", "A=1\n")
     repo.write("data.bin", os.urandom(BIG))
@@ -54,7 +55,19 @@ def moments(repo: Repo) -> list[str]:
     repo.write(".env", "A=2\n")
     third = capture(repo, "three", "--verify", "true")
     repo.run("envlog", "note", "-m", "it went well", check=True)
-    return [first, second, third]
+    return repo.path, [first, second, third]
+
+
+@pytest.fixture
+def moments(model: tuple[Path, list[str]], repo: Repo) -> list[str]:
+    """Replace the repository by a copy with three snapshots; return their ids, the newest last."""
+    config = repo.git("config", "--list", "--local").splitlines()
+    replace_tree(model[0], repo.path)
+    for line in config:
+        name, _, value = line.partition("=")
+        if name.startswith("remote."):
+            repo.git("config", name, value)
+    return list(model[1])
 
 
 def listed(repo: Repo, line: str) -> list[dict[str, object]]:

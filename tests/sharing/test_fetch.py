@@ -20,9 +20,9 @@ from git_envhist.store.remotefailures import RemoteFailed
 from git_envhist.system import SYSTEM
 from tests.cli.test_json import validate
 from tests.end_to_end.captures import capture, everything_of_git
-from tests.sharing.conftest import refs, timeline
+from tests.sharing.conftest import make_remote, refs, timeline
 from tests.support.oracle import git_fsck, listing, tree_differences
-from tests.support.repository import Repo
+from tests.support.repository import Repo, make_repo, replace_tree
 
 BIG = 400_000
 BREAKS = """\
@@ -35,9 +35,14 @@ child.kill()
 """
 
 
-@pytest.fixture
-def shared(repo: Repo, bare: Repo, colleague: Repo) -> str:
-    """Two moments of `repo`, pushed; the name that they have at the colleague's."""
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a directory with `repo`, two snapshots pushed to its remote, a note that is not, and a colleague's clone."""
+    place = tmp_path_factory.mktemp("shared")
+    repo, bare = make_repo(place / "repo"), make_remote(place / "srv" / "remote.git")
+    repo.git("remote", "add", "origin", str(bare.path))
+    repo.git("push", "-q", "origin", "HEAD:refs/heads/main")
+    repo.git("clone", "-q", str(bare.path), str(place / "theirs"))
     repo.write(".env", "A=1\nB=2\n")
     repo.write("data.bin", os.urandom(BIG))
     repo.write("deep/caf\u00e9/.gitattributes", "* text\n")
@@ -48,7 +53,23 @@ def shared(repo: Repo, bare: Repo, colleague: Repo) -> str:
     repo.write("b", "2")
     repo.write(".env", "A=2\nB=2\n")
     capture(repo, "two")
+    repo.run("envlog", "push", "--yes", check=True)
     repo.run("envlog", "note", "-m", "it went well", check=True)
+    return place
+
+
+@pytest.fixture
+def shared(model: Path, tmp_path: Path, repo: Repo, bare: Repo, colleague: Repo) -> str:
+    """Fill `repo`, its remote and the colleague's clone with two pushed snapshots.
+
+    Return the name of their timeline at the colleague's.
+    """
+    for place in (repo.path, bare.path, colleague.path):
+        assert place.is_relative_to(tmp_path)
+        replace_tree(model / place.relative_to(tmp_path), place)
+        config = place / "config" if place == bare.path else place / ".git" / "config"
+        config.write_text(config.read_text().replace(str(model), str(tmp_path)))
+    # The owner agrees to an address, and that of the copy is another. There is something to push: the note.
     repo.run("envlog", "push", "--yes", check=True)
     return f"origin/{timeline(repo)}"
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import bz2
+import gzip
+import io
 import json
+import lzma
 import os
 import shlex
 import shutil
 import signal
 import sqlite3
 import subprocess
+import zipfile
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from git_envhist.model.sharing import without_password
+from git_envhist.sharing.layers import MADE, readings
 from git_envhist.sharing.limits import Limits
 from git_envhist.store.remotes import name_for
 from tests.cli.test_json import validate
@@ -127,6 +137,124 @@ def test_a_token_in_the_clear_keeps_a_push_here_and_is_never_told(repo: Repo, ba
     assert len(refs(bare)) == 2
 
 
+def test_push_refuses_a_secret_in_a_message_or_a_note_that_an_older_version_wrote(
+    repo: Repo, bare: Repo
+) -> None:
+    capture(repo, "log in with password Tr0ub4dor")
+    repo.run("envlog", "note", "-m", "mysql -pTr0ub4dor shop", check=True)
+    assert "***" in repo.git("log", "-1", "--format=%B", "--glob=refs/envhist/heads/*")
+    repo.run("envlog", "push", "--yes", "--dry-run", check=True)
+    # The same words, unmasked, as an older version stored them.
+    (head,), (note,) = (
+        repo.git("for-each-ref", "--format=%(refname)", f"refs/{place}").splitlines()
+        for place in ("envhist/heads", "notes/envhist")
+    )
+    raw = repo.git("cat-file", "commit", head).replace("***", "Tr0ub4dor")
+    raw = "\n".join(line for line in raw.split("\n") if not line.startswith("Env-Mac"))
+    commit = repo.git("hash-object", "-t", "commit", "-w", "--stdin", input=raw + "\n")
+    repo.git("update-ref", head, commit)
+    old = '{"at":"2026-11-18T10:00:00+00:00","kind":"note","text":"mysql -pTr0ub4dor shop"}\n'
+    repo.git("notes", "--ref", note, "add", "-f", "-F", "-", commit, input=old)
+    done = repo.run("envlog", "push", "--yes")
+    assert done.status == 3
+    assert f"'message {commit[:7]}' (a secret in its words; git envlog drop {commit[:7]})" in done.err
+    assert "'note " in done.err
+    assert "Tr0ub4dor" not in done.err + done.out
+    assert refs(bare) == {}
+
+
+def zipped(token: bytes) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/b.txt", b"x" * 100 + b" " + token)
+    return written.getvalue()
+
+
+HIDDEN = {
+    "node_modules/.cache/babel/a.json": lambda token: b"[" + token,
+    "target/debug/build/out.txt": lambda token: b"(" + token,
+    "vendor/lib/settings.py": lambda token: b"T = '" + token + b"'",
+    ".terraform/modules/m/main.tf": lambda token: token,
+    "src/__pycache__/a.cpython-311.pyc": lambda token: b"\xa7\r\r\n\0\0\0\0\xda" + token + b"\xa9\0",
+    ".venv/lib/python3.11/site-packages/x.pth": lambda token: (
+        b"import os; os.environ['T'] = '" + token + b"'"
+    ),
+    "deploy.ps1": lambda token: bytes(100) + ("$t = '" + token.decode() + "'").encode("utf-16-le"),
+    "big-endian.bin": lambda token: bytes(101) + token.decode().encode("utf-16-be"),
+    "server.log.1.gz": lambda token: gzip.compress(b"GET / " + token),
+    "data.bz2": bz2.compress,
+    "data.xz": lzma.compress,
+    "data.zlib": zlib.compress,
+    "archive.zip": zipped,
+    "manifest.txt": lambda token: b"data: " + base64.b64encode(b"token=" + token),
+    "mail.eml": lambda token: base64.encodebytes(b"a" * 50 + b" " + token + b" " + b"b" * 50),
+    "twice.txt": lambda token: base64.b64encode(gzip.compress(token * 3)),
+    "key.bin": lambda token: b"\xfe\xed\xfe\xed" + bytes(20),
+}
+
+
+def test_token_in_any_directory_and_any_form_keeps_a_push_here(repo: Repo, bare: Repo) -> None:
+    for place, hide in HIDDEN.items():
+        repo.write(place, hide(TOKEN.encode()))
+    repo.git("config", "--add", "envhist.secret", "!/key.bin")
+    capture(repo, "one")
+    done = repo.run("envlog", "push", "--yes", "--dry-run", "--json")
+    found = {token["path"] for token in json.loads(done.out)["tokens"]}
+    assert found == set(HIDDEN)
+    assert refs(bare) == {}
+    words = [
+        word
+        for place in ("node_modules/", "target", "vendor", ".terraform", "src", ".venv")
+        for word in ("--allow", place)
+    ]
+    words += [word for place in HIDDEN if "/" not in place for word in ("--allow", place)]
+    assert repo.run("envlog", "push", "--yes", *words).status == 0
+
+
+def test_token_in_a_compressed_file_in_pieces_keeps_a_push_here(repo: Repo, bare: Repo) -> None:
+    noise = os.urandom(12 << 20)
+    repo.write("big.log.gz", gzip.compress(noise + b"\n" + TOKEN.encode() + b"\n" + noise[:1000], 1))
+    capture(repo, "one")
+    assert "'big.log.gz' (GitHub tokens)" in repo.run("envlog", "push", "--yes").err
+
+
+def test_new_databases_dumps_classes_and_names_want_another_yes(repo: Repo, bare: Repo) -> None:
+    repo.write("a", "1")
+    repo.git("config", "--add", "envhist.secret", "!/credentials.json")
+    capture(repo, "one")
+    repo.run("envlog", "push", "--yes", check=True)
+    database(repo, "customers.db")
+    repo.write("prod-dump.sql", "-- PostgreSQL database dump\n")
+    repo.write("node_modules/x/index.js", "module")
+    repo.write("credentials.json", "{}")
+    capture(repo, "two")
+    before = refs(bare)
+    done = repo.run("envlog", "push")
+    assert done.status == 3
+    assert refs(bare) == before
+    for words in ("'customers.db'", "'prod-dump.sql'", "'packages'", "'credentials.json'", "--yes"):
+        assert words in done.err
+    validate("pushed", told := json.loads(repo.run("envlog", "push", "--dry-run", "--json", check=True).out))
+    assert len(told["new"]) == 5, "the class of databases, too"
+    repo.run("envlog", "push", "--yes", check=True)
+    database(repo, "customers.db", "y")
+    repo.write("prod-dump.sql", "-- PostgreSQL database dump\n2")
+    capture(repo, "three")
+    assert repo.run("envlog", "push").status == 0, "what was agreed to is not asked for again"
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_are_too_odd_to_be_read_in_every_form(data: bytes) -> None:
+    assert next(readings(data)) == data
+    list(readings(gzip.compress(data)[:-3]))
+    list(readings(b"PK\x03\x04" + data))
+
+
+def test_what_unfolds_without_end_is_bounded() -> None:
+    bomb = gzip.compress(bytes(300 << 20), 9)
+    assert sum(map(len, readings(bomb))) <= len(bomb) + MADE
+
+
 def test_what_was_sent_is_not_looked_through_again(repo: Repo, bare: Repo) -> None:
     database(repo, value=TOKEN)
     capture(repo, "one")
@@ -150,7 +278,9 @@ def test_nothing_of_the_users_changes(repo: Repo, bare: Repo) -> None:
     before, own = everything_of_git(repo), refs(repo)
     repo.run("envlog", "push", "--yes", check=True)
     assert everything_of_git(repo) == before
-    assert refs(repo) == own
+    # The push signs the head, in the notes of the timeline.
+    notes = f"refs/notes/envhist/{timeline(repo)}"
+    assert {**refs(repo), notes: ""} == {**own, notes: ""}
     assert "refs/tags/v1" not in refs(bare)
     (hooks / "pre-push").unlink()
     pushed = refs(bare)
@@ -184,7 +314,7 @@ def test_a_push_that_was_killed_when_it_had_arrived_is_known_for_ours(repo: Repo
 
     repo.run("envlog", "drop", "@~1", check=True)
     assert "rewritten" in repo.run("envlog", "push", check=True).out
-    assert len(set(memory.read_text().splitlines())) == len(memory.read_text().splitlines()) == 5
+    assert len(set(memory.read_text().splitlines())) == len(memory.read_text().splitlines()) == 6
 
 
 def test_what_was_rewritten_here_replaces_what_we_put_there(repo: Repo, bare: Repo) -> None:

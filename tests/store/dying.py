@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from itertools import count
 
+from tests.support.depth import sample
+
 # Every call by which our code changes a disk or a lock, and the spawning of a git that would.
 STEPS = (
     *(
@@ -27,14 +29,43 @@ STEPS = (
     ),
     *("fsync", "posix_spawnp"),
 )
+NEVER = 1 << 30
+"""A step that no action reaches."""
+_WRITE = os.write
 
 
-def each_death(action: Callable[[], object]) -> Iterator[int]:
-    """Kill the action before each of its steps in turn; yields the step's number after each death."""
-    for step in count():
+def each_death(action: Callable[[], object], reset: Callable[[], object], default: int = 12) -> Iterator[int]:
+    """Kill the action before its steps in turn and yield the step's number after each death; end with a whole run.
+
+    By default it dies before `default` steps, under `--full` before each. `reset` restores the state before the
+    action; it is called once, after the run that counts the steps.
+    """
+    steps = count_steps(action)
+    reset()
+    for step in sample(steps, default):
         if not dies(action, step):
             return
         yield step
+    # One run may take a few steps more than another.
+    while dies(action, steps):
+        yield steps
+        steps += 1
+
+
+def count_steps(action: Callable[[], object]) -> int:
+    """Run the action to its end in a child and return the number of its steps."""
+    reading, writing = os.pipe()
+
+    def counted() -> None:
+        taken = count()
+        _before_each_step(lambda: next(taken))
+        action()
+        _WRITE(writing, str(next(taken)).encode())
+
+    with open(reading) as answer:
+        assert not dies(counted, NEVER)
+        os.close(writing)
+        return int(answer.read())
 
 
 def dies(action: Callable[[], object], step: int) -> bool:
@@ -65,14 +96,22 @@ def _act(action: Callable[[], object], step: int) -> None:
 
 def _count_down(step: int) -> None:
     left = count(step, -1)
-    for name in STEPS:
-        setattr(os, name, _mortal(getattr(os, name), left))
 
-
-def _mortal(call: Callable[..., object], left: count[int]) -> Callable[..., object]:
-    def counted(*arguments: object, **keywords: object) -> object:
+    def die() -> None:
         if next(left) == 0:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    _before_each_step(die)
+
+
+def _before_each_step(happens: Callable[[], object]) -> None:
+    for name in STEPS:
+        setattr(os, name, _preceded(getattr(os, name), happens))
+
+
+def _preceded(call: Callable[..., object], happens: Callable[[], object]) -> Callable[..., object]:
+    def replaced(*arguments: object, **keywords: object) -> object:
+        happens()
         return call(*arguments, **keywords)
 
-    return counted
+    return replaced

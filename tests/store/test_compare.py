@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged, EnvhistError, UsageError
@@ -22,6 +22,7 @@ from git_envhist.store.manifest import shard_path
 from git_envhist.store.pathspecs import anchored, directory_prefix
 from git_envhist.store.repository import Repository
 from git_envhist.store.unfolding import EndlessTrees
+from tests.support.depth import examples
 from tests.support.repository import Repo
 from tests.support.snapshots import (
     Described,
@@ -400,8 +401,9 @@ def _is_told_by_its_children(path: bytes, tree: Tree) -> bool:
     return not path or any(other.startswith(path + b"/") for other in tree)
 
 
+@settings(max_examples=examples(25, 100))
 @given(pairs())
-def test_any_two_trees_differ_in_what_was_described(
+def test_compare_reports_exactly_the_described_differences_of_two_trees(
     tmp_path_factory: pytest.TempPathFactory, trees: tuple[dict[bytes, Described], dict[bytes, Described]]
 ) -> None:
     pair = _Scratch.get(tmp_path_factory).write(*trees)

@@ -169,7 +169,7 @@ def test_the_same_objects_never_make_two_packs_of_one_name(tmp_path: Path) -> No
 def test_finished_files_are_read_only(tmp_path: Path) -> None:
     pack = pack_of(tmp_path, [b"bytes"])
     for path in (pack.pack_path, pack.index_path):
-        assert os.stat(path).st_mode & 0o777 == 0o444
+        assert os.stat(path).st_mode & 0o777 == 0o400
     assert len(list(tmp_path.iterdir())) == 2
 
 

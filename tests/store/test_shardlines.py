@@ -83,7 +83,7 @@ EDITS = {
 def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) -> None:
     for name in ("d/a", "d/b", "d/-- c", "d/+ c", "top", "other"):
         repo.write(name, "1")
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     before = history.capture("before").snapshot
     subprocess.run(edit, shell=True, cwd=repo.path, check=True, env={**os.environ, "LC_ALL": "C"})
     after = history.capture("after").snapshot
@@ -108,10 +108,10 @@ def test_a_list_of_paths_names_what_the_whole_diff_names(repo: Repo, edit: str) 
 def test_the_users_attributes_have_no_say_and_a_pipe_in_their_place_holds_nothing_up(repo: Repo) -> None:
     repo.write("src/a", "one")
     (repo.path / "src/b").write_text("two")
-    first = EnvHistory.open(str(repo.path)).capture("one").snapshot
+    first = EnvHistory.open(str(repo.path), workers="here").capture("one").snapshot
     (repo.path / "src/b").chmod(0o640)
     repo.write("src/a", "other")
-    second = EnvHistory.open(str(repo.path)).capture("two").snapshot
+    second = EnvHistory.open(str(repo.path), workers="here").capture("two").snapshot
     assert first is not None
     assert second is not None
     words = ("envdiff", "--name-status", first.id, second.id)

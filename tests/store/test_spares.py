@@ -62,7 +62,7 @@ def test_what_a_gc_takes_for_garbage_it_really_removes(tmp_path: Path) -> None:
 
 def test_a_capture_brings_back_what_the_one_before_lost(repo: Repo) -> None:
     repo.write("app.py", "one\n")
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     first = history.capture("one").snapshot
     assert first is not None
     for index in (repo.path / ".git/objects/pack").glob("*.idx"):

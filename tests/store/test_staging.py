@@ -20,8 +20,9 @@ from git_envhist.errors import EnvhistError, GitFailed, StorageFull
 from git_envhist.store.git import Git
 from git_envhist.store.packs import PackWriter, StagedPack
 from git_envhist.store.staging import Staging, open_published, sweep, unpublished
-from tests.store.dying import dies, each_death
+from tests.store.dying import NEVER, count_steps, dies, each_death
 from tests.store.packing import FORMATS, add_commit, empty_repo, noise, object_id, pack_of
+from tests.support.depth import sample
 from tests.support.privileges import permissions_bind
 from tests.support.repository import Repo, make_repo
 
@@ -150,15 +151,19 @@ def test_published_packs_are_the_repository_s(object_format: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("object_format", FORMATS)
-def test_at_whatever_step_a_capture_dies_the_sweep_leaves_all_of_it_or_nothing(
+def test_sweep_leaves_all_or_nothing_of_a_capture_killed_at_any_step(
     object_format: str, tmp_path: Path
 ) -> None:
     place = user_place(tmp_path / "repo", object_format)
     before_all = place.capture(number=1)
     kept, users = place.ours(), place.of_the_user()
-    published, killed = 0, 0
-    for _ in each_death(lambda: place.capture(number=2)):
-        killed += 1
+    published, killed, steps = 0, 0, 0
+
+    def forget() -> None:
+        forget_capture(place, before_all, kept)
+
+    for step in each_death(lambda: place.capture(number=2), forget, default=20):
+        killed, steps = killed + 1, step
         place.sweep()
         place.assert_sound()
         assert place.of_the_user() == users
@@ -167,9 +172,9 @@ def test_at_whatever_step_a_capture_dies_the_sweep_leaves_all_of_it_or_nothing(
         else:
             published += 1
             assert len(place.ours()) == len(kept) + 6
-            forget_capture(place, before_all, kept)
+            forget()
     # The last step at which it was killed is one of cleaning up, where everything was published.
-    assert killed > 60
+    assert steps > 60
     assert 0 < published < killed / 3
     assert place.tip() != before_all
 
@@ -180,22 +185,22 @@ def forget_capture(place: Place, tip: str, kept: list[str]) -> None:
         os.unlink(os.path.join(place.pack_dir, name))
 
 
-def test_at_whatever_step_a_sweep_dies_the_next_one_finishes_it(place: Place) -> None:
+def test_sweep_killed_at_any_step_is_finished_by_the_next(place: Place) -> None:
     users = place.of_the_user()
-    deaths = 0
-    for step in range(1000):
-        assert dies(lambda: publish_and_die(place), 10_000)
-        visible = place.ours()
-        assert len(visible) == 3
-        if not dies(place.sweep, step):
-            break
-        deaths += 1
+    assert dies(lambda: publish_and_die(place), NEVER)
+    steps = count_steps(place.sweep)
+    assert steps > 8
+    for step in sample(steps, 8):
+        assert dies(lambda: publish_and_die(place), NEVER)
+        assert len(place.ours()) == 3
+        assert dies(place.sweep, step)
         assert place.unpublished() or not place.ours()
         place.sweep()
         place.assert_sound()
         assert place.ours() == []
         assert place.of_the_user() == users
-    assert deaths > 8
+    assert dies(lambda: publish_and_die(place), NEVER)
+    place.sweep()
     place.assert_sound()
 
 
@@ -212,7 +217,7 @@ def test_what_the_user_added_meanwhile_is_theirs_when_the_pack_it_was_found_in_i
     place: Place,
 ) -> None:
     mine = b"written once, by a capture that died\n"
-    assert dies(lambda: publish_and_die(place, mine), 10_000)
+    assert dies(lambda: publish_and_die(place, mine), NEVER)
     # git finds it there, and stores nothing.
     place.repo.write("mine", mine)
     place.repo.git("add", "mine")
@@ -239,7 +244,7 @@ def test_what_a_dead_capture_published_is_kept_when_its_ref_moved(place: Place) 
         place.git.run("update-ref", REF, commit)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    assert dies(capture, 10_000)
+    assert dies(capture, NEVER)
     assert len(place.unpublished()) == 1
     place.sweep()
     assert len(place.ours()) == 3
@@ -260,7 +265,7 @@ def test_a_commit_recorded_after_publishing_counts_as_well(place: Place) -> None
         place.git.run("update-ref", REF, later)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    assert dies(capture, 10_000)
+    assert dies(capture, NEVER)
     place.sweep()
     assert len(place.ours()) == 6
     place.assert_sound()
@@ -282,7 +287,7 @@ def test_a_git_that_outlives_its_killed_parent_still_counts_as_the_capture(
         os.posix_spawnp("sh", ["sh", "-c", moving, "sh", commit], place.git.environment)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    assert dies(capture, 10_000)
+    assert dies(capture, NEVER)
     place.sweep()
     assert len(place.ours()) == 3
     go.write_bytes(b"go\n")
@@ -329,7 +334,7 @@ def test_a_dead_capture_of_the_same_bytes_takes_nothing_from_a_published_one(pla
     with place.create() as living:
         commit, pack = place.stage(living)
         alike = pack_of(Path(living.pack_dir), [b"the same in both"])
-        assert dies(lambda: publish_and_die(place, b"the same in both"), 10_000)
+        assert dies(lambda: publish_and_die(place, b"the same in both"), NEVER)
         living.journal_commit(commit)
         living.publish([pack, alike])
         place.git.run("update-ref", REF, commit)
@@ -464,7 +469,7 @@ def test_publishing_a_pack_again_changes_nothing(place: Place) -> None:
 
 def test_git_s_own_caches_never_outlive_a_pack_that_is_taken_back(place: Place) -> None:
     """A multi-pack-index prefers the newest copy of an object: with it the user's own would be lost to git."""
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     place.repo.git("multi-pack-index", "write")
     place.repo.git("commit-graph", "write", "--split")
     caches = [Path(place.pack_dir, "multi-pack-index"), place.git_dir / "objects/info/commit-graphs"]
@@ -478,7 +483,7 @@ def test_git_s_own_caches_never_outlive_a_pack_that_is_taken_back(place: Place) 
 def test_git_s_own_caches_stay_where_they_name_nothing_of_ours(place: Place) -> None:
     place.repo.git("multi-pack-index", "write")
     place.repo.git("commit-graph", "write", "--reachable")
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     users = place.of_the_user()
     place.sweep()
     assert place.ours() == []
@@ -486,7 +491,7 @@ def test_git_s_own_caches_stay_where_they_name_nothing_of_ours(place: Place) -> 
 
 
 def test_a_pack_that_the_user_decided_to_keep_is_not_taken_back(place: Place) -> None:
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     (keep,) = (name for name in place.ours() if name.endswith(".keep"))
     os.chmod(os.path.join(place.pack_dir, keep), 0o644)
     Path(place.pack_dir, keep).write_bytes(b"I want this one\n")
@@ -502,7 +507,7 @@ def test_a_pack_that_the_user_decided_to_keep_is_not_taken_back(place: Place) ->
 )
 def test_a_journal_that_is_not_understood_is_left_to_who_wrote_it(line: str, place: Place) -> None:
     (place.git_dir / "victim.keep").write_bytes(b"git-envhist\n")
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     (left,) = place.debris()
     with open(os.path.join(left, "journal"), "a") as journal:
         journal.write(line + "\n")
@@ -514,7 +519,7 @@ def test_a_journal_that_is_not_understood_is_left_to_who_wrote_it(line: str, pla
 
 
 def test_a_last_line_that_is_torn_was_never_acted_upon(place: Place) -> None:
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     (left,) = place.debris()
     with open(os.path.join(left, "journal"), "a") as journal:
         journal.write("commit 1234")
@@ -524,7 +529,7 @@ def test_a_last_line_that_is_torn_was_never_acted_upon(place: Place) -> None:
 
 
 def test_when_the_refs_cannot_be_asked_nothing_is_swept(place: Place) -> None:
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     before = place.ours()
 
     def broken(commit: str) -> bool:
@@ -545,7 +550,7 @@ def test_what_stands_among_the_stagings_and_is_none_is_not_entered(place: Place,
     stagings = Path(place.state, "staging")
     (stagings / "link").symlink_to(treasure)
     (stagings / "file").write_bytes(b"a file")
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     (left,) = (path for path in place.debris() if not os.path.islink(path))
     os.symlink(treasure, os.path.join(left, "pack", "link"))
     place.sweep()
@@ -554,13 +559,16 @@ def test_what_stands_among_the_stagings_and_is_none_is_not_entered(place: Place,
     assert (stagings / "file").exists()
 
 
-def test_a_staging_is_private_and_its_packs_are_as_readable_as_git_s(place: Place) -> None:
+@pytest.mark.parametrize("umask", [0o022, 0o002])
+def test_staging_and_packs_are_private_whatever_the_pack_directory_is(place: Place, umask: int) -> None:
+    os.chmod(place.pack_dir, 0o777 & ~umask)
     with place.create() as staging:
         assert stat.S_IMODE(os.stat(staging.path).st_mode) == 0o700
         commit, pack = place.stage(staging)
         staging.journal_commit(commit)
         staging.publish([pack])
-    assert {mode_of(place, name) for name in place.ours()} == {0o444}
+    modes = {mode_of(place, name) for name in place.ours() if not name.endswith(".keep")}
+    assert modes == {0o400}
 
 
 def test_in_a_private_repository_packs_are_private(place: Place) -> None:
@@ -591,7 +599,7 @@ def mode_of(place: Place, name: str) -> int:
 
 
 def test_a_staging_of_another_user_s_is_left_and_none_of_their_packs_relied_upon(place: Place) -> None:
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     (left,) = place.debris()
     before = place.ours()
     os.chmod(left, 0)
@@ -625,7 +633,7 @@ def test_objects_on_another_file_system_are_staged_there(place: Place, other_dis
         assert staging.path.startswith(str(objects / ".envhist-staging"))
     place.capture()
     assert len(place.ours()) == 6
-    assert dies(lambda: publish_and_die(place), 10_000)
+    assert dies(lambda: publish_and_die(place), NEVER)
     assert len(place.unpublished()) == 1
     place.sweep()
     assert len(place.ours()) == 6

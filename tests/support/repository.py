@@ -157,14 +157,27 @@ def _template(env: Mapping[str, str], object_format: str) -> Path:
 
 @functools.cache
 def _make_template(object_format: str, *_key: object) -> Path:
-    if not templates:
-        templates.append(tempfile.TemporaryDirectory(prefix="envhist-templates-"))
-    path = Path(tempfile.mkdtemp(dir=templates[0].name)) / "repo"
-    path.mkdir()
+    path = new_template()
     repo = Repo(path, dict(os.environ))
     _init(repo, object_format, bare=False)
     _commit_first(repo)
     return path
+
+
+def new_template() -> Path:
+    """Make an empty directory for what tests copy; it is removed when the process ends."""
+    if not templates:
+        templates.append(tempfile.TemporaryDirectory(prefix="envhist-templates-"))
+    path = Path(tempfile.mkdtemp(dir=templates[0].name))
+    # The copies get its mode, and other users enter some of them.
+    path.chmod(0o755)
+    return path
+
+
+def replace_tree(source: Path, place: Path) -> None:
+    """Replace a directory by a copy of another."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(source, place, symlinks=True)
 
 
 templates: list[tempfile.TemporaryDirectory[str]] = []

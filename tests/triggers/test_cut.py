@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.crash.faults import needs_strace, traced
+from tests.support.depth import FULL
 from tests.support.repository import Repo
 from tests.triggers.hooks import Standing, standing, write_hook
 
+EVERY = 1 if FULL else 3
+"""Distance between the renames at which a command is killed."""
 SETTINGS = '{"model": "x",\n\t"hooks" : { "Stop": [ ] } }'
 WORDS = (("envlog", "install", "--agent", "claude-code"), ("envlog", "install"))
 
@@ -27,11 +30,13 @@ def before(repo: Repo) -> Standing:
 
 
 @needs_strace
-def test_wherever_it_ends_every_byte_comes_back(repo: Repo, before: Standing) -> None:
+def test_uninstall_restores_every_byte_after_an_install_killed_at_any_rename(
+    repo: Repo, before: Standing
+) -> None:
     for words in WORDS:
-        number, whole = 0, False
+        number, whole = 1 - EVERY, False
         while not whole:
-            number += 1
+            number += EVERY
             whole = repo.run(*words, prefix=traced("rename", "signal=KILL", f"{number}")).status == 0
             if number % 2:
                 # What was begun is gone on with, by the same command.
@@ -43,10 +48,12 @@ def test_wherever_it_ends_every_byte_comes_back(repo: Repo, before: Standing) ->
 
 
 @needs_strace
-def test_so_it_does_where_taking_away_is_broken_off(repo: Repo, before: Standing) -> None:
-    number, whole = 0, False
+def test_uninstall_restores_every_byte_after_an_uninstall_killed_at_any_rename(
+    repo: Repo, before: Standing
+) -> None:
+    number, whole = 1 - EVERY, False
     while not whole:
-        number += 1
+        number += EVERY
         for words in WORDS:
             repo.run(*words, check=True)
         whole = (

@@ -28,7 +28,7 @@ def test_every_ref_pack_note_and_key_goes_and_the_code_stays(repo: Repo, hermeti
     repo.write("big", os.urandom(100_000))
     repo.run("envlog", "capture", "two", check=True)
     copies = hermetic / "config/git-envhist/keys"
-    assert [path for path in copies.iterdir() if len(path.name) == 12]
+    assert [path for path in copies.iterdir() if len(path.name) == 32]
     repo.git("worktree", "add", "-q", "../linked")
     linked = Repo(repo.path.parent / "linked", repo.env)
     linked.run("envlog", "capture", "there", check=True)
@@ -37,7 +37,7 @@ def test_every_ref_pack_note_and_key_goes_and_the_code_stays(repo: Repo, hermeti
     repo.git("worktree", "remove", "--force", "../linked")
     repo.git("branch", "-D", "linked")
     assert ours_in(repo) == []
-    assert not [path for path in copies.iterdir() if len(path.name) == 12]
+    assert not [path for path in copies.iterdir() if len(path.name) == 32]
     (repo.path / ".env").unlink()
     (repo.path / "big").unlink()
     left = {name for name in standing(repo.path) if not name.startswith(".git/logs")}
@@ -75,7 +75,7 @@ def test_keys_of_what_was_sent_elsewhere_stay(repo: Repo, tmp_path: Path, hermet
     repo.run("envlog", "push", "--yes", "origin", check=True)
     done = repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     assert "which stays" in done.err
-    assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 12]
+    assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 32]
 
 
 def test_the_key_of_another_repository_stays_however_many_are_forgotten(
@@ -95,15 +95,18 @@ def test_the_key_of_another_repository_stays_however_many_are_forgotten(
         clones.append(Repo(repo.path.parent / name, repo.env))
     second, third = clones
     second.run("envlog", "fetch", check=True)
+    [copy] = [path for path in copies.iterdir() if len(path.name) == 32]
+    second.run("envlog", "key", "import", str(copy), check=True)
     assert second.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
     done = second.run("envlog", "uninstall", "--history", "--yes", check=True)
     assert "came from elsewhere may be opened by this key, which stays" in done.err
-    [copy] = [path for path in copies.iterdir() if len(path.name) == 12]
+    assert copy.exists()
 
     # Even where somebody took the copy away, the last one does not go with what made it.
     copy.unlink()
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
     third.run("envlog", "fetch", check=True)
+    third.run("envlog", "key", "import", str(copy), check=True)
     assert third.run("envlog", "show", "first:.env", check=True).out == "SECRET=1\n"
 
 
@@ -134,7 +137,7 @@ def test_killed_while_the_state_goes_the_key_of_what_was_sent_stays(
     monkeypatch.undo()
     assert removed
     repo.run("envlog", "uninstall", "--history", "--yes", check=True)
-    assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 12]
+    assert [path for path in (hermetic / "config/git-envhist/keys").iterdir() if len(path.name) == 32]
     assert not os.path.lexists(repository.common_state)
 
 

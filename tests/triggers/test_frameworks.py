@@ -65,6 +65,9 @@ class Managed:
         return "✓ post-commit" in self.repo.run("envlog", "status", check=True).out
 
 
+pytestmark = pytest.mark.full  # each program comes from an index
+
+
 @pytest.fixture(scope="module")
 def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return tools(tmp_path_factory.mktemp("caches"))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.capturing.attendance import trusted_list
 from git_envhist.store.locks import locked
 from git_envhist.triggers.git.shim import whole
 from tests.support.gits import gits
@@ -326,10 +327,20 @@ def test_switched_off_nothing_is_captured_and_the_log_says_why(at_rest: Repo) ->
 
 def test_a_check_runs_for_hooks_only_where_that_is_configured(at_rest: Repo) -> None:
     at_rest.git("config", "envhist.verify", "test -e app.py")
-    for on, verdict in (("manual", "none"), ("manual,commit", "pass")):
+    for on, approved, verdict in (
+        ("manual", True, "none"),
+        ("manual,commit", False, "none"),
+        ("manual,commit", True, "pass"),
+    ):
         at_rest.git("config", "envhist.verifyOn", on)
-        at_rest.write("app.py", f"checked on {on}\n")
+        at_rest.git("config", "envhist.verify", "test -e app.py" if approved else "test -e app.py && true")
+        if approved:
+            # The first time that a person runs it: what a hook runs was run by hand.
+            trusted_list(at_rest.env).add_command(str(at_rest.path / ".git"), "test -e app.py")
+        at_rest.write("app.py", f"checked on {on} {approved}\n")
         happened(at_rest, ["commit", "-q", "-am", f"checked {verdict}"])
+        if not approved:
+            wait_for(lambda: "the check does not run" in at_rest.run("envlog", "status").out, "the reason")
         found = at_rest.run("envlog", "-1", f"--verdict={verdict}", "--format=%s", check=True).out
         assert found == f"checked {verdict}\n"
     at_rest.git("config", "--unset", "envhist.verify")
@@ -339,6 +350,7 @@ def test_a_check_runs_for_hooks_only_where_that_is_configured(at_rest: Repo) -> 
 def test_the_next_capture_does_not_wait_for_a_check(at_rest: Repo, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     at_rest.git("config", "envhist.verify", f"cat {tmp_path}/go")
+    trusted_list(at_rest.env).add_command(str(at_rest.path / ".git"), f"cat {tmp_path}/go")
     at_rest.git("config", "envhist.verifyOn", "commit")
     try:
         for subject in ("is being checked", "comes after it"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -12,18 +15,41 @@ from git_envhist.model import Snapshot
 from git_envhist.store.collecting import NOTHING_STAYS, collect
 from git_envhist.store.repository import Repository
 from tests.store.packing import noise
-from tests.support.repository import Repo
+from tests.support.depth import FULL
+from tests.support.repository import Repo, make_repo
 from tests.upkeep.test_collect import moment, size_of
 
-LIVES = range(3)
+LIVES = range(3 if FULL else 1)
 FILES = 500
 SAID_ANEW = 2_000
 """Bytes: the commits behind a gap, their notes, and the directories above an erased path are written again."""
 
 
-@pytest.fixture
-def history(repo: Repo) -> EnvHistory:
+@dataclass(frozen=True)
+class Life:
+    """A repository whose history was made by chance."""
+
+    repo: Repo
+    seed: int
+    moments: list[Snapshot]
+
+
+def open_history(repo: Repo) -> EnvHistory:
     return EnvHistory.open(str(repo.path), workers="here")
+
+
+@pytest.fixture(scope="module", params=LIVES)
+def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """Make a repository with a history, once per seed."""
+    repo = make_repo(tmp_path_factory.mktemp("life") / "repo")
+    return Life(repo, request.param, live_and_clean(repo, open_history(repo), random.Random(request.param)))
+
+
+@pytest.fixture
+def copied(life: Life, tmp_path: Path) -> Repo:
+    """Copy the repository of the life, for a test that changes it."""
+    shutil.copytree(life.repo.path, tmp_path / "copied", symlinks=True)
+    return Repo(tmp_path / "copied", life.repo.env)
 
 
 def live(repo: Repo, history: EnvHistory, chance: random.Random) -> list[Snapshot]:
@@ -67,31 +93,30 @@ def drop(history: EnvHistory, some: Sequence[Snapshot]) -> None:
     history.dropping.empty_trash()
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_moments_free_what_was_said(repo: Repo, history: EnvHistory, life: int) -> None:
-    chance = random.Random(f"moments {life}")
-    moments = live_and_clean(repo, history, chance)
-    some = chance.sample(moments, chance.choice([1, 2, 4]))
+def test_dropped_snapshots_free_the_bytes_that_du_prints(copied: Repo, life: Life) -> None:
+    chance, history = random.Random(f"snapshots {life.seed}"), open_history(copied)
+    some = chance.sample(life.moments, chance.choice([1, 2, 4]))
     said = history.du(*(one.id for one in some)).together
 
-    back = comes_back(repo, lambda: drop(history, some))
+    back = comes_back(copied, lambda: drop(history, some))
 
     assert said is not None
     assert abs(said - back) < SAID_ANEW
 
 
 @pytest.mark.parametrize("path", ["src/m1", "cache", "many/file3"])
-def test_a_path_frees_what_was_said(repo: Repo, history: EnvHistory, path: str) -> None:
-    live_and_clean(repo, history, random.Random(path))
+def test_purged_path_frees_the_bytes_that_du_prints(copied: Repo, path: str) -> None:
+    history = open_history(copied)
     said = history.du(paths=[path.encode()]).together
 
-    back = comes_back(repo, lambda: history.purge(path))
+    back = comes_back(copied, lambda: history.purge(str(copied.path / path)))
 
     assert said is not None
     assert abs(said - back) < SAID_ANEW
 
 
-def test_what_was_never_packed_well_gives_back_at_least_that(repo: Repo, history: EnvHistory) -> None:
+def test_dropped_snapshots_free_more_than_du_prints_when_packs_were_never_cleaned(repo: Repo) -> None:
+    history = open_history(repo)
     moments = live(repo, history, random.Random("fresh"))
     said = history.du(moments[3].id, moments[4].id).together
     assert said is not None

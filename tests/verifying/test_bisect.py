@@ -48,8 +48,8 @@ def test_what_cannot_be_judged_is_passed_over_and_never_blamed_alone(count: int,
 
 
 def forge_timeline(repo: Repo, count: int, change: dict[int, object]) -> None:
-    """So many moments; some of them do something more."""
-    history = EnvHistory.open(str(repo.path), workers="fork")
+    """Capture `count` snapshots; `change` has what to call before some of them."""
+    history = EnvHistory.open(str(repo.path), workers="here")
     for number in range(count):
         repo.write("number", f"{number}\n")
         step = change.get(number)

@@ -8,7 +8,7 @@ from tests.support.repository import Repo
 
 
 def test_a_program_checks_now_then_and_in_between(repo: Repo) -> None:
-    history = EnvHistory.open(str(repo.path))
+    history = EnvHistory.open(str(repo.path), workers="here")
     for number in range(4):
         repo.write("number", f"{number}\n")
         captured = history.capture(f"m{number}", verify="true" if number == 0 else None)

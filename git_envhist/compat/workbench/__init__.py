@@ -7,7 +7,6 @@ known by its id, and those that it made by itself are listed as observed.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from git_envhist.errors import EnvhistError
@@ -31,7 +30,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _say(error: EnvhistError) -> int:
-    print(f"error: {error.message}", file=sys.stderr)
+    from git_envhist.compat.workbench.printing import complain  # loaded late: likewise
+
+    complain(f"error: {error.message}")
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        complain(f"hint: {error.hint}")
     return error.exit_code

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 
 from git_envhist.compat.workbench.checkpoints import Checkpoint, checkpoints, find, next_id
+from git_envhist.compat.workbench.printing import complain, print_json, say
 from git_envhist.doing.observing import ask_platform
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.library.history import EnvHistory
@@ -87,7 +86,7 @@ def _create(history: EnvHistory, options: argparse.Namespace) -> int:
             comment, external_id=external_id, verify=options.verify, captured=lambda _: turn.close()
         )
     for warning in captured.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        complain(f"warning: {warning}")
     made = find(history, external_id)
     _answer(
         options, _as_json(made), f"Checkpoint {made.id} created{f': {made.verdict}' if made.verdict else ''}"
@@ -114,15 +113,15 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
         try:
             history.observed.look()
         except EnvhistError as error:
-            print(f"warning: {error.message}", file=sys.stderr)
+            complain(f"warning: {error.message}")
     found = checkpoints(history)
     if options.json:
-        _print_json([_as_json(one) for one in found])
+        print_json([_as_json(one) for one in found])
         return 0
     rows = [("ID", "CREATED", "CHECK", "COMMENT"), *(_row(one) for one in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
-        print("  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]))
+        say("  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]))
     return 0
 
 
@@ -133,7 +132,7 @@ def _row(one: Checkpoint) -> tuple[str, str, str, str]:
 def _info(history: EnvHistory, options: argparse.Namespace) -> int:
     one = find(history, options.id)
     if options.json:
-        _print_json(_as_json(one))
+        print_json(_as_json(one))
         return 0
     told = {
         "ID": one.id,
@@ -146,7 +145,7 @@ def _info(history: EnvHistory, options: argparse.Namespace) -> int:
     }
     for label, value in told.items():
         if value:
-            print(f"{label + ':':<10} {_plain(value)}")
+            say(f"{label + ':':<10} {_plain(value)}")
     return 0
 
 
@@ -168,7 +167,7 @@ def _restore(history: EnvHistory, options: argparse.Namespace) -> int:
         done if restored.undo else f"Checkpoint {_plain(one.id)} is what is here",
     )
     for left in (*restored.kept, *restored.losses):
-        print(f"warning: '{show(left.path)}': {left.why}", file=sys.stderr)
+        complain(f"warning: '{show(left.path)}': {left.why}")
     return 0 if restored.exact else NOT_EXACT
 
 
@@ -185,9 +184,9 @@ def _kept_here(history: EnvHistory, options: argparse.Namespace, verb: str) -> t
 
 def _answer(options: argparse.Namespace, value: object, line: str) -> None:
     if options.json:
-        _print_json(value)
+        print_json(value)
     else:
-        print(line)
+        say(line)
 
 
 def _as_json(one: Checkpoint) -> dict[str, object]:
@@ -201,10 +200,6 @@ def _as_json(one: Checkpoint) -> dict[str, object]:
         "snapshot": one.snapshot.id if one.snapshot else None,
         "changed": one.story,
     }
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value))
 
 
 def _time(at: datetime) -> str:

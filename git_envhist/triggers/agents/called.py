@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from git_envhist.triggers.agents.events import Event, read_event
+from git_envhist.triggers.agents.events import Event, project_of, read_event
 
 LONGEST_INPUT = 8 << 20
 IDLE = 5.0
@@ -28,7 +28,7 @@ def called(words: Sequence[str], environ: Mapping[str, str]) -> int:
         shim, agent, kind = words
         spool = os.path.join(os.path.dirname(shim), "spool")
         if kind == "before":
-            event = read_event(agent, kind, read_input(0), environ)
+            event = read_event(agent, kind, read_input(0), environ, project_of(agent, environ))
             # What only looks is not held at all.
             if event is not None and event.modifies:
                 _hold(lambda tell: _work(spool, event, tell, environ), lambda: _patience(event, environ))
@@ -61,10 +61,11 @@ def _nobody_waits(_data: bytes) -> bool:
 def _patience(event: Event, environ: Mapping[str, str]) -> float:
     """The seconds that a tool may be held for; asked here, since who captures may be late even in that."""
     from git_envhist.settings import AGENT_WAIT, parse_duration  # loaded late: what only looks is not held
-    from git_envhist.store.git import clean_environment, spawn  # loaded late: likewise
+    from git_envhist.store.git import SAFE_GIT, clean_environment, spawn  # loaded late: likewise
 
     variables = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-    words = ["git", "-C", event.directory or ".", "config", "--get", "envhist.agentwait"]
+    directory = next(iter(event.directories), ".")
+    words = [*SAFE_GIT, "-C", directory, "config", "--get", "envhist.agentwait"]
     with suppress(Exception):
         told = parse_duration(
             spawn(words, clean_environment(variables)).out.decode("utf-8", "replace").strip()

@@ -42,7 +42,8 @@ class Event:
     registered: str
     """The agent whose settings had us called; another may read them."""
     session: str
-    directory: str | None
+    directories: tuple[str, ...]
+    """The directories that it may be about: the project that the agent names, then where the agent is now."""
     turn: str | None
     """The agent's own id of the turn, where it has one."""
     prompt: str
@@ -69,7 +70,23 @@ class Event:
         return f"{self.kind} {self.turn or ''}"
 
 
-def read_event(registered: str, kind: str, data: bytes, environ: Mapping[str, str]) -> Event | None:
+PROJECT_VARIABLES = {
+    "claude-code": "CLAUDE_PROJECT_DIR",
+    "gemini": "GEMINI_PROJECT_DIR",
+    "cursor": "CURSOR_PROJECT_DIR",
+    "copilot": "COPILOT_PROJECT_DIR",
+}
+"""The variable in which an agent names the project to its hooks. Codex has none: it says `cwd`."""
+
+
+def project_of(registered: str, environ: Mapping[str, str]) -> str:
+    """The project directory that the agent names in a variable; empty if it names none."""
+    return environ.get(PROJECT_VARIABLES.get(registered, ""), "")
+
+
+def read_event(
+    registered: str, kind: str, data: bytes, environ: Mapping[str, str], project: str = ""
+) -> Event | None:
     """What an agent says, or None where it says nothing that can be understood."""
     try:
         value = json.loads(data)
@@ -84,7 +101,7 @@ def read_event(registered: str, kind: str, data: bytes, environ: Mapping[str, st
         agent=agent,
         registered=registered,
         session=_word(value, "session_id", "sessionId", "conversation_id") or "",
-        directory=_directory(value, environ),
+        directories=_directories(value, project),
         turn=_word(value, "turn_id", "prompt_id", "generation_id"),
         prompt=_text(value, "prompt", LONGEST_PROMPT) or "",
         tool=_word(value, "tool_name", "toolName"),
@@ -110,13 +127,13 @@ def _agent(registered: str, value: dict[str, Any]) -> str:
     return registered
 
 
-def _directory(value: dict[str, Any], environ: Mapping[str, str]) -> str | None:
+def _directories(value: dict[str, Any], project: str) -> tuple[str, ...]:
+    # A tool may have changed `cwd`, and may have led it into a repository that came with a clone.
     roots = value.get("workspace_roots")
     first = roots[0] if isinstance(roots, list) and roots else None
-    told = (_path(value, "cwd"), first, environ.get("CURSOR_PROJECT_DIR"), environ.get("CLAUDE_PROJECT_DIR"))
-    return next(
-        (each for each in told if isinstance(each, str) and each.startswith("/") and "\0" not in each), None
-    )
+    told = (project, first, _path(value, "cwd"))
+    usable = [each for each in told if isinstance(each, str) and each.startswith("/") and "\0" not in each]
+    return tuple(dict.fromkeys(usable))
 
 
 def _first(value: dict[str, Any], *names: str) -> object:

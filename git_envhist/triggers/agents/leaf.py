@@ -1,4 +1,7 @@
-"""One coding agent as an integration: its settings call a shim of ours beside the history."""
+"""One coding agent as an integration: its settings call a shim in the data directory of the user.
+
+The shim is never in a repository: the directory that an agent works in may be one that came with a clone.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import shlex
 
 from git_envhist.errors import Refused
 from git_envhist.model.causing import Edit, Part
-from git_envhist.triggers.agents.events import READING
+from git_envhist.triggers.agents.events import PROJECT_VARIABLES, READING
 from git_envhist.triggers.agents.outcomes import last_outcome
 from git_envhist.triggers.agents.settings import (
     NotUnderstood,
@@ -27,6 +30,7 @@ from git_envhist.triggers.kept import read_record
 from git_envhist.values import dataclass
 
 SHIM = "agent-hook.sh"
+NOT_NAMED = "no person named this repository to its hooks: git envlog install, or git envlog capture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +54,28 @@ class Agent:
             raise _refused(path) from None
         looking = " ".join(sorted(READING))
         shim = template(SHIM).replace("@LOOKING@", looking).replace("@PROGRAM@", shlex.quote(place.program))
+        variable = PROJECT_VARIABLES.get(self.name)
+        shim = shim.replace("@PROJECT@", f"${{{variable}-}}" if variable else "")
         return Plan(
-            (rewrite(self._shim(place), os.fsencode(shim), PROGRAM_MODE), rewrite(path, _bytes(new))),
+            (rewrite(path, _bytes(new)),),
             (self.shape.remark,) if self.shape.remark else (),
+            own=(rewrite(self._shim(place), os.fsencode(shim), PROGRAM_MODE),),
         )
 
     def plan_uninstall(self, place: Place) -> Plan:
-        """The settings without ours, wherever they stand, and no shim."""
-        shim = self._shim(place)
-        # Another working tree of the repository has settings of its own, and loses the shim with us.
+        """The settings without ours, wherever they are; the shim goes with the last repository that uses it."""
+        # Another working tree of the repository has settings of its own, and loses its hooks with this one.
         recorded = read_record(place.state).of(self.name)
         paths = dict.fromkeys(map(os.path.realpath, (*self._places(place), *recorded)))
-        paths.pop(os.path.realpath(shim), None)
         # What was written there and cannot be read now is told; what never was ours is passed over.
         ours = [path for path in paths if _is_file(path) or (path in recorded and os.path.lexists(path))]
         edits = [self._emptied(path) for path in ours]
-        return Plan((*edits, rewrite(shim, None)))
+        return Plan(
+            tuple(edits), own=() if self._is_used_elsewhere(place) else (rewrite(self._shim(place), None),)
+        )
+
+    def _is_used_elsewhere(self, place: Place) -> bool:
+        return any(place.named != one for one in place.trusted.places_of(self.name))
 
     def parts(self, place: Place) -> tuple[Part, ...]:
         """Each event that we are called for."""
@@ -83,6 +93,8 @@ class Agent:
             return Part(hook.event, False, path, missing)
         if not shim:
             return Part(hook.event, False, path, f"'{self._shim(place)}' is missing: it calls nothing")
+        if place.repository is not None and not place.trusted.has_repository(place.repository.common_dir):
+            return Part(hook.event, False, path, NOT_NAMED)
         last = last_outcome(place.repository.state, self.name, hook.kind) if place.repository else None
         return Part(hook.event, True, path, last or "")
 
@@ -124,14 +136,14 @@ class Agent:
         return os.path.join(place.home, self.shape.user)
 
     def _shim(self, place: Place) -> str:
-        # The directory of ours is called `envhist` in a repository and `git-envhist` for the user.
-        return os.path.join(place.state, "hooks", f"agent-{self.name}")
+        return os.path.join(place.own_data, "hooks", f"agent-{self.name}")
 
     def _commands(self, place: Place) -> dict[str, str]:
         """By event; in a repository without a word about this machine, since such settings may be shared."""
         shim = shlex.quote(self._shim(place))
         if place.repository is not None and not place.everywhere and not place.repository.plain:
-            shim = f'"$(git rev-parse --git-common-dir)/{MARK}{self.name}"'
+            # The first slash: a relative XDG_DATA_HOME must not lead into the directory that the agent is in.
+            shim = f'"/${{XDG_DATA_HOME:-$HOME/.local/share}}/git-{MARK}{self.name}"'
         return {hook.event: f"{shim} {hook.kind} 2>/dev/null || :" for hook in self.shape.hooks}
 
 

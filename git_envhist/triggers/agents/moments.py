@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from git_envhist.api import EnvHistory
-from git_envhist.capture.tokens import mask_tokens
+from git_envhist.capturing.attendance import UNATTENDED, trusted_list
 from git_envhist.capturing.identity import who_am_i
+from git_envhist.errors import EnvhistError, NotARepository
 from git_envhist.model import Actor, Captured, IntentSource, Snapshot, Trigger
+from git_envhist.opening import Opened, open_repository
 from git_envhist.triggers.agents.events import Event, version_in
 from git_envhist.triggers.agents.sessions import held, take_spooled, turn_after
 from git_envhist.triggers.agents.turns import Job
 from git_envhist.values import replace
 
+PROMPT = "prompt.txt"
+"""The whole prompt is attached under this name."""
+SEALED_AS = b"prompt"
 LARGEST_TRANSCRIPT = 16 << 20
 """Of one that is longer its end is attached."""
 LATE = (
@@ -32,19 +39,42 @@ OF_GIT = (
 )
 
 
+class NotNamed(EnvhistError):
+    """No person installed an agent's hooks in this repository or captured it."""
+
+    code = "not-named"
+
+
 class Agents:
     """The environments that the events of one process are about, each opened once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = {name: value for name, value in environ.items() if name not in OF_GIT}
+        self.environ[UNATTENDED] = "1"
+        self._trusted = trusted_list(environ)
         self._open: dict[str, EnvHistory] = {}
 
     def history(self, event: Event) -> EnvHistory:
-        """The history of the directory that an agent works in."""
-        directory = event.directory or os.getcwd()
-        if directory not in self._open:
-            self._open[directory] = EnvHistory.open(directory, environ=self.environ, workers="fork")
-        return self._open[directory]
+        """The history of the project that an agent works in; `NotNamed` if no person named its repository."""
+        places = event.directories or (os.getcwd(),)
+        found = next((one for one in places if one in self._open), None)
+        if found is None:
+            found, opened = self._first_named(places)
+            self._open[found] = EnvHistory(opened, self.environ, workers="fork", directory=found)
+        return self._open[found]
+
+    def _first_named(self, directories: Sequence[str]) -> tuple[str, Opened]:
+        for directory in directories:
+            try:
+                opened = open_repository(directory, self.environ)
+            except NotARepository:
+                continue
+            if self._trusted.has_repository(opened.repository.common_dir):
+                return directory, opened
+        raise NotNamed(
+            f"hooks do not capture the repository of '{directories[0]}': no person named it",
+            hint="git envlog install --agent <name>, or capture it once: git envlog capture",
+        )
 
     def due(self, spool: str, event: Event | None, failed: Callable[[Event, Exception], None]) -> list[Job]:
         """The captures that are due, those of spooled events first."""
@@ -59,13 +89,16 @@ class Agents:
         transcript = read_transcript(event.transcript)
         actor = actor_of(event, who_am_i(history.settings, self.environ), transcript)
         kind = "before" if event.kind == "before" else "after"
+        attached = [(os.path.basename(event.transcript or ""), transcript)] if transcript else []
+        prompt = open_prompt(history, job.turn.sealed)
+        attached += [(PROMPT, prompt)] if prompt else []
         return history.capture(
             job.turn.prompt or None,
             intent_source=IntentSource.AGENT,
             trigger=Trigger.AGENT,
             if_changed=True,
             actor=actor,
-            attached=[(os.path.basename(event.transcript or ""), transcript)] if transcript else [],
+            attached=attached,
             meta=(("agent-moment", kind), ("agent-turn", str(job.turn.number))),
             captured=captured,
         )
@@ -80,7 +113,7 @@ class Agents:
             if not history.settings.enabled:
                 return None
             state = os.path.join(history.repository.state, "agents")
-            return turn_after(state, event, history.settings.agent_every, _mask)
+            return turn_after(state, event, history.settings.agent_every, partial(seal_prompt, history))
         except Exception as error:
             failed(event, error)
             return None
@@ -115,5 +148,24 @@ def read_transcript(path: str | None) -> bytes:
         return b""
 
 
-def _mask(text: str) -> str:
-    return mask_tokens(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+def seal_prompt(history: EnvHistory, prompt: str) -> str:
+    """The whole prompt as text that only the key of the history opens; empty if there is no prompt or no key."""
+    from git_envhist.capture.seal import seal  # loaded late: most events bring no prompt
+
+    if not prompt.strip():
+        return ""
+    try:
+        plain = prompt.encode("utf-8", "replace")
+        return b64encode(seal(history.keys.current(), PROMPT.encode(), SEALED_AS, plain)).decode("ascii")
+    except (EnvhistError, OSError):
+        return ""
+
+
+def open_prompt(history: EnvHistory, sealed: str) -> bytes:
+    """The prompt that `seal_prompt` sealed; empty if it cannot be opened."""
+    from git_envhist.capture.seal import unseal  # loaded late: likewise
+
+    try:
+        return unseal(history.keys.get, PROMPT.encode(), SEALED_AS, b64decode(sealed)) if sealed else b""
+    except (EnvhistError, OSError, ValueError):
+        return b""

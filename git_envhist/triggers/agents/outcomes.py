@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from git_envhist.capturing.attendance import NOT_APPROVED
 from git_envhist.model import Captured
 from git_envhist.store.locks import state_directory
 from git_envhist.system import open_file_only
@@ -36,7 +37,9 @@ class Outcomes:
             captured = self._agents.capture(job, stands)
             if captured.snapshot is not None and False in waited:
                 self._agents.tell_late(job, captured.snapshot)
-            self._keep(job.event, "captured" if captured.snapshot is not None else "nothing changed")
+            result = "captured" if captured.snapshot is not None else "nothing changed"
+            why_not = next((f": {one}" for one in captured.warnings if NOT_APPROVED in one), "")
+            self._keep(job.event, result + why_not)
         except Exception as error:
             self.failed(job.event, error)
 

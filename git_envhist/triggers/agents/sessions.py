@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+from git_envhist.capture.masking import title_of
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.store.locks import locked, state_directory
 from git_envhist.system import open_file_only
 from git_envhist.triggers.agents.events import Event, read_event
 from git_envhist.triggers.agents.turns import Job, Turn, advance, read_turn, write_turn
+from git_envhist.values import replace
 
 TOLD = ".told"
 LOCK = "lock"
@@ -37,7 +39,10 @@ def held(spool: str) -> Iterator[None]:
 
 
 def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
-    """The events that hooks left, oldest first; each is gone from the spool when it is given."""
+    """The events that hooks left, oldest first; each is gone from the spool when it is given.
+
+    The first line of each is the project directory that the agent named, or empty.
+    """
     for path in _oldest_first(spool):
         name = os.path.basename(path)
         agent, _, rest = name.partition(".")
@@ -48,19 +53,26 @@ def take_spooled(spool: str, environ: Mapping[str, str]) -> Iterator[Event]:
             os.unlink(path)
         except OSError:
             continue
-        event = read_event(agent, kind, data, environ) if kind in KINDS else None
+        project, _, told = data.partition(b"\n")
+        event = read_event(agent, kind, told, environ, os.fsdecode(project)) if kind in KINDS else None
         if event is not None:
             yield event
 
 
-def turn_after(state: str, event: Event, every: int, mask: Callable[[str], str]) -> Job | None:
-    """Let the session of an event go on by it; the capture that is due."""
+def turn_after(state: str, event: Event, every: int, seal: Callable[[str], str]) -> Job | None:
+    """Let the session of an event go on by it; the capture that is due.
+
+    `seal`: the whole prompt as it may be stored; between two hooks no file holds a prompt in the clear.
+    """
     directory = state_directory(os.path.join(state, "sessions"))
     path = os.path.join(directory, hashlib.sha256(event.session.encode()).hexdigest()[:32])
-    turn, job = advance(_read(path), event, now=time.time(), every=every)
+    before = _read(path)
+    turn, job = advance(before, event, now=time.time(), every=every)
     if event.kind == "prompt":
         _forget_old(directory)
-    _write(path, turn, mask)
+    if turn.number != before.number:
+        turn = replace(turn, prompt=title_of(event.prompt), sealed=seal(event.prompt))
+    _write(path, turn)
     return job
 
 
@@ -89,10 +101,8 @@ def _read(path: str) -> Turn:
         return Turn()
 
 
-def _write(path: str, turn: Turn, mask: Callable[[str], str]) -> None:
+def _write(path: str, turn: Turn) -> None:
     value = write_turn(turn)
-    # A prompt may hold what no file may: it is masked as an intent is.
-    value["prompt"] = mask(turn.prompt)
     new = f"{path}.new"
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

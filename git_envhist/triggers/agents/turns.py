@@ -27,6 +27,9 @@ class Turn:
 
     number: int = 0
     prompt: str = ""
+    """The title of the prompt: short and masked."""
+    sealed: str = ""
+    """The whole prompt, sealed, as text; empty if it could not be sealed."""
     tools: int = 0
     """How many tools of this turn may have changed something."""
     seen: tuple[Seen, ...] = ()
@@ -46,7 +49,7 @@ def advance(turn: Turn, event: Event, *, now: float, every: int) -> tuple[Turn, 
     if doubled:
         return turn, None
     if event.kind == "prompt":
-        return replace(turn, number=turn.number + 1, prompt=event.prompt, tools=0), None
+        return replace(turn, number=turn.number + 1, prompt="", sealed="", tools=0), None
     if event.kind != "before":
         return turn, Job(event, turn)
     if not event.modifies:
@@ -61,7 +64,13 @@ def is_due(tools: int, every: int) -> bool:
 
 
 def write_turn(turn: Turn) -> dict[str, Any]:
-    return {"number": turn.number, "prompt": turn.prompt, "tools": turn.tools, "seen": turn.seen}
+    return {
+        "number": turn.number,
+        "prompt": turn.prompt,
+        "sealed": turn.sealed,
+        "tools": turn.tools,
+        "seen": turn.seen,
+    }
 
 
 def read_turn(value: object) -> Turn:
@@ -70,7 +79,8 @@ def read_turn(value: object) -> Turn:
         if not isinstance(value, Mapping):
             return Turn()
         seen = tuple((str(key), float(at), tuple(map(str, by))) for key, at, by in value["seen"])
-        return Turn(int(value["number"]), str(value["prompt"]), int(value["tools"]), seen)
+        sealed = str(value.get("sealed", ""))
+        return Turn(int(value["number"]), str(value["prompt"]), sealed, int(value["tools"]), seen)
     except (KeyError, TypeError, ValueError):
         return Turn()
 

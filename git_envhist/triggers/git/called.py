@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 
 from git_envhist.model.causing import HookRun, Mark
-from git_envhist.store.git import LOCAL_VARIABLES, clean_environment, spawn
+from git_envhist.store.git import LOCAL_VARIABLES, SAFE_GIT, clean_environment, spawn
 from git_envhist.store.locks import locked, locked_now
 from git_envhist.system import open_file_only
 from git_envhist.triggers.git.events import EVENTS, RIDING
@@ -175,7 +175,7 @@ def _git_dir(environ: Mapping[str, str]) -> str | None:
     for name in ("GIT_DIR", "GIT_WORK_TREE"):
         if name in environ:
             environment[name.encode()] = os.fsencode(environ[name])
-    done = spawn(["git", "rev-parse", "--absolute-git-dir"], environment)
+    done = spawn([*SAFE_GIT, "rev-parse", "--absolute-git-dir"], environment)
     return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
 
 

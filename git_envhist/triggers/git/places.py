@@ -7,7 +7,7 @@ import os
 import re
 
 from git_envhist.errors import GitFailed
-from git_envhist.store.git import clean_environment, spawn
+from git_envhist.store.git import SAFE_GIT, clean_environment, spawn
 from git_envhist.store.repository import Repository
 from git_envhist.triggers.integration import Place
 
@@ -27,7 +27,7 @@ def git_version() -> tuple[int, ...]:
 def hooks_directory(repository: Repository) -> str:
     """The directory that git really uses for this working tree, whoever configured it."""
     # Without our own overrides: they would hide it.
-    words = ["git", "-C", repository.root, "rev-parse", "--git-path", "hooks"]
+    words = [*SAFE_GIT, "-C", repository.root, "rev-parse", "--git-path", "hooks"]
     done = spawn(words, repository.git.environment)
     if done.status != 0:
         raise GitFailed(done.complaint)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.compat.upstream.conftest import RunProgram
+
+pytestmark = pytest.mark.full
 
 
 def test_the_same_calls_on_either_service_give_the_same(run_program: RunProgram) -> None:

@@ -69,6 +69,11 @@ TRANSCRIPTS = {
 }
 
 
+def hooks_of(repo: Repo) -> Path:
+    """The directory of the shims and the spool: the user's, and in no repository."""
+    return Path(repo.env["XDG_DATA_HOME"]) / "git-envhist/hooks"
+
+
 class Working:
     """A working tree that agents work in."""
 
@@ -112,7 +117,7 @@ class Working:
 
     def idle(self) -> None:
         """Wait until nothing is left that a hook asked for."""
-        spool = self.repo.path / ".git/envhist/hooks/spool"
+        spool = hooks_of(self.repo) / "spool"
         until = time.monotonic() + LONG
         while any(spool.glob("*.told")):
             assert time.monotonic() < until
@@ -140,7 +145,7 @@ def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
     here.call(agent, "after")
     after, before = here.snapshots(2)
 
-    history = EnvHistory.open(str(here.repo.path))
+    history = EnvHistory.open(str(here.repo.path), workers="here")
     assert here.repo.git("cat-file", "blob", f"{before.tree}:f") == "old bytes"
     assert here.repo.git("cat-file", "blob", f"{after.tree}:f") == "new bytes"
     tool = TOOLS[agent].get("tool_name") or TOOLS[agent]["toolName"]
@@ -152,9 +157,34 @@ def test_the_moment_before_a_tool_writes_and_the_moment_after_the_turn(
         assert actor.session == next(iter(told(agent, "end", here.repo, here.transcript).values()))
         assert ("agent-moment", moment) in snapshot.meta
     assert after.actor.agent_version == TRANSCRIPTS[agent][1]
-    assert [snapshot.attachments for snapshot in history.log(1)] == [("1-transcript.jsonl",)]
+    assert [snapshot.attachments for snapshot in history.log(1)] == [("1-transcript.jsonl", "2-prompt.txt")]
     here.repo.run("envrestore", "@", "--attachments", "../said", check=True)
     assert (here.repo.path.parent / "said/1-transcript.jsonl").read_text() == TRANSCRIPTS[agent][0]
+    assert (here.repo.path.parent / "said/2-prompt.txt").read_text() == PROMPT
+
+
+def test_prompt_is_stored_sealed_and_only_its_masked_title_is_readable(
+    working: Callable[..., Working],
+) -> None:
+    here, secret = working("claude-code"), "Tr0ub4dor&3"
+    rest = "the customer is Mrs Example, and the staging server is 192.0.2.7"
+    prompt = f"log in with password {secret} and look at the shop\n{rest}\nAPI_KEY={secret}"
+    here.call("claude-code", "prompt", prompt=prompt)
+    here.call("claude-code", "before")
+    (snapshot,) = here.snapshots(1)
+    assert snapshot.intent == "log in with password *** and look at the shop"
+    assert snapshot.attachments == ("1-prompt.txt",)
+    # Neither the objects of the history nor a file of ours hold it in the clear.
+    here.idle()
+    objects = here.repo.git("rev-list", "--objects", "--all", "--glob=refs/envhist/*", "--glob=refs/notes/*")
+    stored = [here.repo.git("cat-file", "-p", line.split()[0]) for line in objects.splitlines()]
+    files = [
+        path for top in (here.repo.path / ".git/envhist", hooks_of(here.repo)) for path in top.rglob("*")
+    ]
+    stored += [path.read_bytes().decode("latin-1") for path in files if path.is_file()]
+    assert not [text for text in stored if secret in text or "Mrs Example" in text]
+    here.repo.run("envrestore", "@", "--attachments", "../said", check=True)
+    assert (here.repo.path.parent / "said/1-prompt.txt").read_text() == prompt
 
 
 def test_what_copilot_does_not_tell_before_a_tool_is_found_where_it_keeps_it(
@@ -225,7 +255,7 @@ def test_the_shim_itself_lets_go_what_only_looks_and_hands_on_all_else_to_the_by
     working: Callable[..., Working], tmp_path: Path
 ) -> None:
     here = working("claude-code")
-    shim = here.repo.path / ".git/envhist/hooks/agent-claude-code"
+    shim = hooks_of(here.repo) / "agent-claude-code"
     program, told = tmp_path / "program", tmp_path / "told"
     program.write_text(f"#!/bin/sh\ncat >{told}\n")
     program.chmod(0o755)
@@ -238,7 +268,7 @@ def test_the_shim_itself_lets_go_what_only_looks_and_hands_on_all_else_to_the_by
 
 def test_without_the_program_or_without_the_shim_nothing_happens(working: Callable[..., Working]) -> None:
     here = working("cursor")
-    shim = here.repo.path / ".git/envhist/hooks/agent-cursor"
+    shim = hooks_of(here.repo) / "agent-cursor"
     shim.write_text(shim.read_text().replace("git-envhist", "git-envhist-that-vanished"))
     for kind in ("before", "after"):
         here.call("cursor", kind)
@@ -313,7 +343,7 @@ def test_a_pipe_of_the_agent_ends_with_the_hook(working: Callable[..., Working],
 
 def test_what_a_killed_hook_began_to_write_does_not_stay(working: Callable[..., Working]) -> None:
     here = working("codex")
-    spool = here.repo.path / ".git/envhist/hooks/spool"
+    spool = hooks_of(here.repo) / "spool"
     spool.mkdir()
     for name, age in (("codex.prompt.1", 86_400.0), ("codex.prompt.2", 0.0)):
         (spool / name).write_text('{"prompt": "half of')

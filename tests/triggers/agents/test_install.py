@@ -10,7 +10,8 @@ import pytest
 
 from git_envhist.triggers.agents import AGENTS
 from tests.support.oracle import listing
-from tests.support.repository import Repo
+from tests.support.repository import Repo, make_repo
+from tests.triggers.agents.test_called import hooks_of
 
 PLACES = {
     "claude-code": ".claude/settings.local.json",
@@ -46,7 +47,7 @@ def test_what_is_installed_is_there_once_and_goes_without_a_trace(repo: Repo, ag
 
     repo.run("envlog", "uninstall", "--agent", agent, check=True)
     assert tree(repo) == before
-    assert not (repo.path / f".git/envhist/hooks/agent-{agent}").exists()
+    assert not (hooks_of(repo) / f"agent-{agent}").exists()
 
 
 def test_settings_that_were_there_come_back_byte_for_byte(repo: Repo) -> None:
@@ -63,6 +64,29 @@ def test_settings_that_were_there_come_back_byte_for_byte(repo: Repo) -> None:
     assert not (repo.path / ".codex/hooks.json").exists()
     repo.run("envlog", "uninstall", check=True)
     assert tree(repo) == before
+
+
+def test_status_says_that_hooks_do_not_capture_when_no_person_named_the_repository(
+    repo: Repo, tmp_path: Path
+) -> None:
+    repo.run("envlog", "install", "--agent", "codex", check=True)
+    assert "✗" not in repo.run("envlog", "status", check=True).out
+    # A directory that was moved is another one to the list.
+    moved = Repo(tmp_path / "moved", repo.env)
+    repo.path.rename(moved.path)
+    assert "no person named this repository" in moved.run("envlog", "status", check=True).out
+    moved.run("envlog", "capture", "here now", check=True)
+    assert "✗" not in moved.run("envlog", "status", check=True).out
+
+
+def test_uninstall_keeps_the_shim_while_another_repository_uses_it(repo: Repo, tmp_path: Path) -> None:
+    other, shim = make_repo(tmp_path / "another"), hooks_of(repo) / "agent-codex"
+    for one in (repo, other):
+        one.run("envlog", "install", "--agent", "codex", check=True)
+    repo.run("envlog", "uninstall", check=True)
+    assert os.access(shim, os.X_OK)
+    other.run("envlog", "uninstall", check=True)
+    assert not shim.exists()
 
 
 def test_what_another_working_tree_has_installed_goes_with_the_shim_that_they_share(repo: Repo) -> None:
@@ -82,7 +106,7 @@ def test_what_agents_left_goes_with_the_last_of_them(repo: Repo) -> None:
         for agent in ("codex", "gemini"):
             repo.run("envlog", "install", "--agent", agent, cwd=directory, check=True)
     # A prompt that nobody has come for yet, and where a session stands in each working tree.
-    left = (ours / "hooks/spool", ours / "agents", repo.path / ".git/worktrees/other/envhist/agents")
+    left = (hooks_of(repo) / "spool", ours / "agents", repo.path / ".git/worktrees/other/envhist/agents")
     for place in left:
         place.mkdir(parents=True, exist_ok=True)
         (place / "gemini.prompt.1.told").write_text("{}")

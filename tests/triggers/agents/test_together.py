@@ -10,7 +10,7 @@ from pathlib import Path
 from git_envhist.api import EnvHistory
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
-from tests.triggers.agents.test_called import told
+from tests.triggers.agents.test_called import hooks_of, told
 
 PROCESSES = 4
 EACH = 2
@@ -19,7 +19,7 @@ EACH = 2
 def begin(repo: Repo, directory: Path, session: str, call: str, name: str) -> subprocess.Popen[bytes]:
     """Change a file, and call the hook that stands before the next tool; it waits for its snapshot."""
     (directory / name).write_text(f"{call}\n")
-    shim = repo.path / ".git/envhist/hooks/agent-claude-code"
+    shim = hooks_of(repo) / "agent-claude-code"
     event = told("claude-code", "before", repo, directory / "none", session_id=session, tool_use_id=call)
     begun = subprocess.Popen(
         [shim, "before"], cwd=directory, env=repo.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

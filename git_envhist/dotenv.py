@@ -1,0 +1,205 @@
+"""The variables that a file like `.env` or `.envrc` sets (pure).
+
+dotenv libraries and shells read such a file differently: `A=it's` is a whole line for the former and opens a quote for
+the latter. So the text is read both ways, and only an assignment that both see is one. A part of a value is never taken
+for a name; in doubt a name is left out, and behind a quote, heredoc or armour that is never closed there is no name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from git_envhist.values import pattern
+
+NAME = pattern(
+    rb"[ \t]*(?:(?:export|declare|typeset|readonly|local)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?"
+    rb"([A-Za-z_][A-Za-z0-9_.-]{0,200})(?:[ \t]*\+?=|(?=<<-?[A-Za-z_]))"
+)
+NOTABLE = pattern(rb"[\\\"'`$#<\n()]|-----BEGIN ")
+IN_QUOTES = {b'"': pattern(rb"[\\\"`$]"), b"`": pattern(rb"[\\`]")}
+HEREDOC = pattern(rb"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([A-Za-z_][\w.-]*))")
+COMMENT = pattern(rb"(?:^|[ \t])#")
+ARMOUR = pattern(rb"-----BEGIN [^\n]*")
+ARMOUR_END = pattern(rb"-----END [^\n]*")
+BASE64_LINE = pattern(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
+BASE64_REST = pattern(rb"[A-Za-z0-9+/_-]+={1,2}")
+CONSTANT = pattern(rb"[A-Z_][A-Z0-9_]*")
+RUN = pattern(rb"[A-Za-z0-9+/_-]{40,}={0,2}\Z")
+LONG_NAME = 16
+"""A name of this length in both cases, with digits and without a value, is the end of a base64 text."""
+
+_EndOf = Callable[[bytes, int, bool], int | None]
+"""(text, where, whether a value begins there) -> the newline behind the statement; None where it is never closed."""
+
+
+def read_assignments(data: bytes) -> dict[bytes, bytes]:
+    """Return the variables and their values as written, quotes included; the last assignment of a name counts."""
+    data = data.replace(b"\r\n", b"\n")
+    in_shell = {start for start, _, _, _ in _assignments(data, _shell_end)}
+    found = {}
+    for start, name, value, end in _assignments(data, _dotenv_end):
+        if start in in_shell and not _is_encoded(data, start, end):
+            found[name] = data[value:end].strip()
+    return found
+
+
+def _assignments(data: bytes, end_of: _EndOf) -> Iterator[tuple[int, bytes, int, int]]:
+    """Yield (start, name, start of the value, end) of each statement that assigns."""
+    at = 0
+    while at < len(data):
+        found = NAME.match(data, at)
+        end = end_of(data, at if found is None else found.end(), found is not None)
+        if found is not None:
+            yield at, found[1], found.end(), len(data) if end is None else end
+        if end is None:
+            return
+        at = end + 1
+
+
+def _dotenv_end(data: bytes, at: int, assigns: bool) -> int | None:
+    """Find the end of a line as dotenv libraries do: a quote counts where a value begins with it."""
+    while assigns and data[at : at + 1] in (b" ", b"\t"):
+        at += 1
+    quote = data[at : at + 1] if assigns else b""
+    if quote and quote in b"\"'`":
+        quote = quote * 3 if data.startswith(quote * 3, at) and data.find(quote * 3, at + 3) >= 0 else quote
+        closed = _closing(data, at + len(quote), quote)
+        return None if closed is None else _line_end(data, closed)
+    end = _line_end(data, at)
+    while data[at:end].endswith(b"\\") and end < len(data):
+        end = _line_end(data, end + 1)
+    line = data[at:end]
+    comment = COMMENT.search(line)
+    line = line if comment is None else line[: comment.start()]
+    armour = ARMOUR.search(line)
+    if armour is not None:
+        return _behind_armour(data, at + armour.start())
+    heredoc = HEREDOC.search(line)
+    return end if heredoc is None else _behind_heredoc(data, end, heredoc)
+
+
+def _closing(data: bytes, at: int, quote: bytes) -> int | None:
+    while True:
+        at = data.find(quote, at)
+        if at < 0:
+            return None
+        before = data[max(0, at - 64) : at]
+        if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:
+            return at + len(quote)
+        at += 1
+
+
+def _shell_end(data: bytes, at: int, assigns: bool) -> int | None:
+    """Find the end of a statement as shells do: quotes count anywhere, substitutions and lists are nested."""
+    return _ShellStatement(data, at, assigns).end()
+
+
+class _ShellStatement:
+    """One statement of a shell, read from sign to sign."""
+
+    def __init__(self, data: bytes, at: int, assigns: bool) -> None:
+        self._data = data
+        self._stack = [b")"] if assigns and data.startswith(b"(", at) else []
+        """The signs that close what is open, the innermost last."""
+        self._at = at + len(self._stack)
+        self._heredocs: list[re.Match[bytes]] = []
+
+    def end(self) -> int | None:
+        """Return where the statement ends; None where it is never closed."""
+        data = self._data
+        while self._at < len(data):
+            inside = self._stack[-1] if self._stack else b""
+            found = IN_QUOTES.get(inside, NOTABLE).search(data, self._at)
+            if found is None:
+                break
+            sign, self._at = found[0], found.start()
+            if sign == b"\n" and not self._stack:
+                return self._behind_heredocs()
+            if sign.startswith(b"-") and not self._stack:
+                return _behind_armour(data, self._at)
+            behind = self._behind(sign, inside)
+            if behind is None:
+                return None
+            self._at = behind
+        return None if self._stack or self._heredocs else len(data)
+
+    def _behind(self, sign: bytes, inside: bytes) -> int | None:
+        """Return where to read on behind a sign; None where it opens something that is never closed."""
+        at = self._at
+        if sign == inside:
+            self._stack.pop()
+        elif sign in IN_QUOTES or (sign == b"(" and inside == b")"):
+            self._stack.append(b")" if sign == b"(" else sign)
+        elif sign == b"\\":
+            return at + 2
+        elif sign == b"'":
+            return self._data.find(b"'", at + 1) + 1 or None
+        elif sign == b"$":
+            return self._behind_dollar(inside)
+        elif sign == b"#":
+            return _line_end(self._data, at) if self._data[at - 1 : at] in b" \t\n;(" else at + 1
+        elif sign == b"<":
+            return self._behind_redirection()
+        elif sign == b"\n":
+            end = self._behind_heredocs()
+            return None if end is None else end + 1
+        elif sign.startswith(b"-"):
+            return _behind_armour(self._data, at)
+        return at + 1
+
+    def _behind_dollar(self, inside: bytes) -> int | None:
+        if self._data.startswith(b"$(", self._at):
+            self._stack.append(b")")
+            return self._at + 2
+        if self._data.startswith(b"$'", self._at) and inside != b'"':
+            return _closing(self._data, self._at + 2, b"'")
+        return self._at + 1
+
+    def _behind_redirection(self) -> int:
+        heredoc = HEREDOC.match(self._data, self._at)
+        # `<<<` is followed by a word and not by a text.
+        if heredoc is None or self._data[self._at - 1 : self._at] == b"<":
+            return self._at + 1
+        self._heredocs.append(heredoc)
+        return heredoc.end()
+
+    def _behind_heredocs(self) -> int | None:
+        """Return the end of the line, or of the last heredoc that begins behind it."""
+        end: int | None = self._at
+        for heredoc in self._heredocs:
+            end = None if end is None else _behind_heredoc(self._data, end, heredoc)
+        self._heredocs = []
+        return end
+
+
+def _behind_armour(data: bytes, at: int) -> int | None:
+    end = ARMOUR_END.search(data, at)
+    return None if end is None else _line_end(data, end.end())
+
+
+def _behind_heredoc(data: bytes, end: int, heredoc: re.Match[bytes]) -> int | None:
+    """Return the end of the line that closes a heredoc whose first line ends at `end`."""
+    word = heredoc[2] or heredoc[3] or heredoc[4]
+    closing = re.compile(rb"^%b%b[ \t]*$" % (rb"\t*" if heredoc[1] else b"", re.escape(word)), re.MULTILINE)
+    found = closing.search(data, end + 1)
+    return None if found is None else found.end()
+
+
+def _line_end(data: bytes, at: int) -> int:
+    end = data.find(b"\n", at)
+    return len(data) if end < 0 else end
+
+
+def _is_encoded(data: bytes, start: int, end: int) -> bool:
+    """Return whether a line that reads as an assignment is the end of a base64 text without quotes."""
+    line = data[start:end].strip()
+    if BASE64_REST.fullmatch(line) is None:
+        return False
+    name = line.rstrip(b"=")
+    is_constant = CONSTANT.fullmatch(name) is not None
+    if not is_constant and len(name) >= LONG_NAME and name.lower() != name and re.search(rb"[0-9]", name):
+        return True
+    before = data[data.rfind(b"\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)].strip()
+    follows = BASE64_LINE.fullmatch(before) is not None or RUN.search(before) is not None
+    return follows and (not is_constant or len(line) % 4 == 0)

@@ -1,0 +1,105 @@
+"""Lengths of the sealed pieces of a service's state confirm no guess of it; equal content still shares its pieces."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import zlib
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.services import keeping
+from git_envhist.store import secretcuts
+from git_envhist.store.pieces import LARGEST, cut
+from git_envhist.store.secretcuts import padded, secret_cuts, substitution
+
+SECRET = b"s" * 64
+
+
+def dump_of(rows: int, seed: int = 1) -> bytes:
+    rng = random.Random(seed)
+    lines = (f"INSERT INTO users VALUES ({number}, '{rng.randbytes(20).hex()}', 'user{number}@example.com');\n"
+             for number in range(rows))  # fmt: skip
+    return "".join(lines).encode()
+
+
+def pieces_of(data: bytes, secret: bytes = SECRET) -> list[bytes]:
+    return [piece for piece, times in secret_cuts([data], secret) for _ in range(times)]
+
+
+def stored_length(piece: bytes) -> int:
+    """The length of a sealed piece without its head, as anybody sees it."""
+    plain = zlib.compress(piece, 6)
+    return len(plain) - len(plain) % 256 + 256
+
+
+def lengths(pieces: Iterable[bytes]) -> list[int]:
+    return [stored_length(piece) for piece in pieces]
+
+
+@pytest.mark.parametrize("prefix", [b"", b"SQLite format 3\0"], ids=["text", "sqlite"])
+def test_right_guess_of_a_dump_gives_no_length_of_its_pieces(prefix: bytes) -> None:
+    dump = prefix + dump_of(20_000)
+    guess = lengths(piece for piece, _ in cut([dump]))
+    sealed = [len(padded(zlib.compress(piece, 6))) for piece in pieces_of(dump)]
+    assert len(sealed) > 5
+    assert guess != lengths(pieces_of(dump))
+    offsets = {sum(map(len, pieces_of(dump)[:number])) for number in range(1, len(sealed))}
+    public = [piece for piece, _ in cut([dump])]
+    known = {sum(map(len, public[:number])) for number in range(1, len(public))}
+    assert not offsets & known
+
+
+def test_pieces_are_others_under_another_key_and_the_same_under_the_same() -> None:
+    dump = dump_of(20_000)
+    assert pieces_of(dump) == pieces_of(dump)
+    assert not set(pieces_of(dump)) & set(pieces_of(dump, b"t" * 64))
+    assert substitution(SECRET) != substitution(b"t" * 64)
+    assert sorted(substitution(SECRET)) == list(range(256))
+
+
+def test_dump_that_changed_a_little_shares_its_pieces_with_the_one_before() -> None:
+    before = dump_of(40_000)
+    after = before[:5] + b"a row that was put in near the beginning\n" + before[5:]
+    shared = sum(map(len, set(pieces_of(before)) & set(pieces_of(after))))
+    assert shared > 0.85 * len(after)
+
+
+@given(st.integers(0, 1 << 19))
+def test_padding_hides_the_length_at_a_cost_of_a_sixteenth(size: int) -> None:
+    length = len(padded(bytes(size)))
+    assert length >= max(256, size)
+    assert length <= max(512, size * 17 / 16 + 256)
+    assert length % 256 == 0
+
+
+def test_piece_of_an_earlier_version_is_read_without_its_padding_and_a_new_one_with_it() -> None:
+    piece = dump_of(100)
+    deflated = zlib.compress(piece, 6)
+    assert keeping._inflate(deflated) == keeping._inflate(padded(deflated)) == piece
+
+
+@pytest.mark.parametrize("without_the_cutter", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 100, 300_000, 3_000_000])
+def test_pieces_are_the_dump_and_none_is_too_long(
+    size: int, without_the_cutter: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without_the_cutter:
+        monkeypatch.setitem(sys.modules, "pyfastcdc", None)
+    data = os.urandom(size)
+    blocks = [data[at : at + 100_000] for at in range(0, size, 100_000)]
+    found = [piece for piece, times in secret_cuts(blocks, SECRET) for _ in range(times)]
+    assert b"".join(found) == data
+    assert all(0 < len(piece) <= LARGEST for piece in found)
+
+
+def test_without_the_cutter_lengths_follow_from_the_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyfastcdc", None)
+    first, other = pieces_of(bytes(1 << 20)), pieces_of(bytes(1 << 20), b"t" * 64)
+    assert list(map(len, first)) == list(map(len, pieces_of(os.urandom(1 << 20))))
+    assert list(map(len, first)) != list(map(len, other))
+    assert secretcuts.padded(b"") == bytes(256)
