@@ -7,8 +7,9 @@ import json
 import pytest
 
 from tests.cli.test_json import validate
-from tests.sharing.test_endless import doubling, moment, tree
+from tests.sharing.test_endless import doubling, moment
 from tests.sharing.test_fetch import refs_of_fetched
+from tests.support.objects import write_blob, write_tree
 from tests.support.repository import Repo
 
 GOOD = [f"refs/envhist/heads/lab/good-{number:06d}" for number in range(5)]
@@ -18,7 +19,7 @@ MESSAGE = "x\n\nEnv-Format: 1\nEnv-Timeline: a/b\n"
 
 def malformed(bare: Repo) -> str:
     """A commit that git's own fsck refuses."""
-    text = f"tree {tree(bare)}\nauthor nobody\ncommitter nobody\n\n{MESSAGE}"
+    text = f"tree {write_tree(bare, [])}\nauthor nobody\ncommitter nobody\n\n{MESSAGE}"
     return bare.git("hash-object", "-t", "commit", "--literally", "-w", "--stdin", input=text)
 
 
@@ -30,7 +31,7 @@ def endless(bare: Repo) -> str:
 def huge(bare: Repo) -> str:
     """A commit with a message of 100 MB."""
     text = MESSAGE + "x" * (100 << 20)
-    return bare.git("commit-tree", "-F", "-", tree(bare), input=text)
+    return bare.git("commit-tree", "-F", "-", write_tree(bare, []), input=text)
 
 
 @pytest.fixture
@@ -38,8 +39,8 @@ def remote(bare: Repo) -> Repo:
     for key in ("receive.fsckObjects", "transfer.fsckObjects"):
         bare.git("config", key, "false")
     for number, ref in enumerate(GOOD):
-        blob = bare.git("hash-object", "-w", "--stdin", input=str(number))
-        bare.git("update-ref", ref, moment(bare, tree(bare, f"100644 blob {blob}\tf")))
+        blob = write_blob(bare, str(number).encode())
+        bare.git("update-ref", ref, moment(bare, write_tree(bare, [("100644", "f", blob)])))
     return bare
 
 
@@ -70,7 +71,7 @@ def test_bad_timeline_keeps_what_was_fetched_of_it_before(repo: Repo, remote: Re
     repo.run("envlog", "fetch", check=True)
     before = refs_of_fetched(repo)
     remote.git("update-ref", EVIL, malformed(remote))
-    remote.git("update-ref", GOOD[0], moment(remote, tree(remote)))
+    remote.git("update-ref", GOOD[0], moment(remote, write_tree(remote, [])))
     remote.git("update-ref", "-d", GOOD[1])
     assert repo.run("envlog", "fetch").status == 5
     after = refs_of_fetched(repo)
