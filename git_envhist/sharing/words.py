@@ -9,10 +9,16 @@ import json
 from collections.abc import Iterator
 
 from git_envhist.capture.masking import mask_secrets
+from git_envhist.errors import Damaged
 from git_envhist.model.sharing import Token
+from git_envhist.store.heads import read_head, write_head
 from git_envhist.store.remoteload import Outgoing
+from git_envhist.values import pattern
 
 META = b"Env-Meta: "
+SSH_ALONE = pattern(
+    r"(-----BEGIN SSH SIGNATURE-----\n[A-Za-z0-9+/=\n]{1,60000}-----END SSH SIGNATURE-----\n?)?"
+)
 WRITTEN = ("text", "command", "comment", "name", "by", "definition")
 """The members of a note that people, agents and commands write."""
 
@@ -39,6 +45,8 @@ def _of_message(data: bytes) -> Iterator[bytes]:
 
 
 def _of_notes(data: bytes) -> Iterator[bytes]:
+    if _is_head(data):
+        return
     for line in data.split(b"\n"):
         try:
             record = json.loads(line) if line.strip() else None
@@ -47,3 +55,13 @@ def _of_notes(data: bytes) -> Iterator[bytes]:
             continue
         values = [record.get(name) for name in WRITTEN] if isinstance(record, dict) else []
         yield from (value.encode("utf-8", "surrogatepass") for value in values if isinstance(value, str))
+
+
+def _is_head(data: bytes) -> bool:
+    """Return whether a note is a signed head, whose key id and signatures are no secrets."""
+    try:
+        head = read_head(data)
+    except Damaged:
+        return False
+    signatures = head.ssh or ""
+    return write_head(head) == data and SSH_ALONE.fullmatch(signatures) is not None

@@ -112,8 +112,20 @@ class CatFile:
             self._child.write(b"".join(lines))
         except BrokenPipeError:
             raise self._died() from None
+        except BaseException:
+            # Of a question that was not asked no answer comes: to wait for it would be for ever.
+            self.close()
+            raise
 
     def _receive(self) -> Answer | Damaged | None:
+        try:
+            return self._receive_one()
+        except BaseException:
+            # Stopped within an answer: the rest of it is none.
+            self.close()
+            raise
+
+    def _receive_one(self) -> Answer | Damaged | None:
         header = self._read_line()
         if header.endswith(NOT_THERE):
             return None

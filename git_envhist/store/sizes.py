@@ -62,6 +62,10 @@ class Sizes:
                 line += chunk
         except BrokenPipeError:
             pass
+        except BaseException:
+            # Its answer would be taken for that of the next question.
+            self.close()
+            raise
         if not line.endswith(b"\n"):
             self.close()  # a single damaged object must not hide all the others
         return line

@@ -110,7 +110,11 @@ CASES = {
 }  # fmt: skip
 TESTS = CHECKOUT / "tests"
 ELSEWHERE = {
+    "altered": ("sharing/test_heads.py", "def without_the_fail"),
     "ambiguous": ("history/test_resolve.py", "AmbiguousRevision"),
+    "cannot-sign": ("sharing/test_heads.py", "is not signed: user.signingKey is not set"),
+    "rolled-back": ("sharing/test_heads.py", "was seen before"),
+    "slow-patterns": ("capture/test_globs.py", "TooSlow"),
     "busy": ("upkeep/test_collect.py", "SomebodyAtWork"),
     "interrupted": ("services/test_services.py", "stopped: "),
     "newer-format": ("doing/test_resuming.py", "NewerRecord"),

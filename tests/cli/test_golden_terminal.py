@@ -31,7 +31,7 @@ PAINT = re.compile(r"\x1b\[[0-9;]*m")
 FAST = re.compile(r"\b[\d,]+(?:\.\d+ s| ms)\b")
 SIZES = re.compile(r" *\b[\d.]+ (?:[KMG]i)?B\b")
 STORED = re.compile(r"\b[\d.]+ [KMG]?i?B stored")
-HEX = re.compile(r"(?:(?<=m)|\b)(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{7,12})\b")
+HEX = re.compile(r"(?:(?<=m)|\b)(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32}|[0-9a-f]{7,12})\b")
 READING = {
     "log": ("git-envlog",),
     "log-oneline": ("git-envlog", "--oneline"),

@@ -229,3 +229,24 @@ def test_head_is_read_as_it_was_written() -> None:
     for broken in (b"", b"x", write_head(head)[:-2], write_head(head) + b"more", b"\xff" * 100):
         with pytest.raises(Damaged):
             read_head(broken)
+
+
+def test_push_finds_no_secret_in_a_signed_head(repo: Repo, bare: Repo, ssh_key: Path, pushed: str) -> None:
+    for number, sign in enumerate(("", "ssh")):
+        repo.git("config", "envhist.sign", sign)
+        repo.git("config", "user.signingKey", str(ssh_key))
+        repo.write("more", str(number))
+        repo.run("envlog", "capture", "more", check=True)
+        done = repo.run("envlog", "push", check=True)
+        assert "secret" not in done.err
+        repo.write("more", f"again {number}")
+        repo.run("envlog", "capture", "again", check=True)
+        assert "secret" not in repo.run("envlog", "push", "--dry-run", check=True).err
+
+
+def test_push_refuses_a_secret_behind_the_text_of_a_head(repo: Repo, bare: Repo, pushed: str) -> None:
+    head = repo.git("cat-file", "blob", f"{NOTES}{pushed}:head")
+    note = f"{head}\npassword = Tr0ub4dor\n"
+    repo.git("notes", f"--ref={NOTES}{pushed}", "add", "-f", "-F", "-", f"{HEADS}{pushed}~1", input=note)
+    done = repo.run("envlog", "push", "--yes")
+    assert (done.status, "a secret in its words" in done.err) == (3, True), done.err

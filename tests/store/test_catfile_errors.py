@@ -1,0 +1,62 @@
+"""A pipe to git that fails: what was asked is given up, and not waited for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from git_envhist.store.git import Git
+from git_envhist.store.objects import CatFile
+from tests.support.repository import Repo
+
+SECONDS = 20
+
+
+@pytest.fixture(autouse=True)
+def limited() -> Iterator[None]:
+    """End a test that waits for ever."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_reading_ends_when_a_question_cannot_be_written(repo: Repo) -> None:
+    with CatFile(Git(str(repo.path / ".git"), str(repo.path))) as reader:
+        assert reader.read("HEAD") is not None
+        child = reader._child
+        assert child is not None
+        assert child._input is not None
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, child._input.fileno(), inheritable=False)
+        os.close(full)
+        with pytest.raises(OSError) as met:
+            list(reader.read_many(["HEAD", "HEAD^{tree}"]))
+        assert met.value.errno == errno.ENOSPC
+        # The next question is one to another git.
+        assert reader.read("HEAD") is not None
+
+
+def test_reading_ends_when_it_is_stopped_within_an_answer(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CatFile(Git(str(repo.path / ".git"), str(repo.path))) as reader:
+        answers = reader.read_many(["HEAD", "HEAD^{tree}"])
+        with monkeypatch.context() as patch:
+            patch.setattr(reader, "_read_exactly", _stopped)
+            with pytest.raises(KeyboardInterrupt):
+                next(answers)
+        assert reader.read("HEAD") is not None
+
+
+def _stopped(size: int) -> bytes:
+    raise KeyboardInterrupt
