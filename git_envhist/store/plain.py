@@ -60,8 +60,18 @@ def open_plain(home: Home, root: str) -> Repository:
             f"the history of '{root}' is not where it was kept: '{place}'",
             hint="bring it back there, or begin another: git envlog init --new",
         )
-    own = os.path.join(place, FORKS, home.name) if home.fork else place
+    own = _directory_of_fork(place, home.name) if home.fork else place
     return Repository(root, own, place, OBJECT_FORMAT, Git(place, root), plain=True)
+
+
+def _directory_of_fork(place: str, name: str) -> str:
+    """Return the directory of one fork's own state, made if it is missing; `place` exists."""
+    own = os.path.join(place, FORKS, name)
+    try:
+        os.makedirs(own, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(error, place) from error
+    return own
 
 
 def _fill(place: str) -> None:

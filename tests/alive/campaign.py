@@ -180,7 +180,7 @@ def storm(repo: Repo, scale: float) -> Row:
     seconds = 0.0
     work = str(repo.path / "work")
     with programs(["-c", STORM, work, "0"], ["-c", STORM, work, "1"]) as words:
-        while row.captures < 40 * scale:
+        while row.captures < max(5, 40 * scale):
             words.drain()
             started = time.monotonic()
             taken = row.capture(repo)

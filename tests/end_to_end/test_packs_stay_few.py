@@ -35,7 +35,7 @@ def test_a_merge_whose_staging_comes_back_after_a_power_cut_loses_nothing(
         history.capture(f"capture {number}")
     place = Repository.open(str(repo.path))
     with monkeypatch.context() as patch:
-        patch.setattr("git_envhist.store.staging.remove_tree", lambda path: None)
+        patch.setattr("git_envhist.store.staging.remove_tree", lambda *arguments: None)
         assert merge_packs(place.common_state, place.pack_dir, place.object_format) > 1
 
     history.capture("after the power cut")

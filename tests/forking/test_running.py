@@ -251,6 +251,8 @@ def test_what_came_from_elsewhere_says_itself_where_it_stood(repo: Repo) -> None
     repo.run("envlog", "push", "--yes", check=True)
     repo.git("clone", "-q", str(there), "../clone")
     clone = beside(repo, "clone")
+    key = repo.run("envlog", "key", "export", check=True).out
+    clone.run("envlog", "key", "import", input=key, check=True)
     clone.run("envlog", "fetch", check=True)
     [moment] = clone.run("envlog", "--all", "--format=%H", check=True).out.split()
     done = clone.run("envrestore", moment, check=True)

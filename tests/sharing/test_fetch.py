@@ -434,7 +434,7 @@ def test_what_a_killed_git_left_goes_and_nothing_of_one_that_is_at_work(
     slow = colleague.write("../upload-pack", f"#!{sys.executable}\n{BREAKS}", 0o755)
     repo.write("more", os.urandom(100_000))
     capture(repo, "more")
-    repo.run("envlog", "push", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
     colleague.git("config", "remote.origin.uploadpack", str(slow))
     assert colleague.run("envlog", "fetch", "--full").status == 128
     assert not list(place.glob("objects/*/tmp_*"))
@@ -496,7 +496,7 @@ def test_the_newest_of_all_are_the_first_lines_of_all(
         capture(repo, f"ours {number}", "--name", "moves")
         colleague.write("c", f"{number}")
         capture(colleague, f"theirs {number}")
-    repo.run("envlog", "push", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
     colleague.run("envlog", "push", "--yes", check=True)
     for each in (repo, colleague):
         each.run("envlog", "fetch", check=True)

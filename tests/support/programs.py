@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.depth import FULL
 from tests.support.program_server import ProgramServer, conditions
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -64,7 +65,9 @@ class QuickPrograms:
             return None
         if self._server is None:
             self._server = ProgramServer(self._environment)
-        return self._server.run(words, cwd, environment, input)
+        # Forked workers double the cost of a capture of a few files. Under --full, and in the tests of workers, they run.
+        workers = {} if FULL else {"GIT_ENVHIST_WORKERS": "here"}
+        return self._server.run(words, cwd, {**workers, **environment}, input)
 
     def close(self) -> None:
         """End the server, if there is one."""

@@ -202,7 +202,8 @@ def test_an_older_git_has_them_in_what_is_made_from_now_on(tmp_path: Path, herme
         assert not (place.path / ".git/hooks").exists()
     place.run("envlog", "uninstall", "--global", check=True)
     assert config.read_bytes() == before
-    assert not (hermetic / "data").exists()
+    # The private list of repositories and approved commands is the person's, not the installation's.
+    assert {path.name for path in (hermetic / "data/git-envhist").iterdir()} <= {"trusted", "trusted.lock"}
 
 
 def test_the_users_own_directory_of_hooks_serves_every_repository(tmp_path: Path, hermetic: Path) -> None:
