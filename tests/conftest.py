@@ -89,6 +89,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="also run the tests that need servers, other versions of git, browsers, compilers or minutes",
     )
+    parser.addoption(
+        "--list-slow",
+        action="store_true",
+        help="write the functions that took more than half a second to tests/slow_tests.txt",
+    )
+
+
+SLOW_TESTS = Path(__file__).parent / "slow_tests.txt"
+"""Functions that took more than half a second when the list was made: `--full` runs them, as those marked `full`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -114,17 +123,21 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if names_files and len(config.args) <= 2 else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the marked tests to `--full`, unless the command line names their file."""
+    """Mark the slow tests, and leave the marked ones to `--full`, unless the command line names their file."""
+    slow = set(SLOW_TESTS.read_text(encoding="utf-8").split("\n"))
+    for item in items:
+        if item.nodeid.partition("[")[0] in slow:
+            item.add_marker("full")
     if config.getoption("--full"):
         return
     named = {
         str(Path(argument.partition("::")[0]).resolve()) for argument in config.args if ".py" in argument
     }
-    left = [item for item in items if item.get_closest_marker("full") and str(item.path) not in named]
-    config.hook.pytest_deselected(items=left)
-    leaving = set(left)
-    items[:] = [item for item in items if item not in leaving]
+    left = {item for item in items if item.get_closest_marker("full") and str(item.path) not in named}
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 def pytest_collection_finish() -> None:
@@ -136,6 +149,8 @@ def pytest_collection_finish() -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the missing programs and, with `--durations`, the seconds per directory."""
     summary.print_missing_programs(terminalreporter)
+    if config.getoption("--list-slow"):
+        summary.write_slow_tests(terminalreporter, SLOW_TESTS)
     if config.getoption("durations"):
         summary.print_seconds_by_directory(terminalreporter)
 

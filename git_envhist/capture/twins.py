@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from git_envhist.capture.records import COLUMNS
+from git_envhist.store.locks import make_private
 from git_envhist.values import dataclass, field
 
 LIST = "sealed-sources"
@@ -123,7 +124,7 @@ def write_sources(directory: str, key: bytes, sources: Iterable[Source]) -> None
     text = json.dumps([_check(key), *rows]).encode("ascii")
     path = os.path.join(directory, LIST)
     with contextlib.suppress(OSError):
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        make_private(directory)
         descriptor = os.open(
             f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
         )

@@ -218,7 +218,7 @@ def printed(
     if name in CHANGING:
         fresh.__wrapped__(repo)  # type: ignore[attr-defined]
     words = _coloured(READING.get(name) or CHANGING[name], colour)
-    env = {"GIT_PAGER": "cat", "GIT_ADVICE": "0", "SHELL": "/bin/sh"}
+    env = {"GIT_PAGER": "cat", "GIT_ADVICE": "0", "SHELL": "/bin/sh", "GIT_ENVHIST_WORKERS": "fork"}
     if name == "install-dry":
         place = repo.path.parent
         env |= {

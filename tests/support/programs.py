@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.depth import FULL
 from tests.support.program_server import ProgramServer, conditions
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -65,7 +64,10 @@ class QuickPrograms:
             return None
         if self._server is None:
             self._server = ProgramServer(self._environment)
-        # Forked workers double the cost of a capture of a few files. Under --full, and in the tests of workers, they run.
+        # Loaded late: conftest.py decides it after it has loaded this module.
+        from tests.support.depth import FULL
+
+        # Forked workers double the cost of a capture of a few files; they run under --full, and in their own tests.
         workers = {} if FULL else {"GIT_ENVHIST_WORKERS": "here"}
         return self._server.run(words, cwd, {**workers, **environment}, input)
 

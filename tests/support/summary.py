@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,18 @@ import pytest
 from tests.support.needs import PACKAGES, PREFIX
 
 DIRECTORIES_SHOWN = 25
+SLOW_SECONDS = 0.5
+
+
+def write_slow_tests(reporter: Any, path: Path) -> None:
+    """Write the names of the functions with a case that took more than half a second, one per line."""
+    seconds: Counter[str] = Counter()
+    for reports in reporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid] += report.duration
+    slow = {test.partition("[")[0] for test, taken in seconds.items() if taken > SLOW_SECONDS}
+    path.write_text("".join(f"{name}\n" for name in sorted(slow)), encoding="utf-8")
 
 
 def print_missing_programs(reporter: Any) -> None:
