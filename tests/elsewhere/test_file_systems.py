@@ -94,7 +94,10 @@ def test_attributes_that_a_file_system_has_no_place_for_are_told_and_all_else_co
     words = ("envrestore", "--json", "--to", str(there / "new"), first)
     done = repo.run(*words, prefix=room.inside(repo.path))
     assert done.status == 5, done.err
-    assert json.loads(done.out)["losses"] == [{"path": "dir/a", "why": "its attributes cannot be had here"}]
+    losses = {(loss["path"], loss["why"]) for loss in json.loads(done.out)["losses"]}
+    # An ordinary user's namespace knows no other owner than its root.
+    owners = {loss for loss in losses if os.geteuid() != 0 and loss[1] == "its owner cannot be had here"}
+    assert losses - owners == {("dir/a", "its attributes cannot be had here")}
     found = room.listing(there / "new")
     assert without_extras(found) == without_extras(wanted)
     assert {entry.xattrs for entry in found.values()} == {()}

@@ -16,7 +16,7 @@ OTHER = 1234
 ACL = struct.pack("<I", 2) + b"".join(
     struct.pack("<HHI", *entry)
     for entry in (
-        (1, 6, 0xFFFFFFFF),
+        (1, 7, 0xFFFFFFFF),
         (2, 6, OTHER),
         (4, 4, 0xFFFFFFFF),
         (0x10, 6, 0xFFFFFFFF),
