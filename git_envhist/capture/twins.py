@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from git_envhist.capture.records import COLUMNS
-from git_envhist.store.locks import make_private
 from git_envhist.values import dataclass, field
 
 LIST = "sealed-sources"
@@ -124,7 +123,9 @@ def write_sources(directory: str, key: bytes, sources: Iterable[Source]) -> None
     text = json.dumps([_check(key), *rows]).encode("ascii")
     path = os.path.join(directory, LIST)
     with contextlib.suppress(OSError):
-        make_private(directory)
+        # Alone: the git directory above it exists, or the repository was moved away meanwhile.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
         descriptor = os.open(
             f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
         )

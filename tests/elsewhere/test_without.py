@@ -111,7 +111,7 @@ CORE = (
 
 @pytest.mark.full
 def test_the_core_of_the_suite_holds_where_almost_everything_is_lacking() -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    words = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
     words += [f"tests/{test}" for test in CORE]
     # What this run was told of itself is not for the run below it.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
