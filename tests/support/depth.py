@@ -7,7 +7,10 @@ import os
 SETTING = "ENVHIST_TEST_FULL"
 """Set by `tests/conftest.py` under `--full`, before the first test module is imported."""
 
-FULL = SETTING in os.environ
+SAMPLE = "ENVHIST_TEST_SAMPLE"
+"""Set by a caller that wants the tests of `--full` without their depth: `.ci/run`, for its second user."""
+
+FULL = SETTING in os.environ and SAMPLE not in os.environ
 
 
 def examples(default: int, full: int) -> int:
