@@ -76,10 +76,18 @@ def reached(
     found: dict[bytes, bytes] = {}
     for line in _lines(_paranoid(git), ("rev-list", "--objects", *roots, PROMISED, "--stdin"), lines):
         name, _, path = line.partition(b" ")
-        oid = bytes.fromhex(name.decode("ascii"))
+        oid = _object_id(name)
         if is_wanted(oid):
             found.setdefault(oid, path)
     return found
+
+
+def _object_id(name: bytes) -> bytes:
+    try:
+        return bytes.fromhex(name.decode("ascii"))
+    except ValueError:
+        # Its pipe failed in the middle of a line.
+        raise GitFailed("git rev-list printed an incomplete line", hint="run the command again") from None
 
 
 def left_of(git: Git, commits: Iterable[str], is_wanted: Callable[[bytes], bool]) -> dict[bytes, bytes]:
@@ -90,7 +98,7 @@ def left_of(git: Git, commits: Iterable[str], is_wanted: Callable[[bytes], bool]
     with suppress(GitFailed):
         for line in _lines(git, words, lines) if lines else ():
             name, _, path = line.partition(b" ")
-            oid = bytes.fromhex(name.decode("ascii"))
+            oid = _object_id(name)
             if is_wanted(oid):
                 found.setdefault(oid, path)
     return found

@@ -1,0 +1,20 @@
+"""Reachability by `git rev-list`: a list that breaks off decides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from git_envhist.errors import GitFailed
+from git_envhist.store import reaching
+from git_envhist.store.git import Git
+from tests.support.repository import Repo
+
+
+def test_incomplete_line_of_git_is_an_error_of_git(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = Git(str(Path(repo.path, ".git")))
+    assert reaching.reached(git, lambda oid: True)
+    monkeypatch.setattr(reaching, "_lines", lambda *arguments: iter((b"0123 path", b"01x")))
+    with pytest.raises(GitFailed, match="incomplete line"):
+        reaching.reached(git, lambda oid: True)
