@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import time
+from itertools import islice
 
 import pytest
 
@@ -24,6 +24,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         os.environ.update(before)
 
 
+POINTS = 16
+
+
 def test_restore_names_the_file_when_the_name_of_the_timeline_cannot_be_read(template: Template) -> None:
     repo = template.copy()
     place = repo.path / ".git" / "envhist" / "timeline"
@@ -40,21 +43,7 @@ def test_restore_names_the_file_when_the_name_of_the_timeline_cannot_be_read(tem
         assert "unexpected failure" not in done.err
 
 
-def test_commands_report_a_random_error_in_one_line_and_lose_nothing(template: Template) -> None:
-    seed = time.time_ns()
-    deadline = time.monotonic() + 12
-    for point in sample(template, list(COMMANDS), random.Random(seed)):
-        assert try_point(template, point) == [], (seed, point)
-        if time.monotonic() > deadline:
-            break
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("command", ["capture", "restore", "undo", "gc", "drop", "purge", "fork", "hook"])
-def test_command_reports_many_errors_in_one_line_and_loses_nothing(template: Template, command: str) -> None:
-    seed = time.time_ns()
-    deadline = time.monotonic() + 60
-    for point in sample(template, [command], random.Random(seed)):
-        assert try_point(template, point) == [], (seed, point)
-        if time.monotonic() > deadline:
-            break
+def test_commands_report_an_error_of_any_call_in_one_line_and_lose_nothing(template: Template) -> None:
+    # The same points in each run; `python -m tests.crash.errors` tries others.
+    for point in islice(sample(template, list(COMMANDS), random.Random(5)), POINTS):
+        assert try_point(template, point) == [], point
