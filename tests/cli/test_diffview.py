@@ -22,6 +22,7 @@ from git_envhist.model import EnvPath, FactChange, StoredAs
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
 from git_envhist.store.repository import Repository
+from tests.support.needs import require
 from tests.support.repository import Repo
 from tests.support.snapshots import Described, Tree, directory, fifo, file, link, write_snapshot
 
@@ -362,5 +363,6 @@ def test_a_diff_made_here_turns_the_old_text_into_the_new(
     assert (hunks == b"") == (before == after)
     if hunks:
         patch = b"--- a/t\n+++ b/t\n" + hunks
+        require("patch")
         subprocess.run(["patch", "-s", "-p1", "--binary"], cwd=place, input=patch, check=True)
         assert (place / "t").read_bytes() == after if (place / "t").exists() else after == b""

@@ -13,6 +13,7 @@ from git_envhist.facts.processes import parent_of
 from tests.crash.faults import debris
 from tests.end_to_end.captures import assert_holds, capture, tip
 from tests.hygiene.guests import belongings
+from tests.support.needs import require
 from tests.support.oracle import git_fsck
 from tests.support.repository import Repo
 from tests.support.trees import File, build
@@ -34,6 +35,7 @@ def start(repo: Repo, way: str) -> subprocess.Popen[bytes]:
 
 def members(session: int) -> list[int]:
     """The processes of a session that are still running."""
+    require("ps")
     said = subprocess.run(["ps", "-o", "pid=,stat=", "-s", str(session)], capture_output=True, check=False)
     rows = [line.split() for line in said.stdout.decode().splitlines()]
     return [int(pid) for pid, state in rows if not state.startswith("Z")]

@@ -19,6 +19,7 @@ from tests.end_to_end.captures import capture, everything_of_git
 from tests.sharing.conftest import refs, timeline
 from tests.sharing.test_fetch import refs_of_fetched, take_in_key
 from tests.sharing.test_push import TOKEN, database
+from tests.support.needs import require
 from tests.support.oracle import git_fsck, tree_differences
 from tests.support.repository import Repo, make_repo, replace_tree
 
@@ -142,6 +143,7 @@ def everything_in(file: str, place: Path) -> bytes:
 
 def test_tar_and_git_alone_read_the_file(repo: Repo, moments: list[str], file: str, tmp_path: Path) -> None:
     repo.run("envlog", "export", file, "@", check=True)
+    require("zstd")
     subprocess.run(["tar", "--zstd", "-xf", file], cwd=tmp_path, check=True)
     seen = make_repo(tmp_path / "plain.git", bare=True)
     seen.git("fetch", "-q", str(tmp_path / "history.bundle"), "refs/*:refs/*")
@@ -204,6 +206,7 @@ def test_where_files_have_no_links_it_is_written_too(
     """Most sticks are such."""
     if there:
         Path(file).write_text("mine")
+    require("strace")
     inject = ("strace", "-f", "-qq", "-o", os.devnull, "-e", "inject=link,linkat:error=EPERM")
     done = repo.run("envlog", "export", file, prefix=inject)
     assert done.status == (3 if there else 0), done.err

@@ -13,6 +13,9 @@ PREFIX = "needs "
 """A skip reason that starts with it is counted by program, and not printed by itself."""
 
 PACKAGES = {
+    "zstd": "zstd",
+    "ps": "procps",
+    "patch": "patch",
     "bash-completion": "bash-completion",
     "busybox": "busybox-static",
     "cargo": "cargo",

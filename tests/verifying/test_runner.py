@@ -92,6 +92,7 @@ def test_what_is_left_in_the_background_neither_holds_us_nor_stays(tmp_path: Pat
 
 UNTAKEN = """
 import ctypes, os, sys
+from tests.support.needs import require
 from git_envhist.verifying import runner
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 runner.GRACE = 60.0
@@ -157,6 +158,7 @@ def test_its_status_is_told_as_a_shell_would() -> None:
 
 def is_gone(process: int) -> bool:
     """Whether a process ended; one that nobody has waited for yet has ended too, one that was killed is about to."""
+    require("ps")
     for _ in range(100):
         told = subprocess.run(
             ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
