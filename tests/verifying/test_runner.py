@@ -14,6 +14,7 @@ import pytest
 from git_envhist.model import VerdictStatus
 from git_envhist.verifying.outcome import Ended, exit_status, signal_of, status_of
 from git_envhist.verifying.runner import GRACE, KEPT, Manner, environment_of, run
+from tests.support.needs import require
 
 
 def manner(place: Path, **more: object) -> Manner:
