@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.conftest import sealed_environment
@@ -39,10 +39,11 @@ def main() -> int:
     seeds = range(options.seed, options.seed + options.histories)
     run, wrong = 0, 0
     with ProcessPoolExecutor(options.jobs, initializer=_prepare, initargs=(base,)) as pool:
-        for result in pool.map(_judge, [(seed, options.steps, base, ends) for seed in seeds]):
-            run += result is not None
-            wrong += bool(result)
-            if result is not None and run % 20 == 0:
+        jobs = [pool.submit(_judge, (seed, options.steps, base, ends)) for seed in seeds]
+        for job in as_completed(jobs):
+            run += job.result() is not None
+            wrong += bool(job.result())
+            if job.result() is not None and run % 10 == 0:
                 print(f"{run} histories, {wrong} wrong, {time.monotonic() - began:.0f} s", flush=True)
     print(f"{run} histories of {options.steps} steps from seed {options.seed}: {wrong} wrong, "
           f"{time.monotonic() - began:.0f} s")  # fmt: skip
@@ -113,7 +114,7 @@ def _judge(job: tuple[int, int, Path, float]) -> str | None:
     if failure is None:
         return ""
     print(f"seed {seed}: wrong at step {failure.at}: {failure.message}", flush=True)
-    shortest, failure = shorten(steps, failure, base)
+    shortest, failure = shorten(steps, failure, base, tries=60)
     told = "\n".join(f"    {step}" for step in shortest)
     line = f"seed {seed}: step {failure.at} of the shortest history: {failure.message}\n{told}"
     print(line, flush=True)
