@@ -132,7 +132,7 @@ class World:
         path = paths[step.other % len(paths)]
 
         def expected(before: Listing) -> Listing | None:
-            return _mixed(before, shot.tree, lambda one: _is_below(one, path))
+            return _with_path(before, shot.tree, path)
 
         self._restore([shot.id, "--", b":(top,literal)" + path], expected, partial=path)
 
@@ -404,6 +404,17 @@ def _mixed(before: Listing, target: Listing, is_restored: Callable[[bytes], bool
     return mixed if _is_possible(mixed) else None
 
 
+def _with_path(before: Listing, target: Listing, path: bytes) -> Listing | None:
+    """Return the tree with one path from the target; a file where a directory above it must be gives way."""
+    arrives = path in target
+    kept = {
+        one: entry
+        for one, entry in before.items()
+        if entry.kind == "d" or not arrives or one == path or not _is_below(path, one)
+    }
+    return _mixed(kept, target, lambda one: _is_below(one, path))
+
+
 def _kept_new(before: Listing, target: Listing) -> Listing | None:
     mixed = {**before, **target}
     return mixed if _is_possible(mixed) else None
@@ -413,7 +424,7 @@ def _is_possible(tree: Listing) -> bool:
     files = {path for path, entry in tree.items() if entry.kind != "d"}
     if any(entry.linked for entry in tree.values()):
         return False
-    return not any(os.path.dirname(path) in files for path in tree if path)
+    return not any(_is_below(path, file) for file in files for path in tree if path != file)
 
 
 def _purged(tree: Listing, path: bytes) -> Listing:
