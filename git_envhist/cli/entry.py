@@ -112,6 +112,9 @@ def run_program(program: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as failure:
+        if isinstance(failure.__cause__, KeyboardInterrupt):
+            # Python before 3.12 wraps what a signal's handler raises while a class is made.
+            return 128 + getattr(failure.__cause__, "number", signal.SIGINT)
         if trace.ON:
             import traceback  # loaded late: only a defect needs it
 
