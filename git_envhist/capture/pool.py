@@ -41,7 +41,9 @@ class WorkerFailed(EnvhistError):
     code = "worker-failed"
 
 
-TOLD: dict[str, type[EnvhistError]] = {kind.__name__: kind for kind in (Damaged, SealingError, StorageFull, WorkingTreeGone)}
+TOLD: dict[str, type[EnvhistError]] = {
+    kind.__name__: kind for kind in (Damaged, SealingError, StorageFull, WorkingTreeGone)
+}
 """The errors that mean something to the caller keep their class on the way through the pipe."""
 
 

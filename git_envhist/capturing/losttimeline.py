@@ -1,4 +1,4 @@
-"""Recover the name of a working tree's timeline from its stat cache and its refs, after the file with the name is lost."""
+"""Recover the name of a working tree's timeline from its stat cache and its refs if the file with the name is lost."""
 
 from __future__ import annotations
 

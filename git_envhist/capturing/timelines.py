@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -47,6 +48,8 @@ def find_timeline(repository: Repository, settings: Settings) -> Found:
     if name is not None:
         return Found(name)
     path = os.path.join(repository.state, FILE)
+    if os.path.isfile(repository.state):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), repository.state)
     damaged = os.path.lexists(path)
     if not damaged and not os.path.lexists(os.path.join(repository.state, CACHE)):
         return Found(None)
@@ -78,6 +81,7 @@ def ensure_timeline(
 
     A name that had to be recovered is written again.
     """
+    repository.require_tree()
     found = find_timeline(repository, settings)
     if found.name is not None and found.remark is None:
         return found.name

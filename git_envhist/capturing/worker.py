@@ -200,7 +200,7 @@ class CaptureWorker(Looker):
 
 
 def _home_device(job: dict[str, Any]) -> int:
-    """Return the device of the working tree's top; raise WorkingTreeGone if that was removed since the capture began."""
+    """Return the device of the working tree's top; raise WorkingTreeGone if it was removed."""
     try:
         return os.stat(job["bases"][b""]).st_dev
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -67,13 +67,14 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         environ: Mapping[str, str] | None = None,
         workers: str = "spawn",
         agent: Agent | None = None,
+        bare: bool = False,
     ) -> Self:
-        """The history of the working tree that a directory is in.
+        """Return the history of the working tree that a directory is in.
 
-        `agent`: in whose name captures and tasks are told. `workers`: a host program is never forked, as long as nobody
-        says "fork" here.
+        `agent`: the agent in whose name captures and tasks are recorded. `workers`: a host program is forked only with
+        "fork". `bare`: open a bare repository too; its snapshots can be read and written into a new directory (`write_to`).
         """
-        return super().open(os.fspath(directory), environ=_named(environ, agent), workers=workers)
+        return super().open(os.fspath(directory), environ=_named(environ, agent), workers=workers, bare=bare)
 
     @classmethod
     def init(
