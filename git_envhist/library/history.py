@@ -72,7 +72,7 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         """Return the history of the working tree that a directory is in.
 
         `agent`: the agent in whose name captures and tasks are recorded. `workers`: a host program is forked only with
-        "fork". `bare`: open a bare repository too; its snapshots can be read and written into a new directory (`write_to`).
+        "fork". `bare`: open a bare repository too; its snapshots can be read, and written into a new directory.
         """
         return super().open(os.fspath(directory), environ=_named(environ, agent), workers=workers, bare=bare)
 

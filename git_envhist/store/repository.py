@@ -73,6 +73,8 @@ class Repository:
     """It has no working tree: `root` is the git directory."""
     plain: bool = False
     """Made by us for a directory that is no git repository: there is no index and no code commit."""
+    library: bool = False
+    """It belongs to a checkpoint class of `compat/`, which alone decides what is dropped."""
 
     @classmethod
     def open(
