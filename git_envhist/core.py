@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import agent_of, moment, signature, who_am_i
-from git_envhist.capturing.timelines import current_timeline
+from git_envhist.capturing.timelines import find_timeline
 from git_envhist.history.timeline import Timeline, World
 from git_envhist.lookup import (
     judge_verdicts,
@@ -63,7 +63,10 @@ class Core:
     @property
     def timeline(self) -> str | None:
         """The name of this working tree's timeline; None before its first capture."""
-        return current_timeline(self.repository, self.settings)
+        found = find_timeline(self.repository, self.settings)
+        if found.remark is not None:
+            self._tell(found.remark)
+        return found.name
 
     @once
     def keys(self) -> KeyRing:

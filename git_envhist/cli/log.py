@@ -57,7 +57,9 @@ class Listing:
         return "\0" if self.ended_by_nul else "\n"
 
 
-@command("envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True)
+@command(
+    "envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True, bare=True
+)
 @argument("revisions", many=True)
 @option("-n", "--max-count", "limit", metavar="<n>", number=True, help="at most so many; also -<n>")
 @option("--since", "--after", metavar="<time>", help="taken then or later")

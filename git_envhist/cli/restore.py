@@ -79,6 +79,8 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     _refuse_excluding(options)
     mode = _mode(options)
     revision = words[0] if words else None
+    # What is written into another directory needs no working tree here.
+    session.bare = options["to"] is not None or options["attachments"] is not None
     if mode is not None and len(words) > 1:
         raise UsageError(f"one word too many: '{words[1]}'")
     if mode in ("undo", "redo"):
