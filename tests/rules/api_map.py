@@ -108,6 +108,7 @@ ASKED = {
     "envlog gc --prune": "gc(prune)",
     "envlog gc --no-prune": "gc(prune)",
     "envlog gc --empty-trash": "gc(empty_trash)",
+    "envlog gc --force": "gc(force)",
     "envlog drop --dry-run": "drop(dry_run)",
     "envlog prune --dry-run": "prune(dry_run)",
     "envlog prune --keep-last": "prune(keep_last)",
@@ -119,6 +120,7 @@ ASKED = {
     "envlog fsck --repair": "fsck(repair)",
     "envlog purge --dry-run": "purge(dry_run)",
     "envlog purge --variable-names": "purge(variable_names)",
+    "envlog purge --force": "purge(force)",
     "envlog install --agent": "install(agents)",
     "envlog install --global": "install(everywhere)",
     "envlog install --force": "install(force)",
@@ -190,7 +192,9 @@ NOT_ASKED = {
     "envlog undrop --all": "dropping.trash() tells what can come back",
     "envlog undrop --dry-run": "dropping.trash() tells what can come back",
     **dict.fromkeys(("envlog install --shell", "envlog uninstall --shell"), OF_THE_SHELL),
-    **dict.fromkeys(("envlog uninstall --history", "envlog uninstall --yes"), A_PERSON),
+    **dict.fromkeys(
+        ("envlog uninstall --history", "envlog uninstall --yes", "envlog uninstall --force"), A_PERSON
+    ),
     **dict.fromkeys(
         (
             "envlog key --use",
