@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from git_envhist import trace
 from git_envhist.cli import hear_interrupts, is_echo
-from git_envhist.cli.argv import first_operand, split_words, wants_json
+from git_envhist.cli.argv import first_operand, split_words, wants_json, with_dashes
 from git_envhist.cli.failure import Stopped, as_defect, tell
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.subcommands import MEANT, PROGRAMS, SUBCOMMANDS, did_you_mean, load
@@ -137,6 +137,8 @@ def _run(program: str, words: list[str], output: Output) -> int:
     _follow_prefix()
     _ask_ahead(program, words)
     command, words = choose_command(program, words)
+    if command.ends_in_command:
+        words = with_dashes(words, command.valued)
     options, paths = split_words(words, command.valued, counts=command.counts)
     return command.invoke(options, program, paths, output)
 
