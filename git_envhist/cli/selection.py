@@ -45,7 +45,7 @@ def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
     if wanted.choice.told is not None:
         from git_envhist.capturing.telling import those_that_tell  # loaded late: keeps envlog fast
 
-        shown = those_that_tell(history.repository.git, shown, wanted.choice.told, history.keys.get)
+        shown = those_that_tell(history.repository.git, shown, wanted.choice.told, history.keys.opening)
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     return shown[::-1] if wanted.reverse else shown

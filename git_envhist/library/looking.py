@@ -88,7 +88,7 @@ class Looking(EnvHistory):
         if sought.get("told"):
             from git_envhist.capturing.telling import those_that_tell  # loaded late: likewise
 
-            chosen = those_that_tell(self.repository.git, chosen, sought["told"], self.keys.get)
+            chosen = those_that_tell(self.repository.git, chosen, sought["told"], self.keys.opening)
         shown = chosen if limit is None else chosen[:limit]
         return shown[::-1] if sought.get("reverse") else shown
 
