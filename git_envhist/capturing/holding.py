@@ -21,8 +21,8 @@ from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
-from git_envhist.history.facts import tell_briefly
 from git_envhist.history.story import describe_counts
+from git_envhist.history.summary import summarize
 from git_envhist.model import (
     Captured,
     ChangeCount,
@@ -231,7 +231,7 @@ class Held:
             # The snapshot before is damaged; this one is not, and is not lost with it.
             self.warnings.append(f"what changed could not be told: {in_words(error)}")
             return draft
-        return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds(), names=False))
+        return replace(draft, changed=changed, story=summarize(facts, changed, kinds(), names=False))
 
     def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
         """What the facts of this moment and of the one before differ in."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.areas import Extent
 from git_envhist.history.doings import effects_of, observed_of, tasks_of
+from git_envhist.history.story import changes_phrase, with_ascii_signs
 from git_envhist.model import (
     Actor,
     Captured,
@@ -76,6 +77,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
             {"status": change.status, **path_fields(change.path)} for change in details.git_changed
         ],
         "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
+        "summary": escape_invalid(with_ascii_signs(changes_phrase(snapshot))),
         "story": [fact_json(fact) for fact in details.facts],
         "services": [escape_invalid(name) for name in details.services],
         "tasks": [
@@ -199,7 +201,13 @@ def missing_json(missing: Missing) -> Json:
 
 
 def fact_json(fact: FactChange) -> Json:
-    told: Json = {"probe": fact.probe, "key": fact.key, "before": fact.before, "after": fact.after}
+    told: Json = {
+        "probe": fact.probe,
+        "key": fact.key,
+        "before": fact.before,
+        "after": fact.after,
+        "role": fact.role.value,
+    }
     return {**told, "command": fact.by} if fact.probe == "service" else told
 
 

@@ -84,7 +84,7 @@ def list_lines(
 
 
 def _story(snapshot: Snapshot, look: Look, timelines: bool) -> str:
-    parts = (story_line(snapshot), _known_from(snapshot, look))
+    parts = (look.signed(story_line(snapshot)), _known_from(snapshot, look))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -147,7 +147,7 @@ def card(
         lines.append(f"{label}:".ljust(LABEL) + escape(told))
     for verdict in snapshot.verdicts:
         lines += _verdict_lines(verdict, palette)
-    lines += _state_lines(snapshot, missing, story)
+    lines += _state_lines(snapshot, look.signed(changes_phrase(snapshot)), missing, story)
     lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
     for remark in snapshot.remarks:
         lines += [
@@ -206,8 +206,10 @@ def _branch(branch: str | None) -> str:
     return f"({branch.removeprefix('refs/heads/')})" if branch else ""
 
 
-def _state_lines(snapshot: Snapshot, missing: Sequence[Missing], story: Sequence[str]) -> list[str]:
-    lines = ["Story:".ljust(LABEL) + escape(changes_phrase(snapshot)), *story]
+def _state_lines(
+    snapshot: Snapshot, summary: str, missing: Sequence[Missing], story: Sequence[str]
+) -> list[str]:
+    lines = ["Story:".ljust(LABEL) + escape(summary), *story]
     if snapshot.complete:
         return [*lines, "Complete:".ljust(LABEL) + "yes"]
     lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")

@@ -64,7 +64,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
     "declared": TreeProbe(
         "declared",
         PACKAGES,
-        1,
+        2,
         reads=(
             *(b"requirements*", b"*requirements.txt", b"requirements/*.txt", b"requirements/*.in"),
             *(
@@ -75,11 +75,12 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
                 b"uv.lock",
                 b"poetry.lock",
                 b"METADATA",
+                b"INSTALLER",
             ),
             *(b"package.json", b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b"yarn.lock"),
             b"node_modules/.package-lock.json",
         ),
-        sees=(b"setup.py", b"environment.yml", b"environment.yaml"),
+        sees=(b"setup.py", b"environment.yml", b"environment.yaml", b"REQUESTED"),
     ),
     "service": PlaceProbe("services", SERVICES, 1),
     "container": PlaceProbe("containers", SERVICES, 1),
