@@ -100,6 +100,8 @@ def _how(verdict: Json) -> Iterator[str]:
         yield f"{verdict['duration_ms']:,} ms"
     if verdict["carried_from"]:
         yield f"carried over from {verdict['carried_from'][:7]}"
+        if verdict.get("services"):
+            yield "services differ" if verdict["services"] == "differ" else "services not compared"
     if verdict["tree_after"] is not None and verdict["tree_before"] != verdict["tree_after"]:
         yield "the check changed the environment"
 

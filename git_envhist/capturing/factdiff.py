@@ -38,7 +38,8 @@ OF_FILES = ("sqlite", "redis", "env")
 """Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
 BY_FILES = "tools"
 """The probe that says by which file of a directory each thing is told."""
-STORY_VARIABLES = frozenset(("env",))
+STORY_VARIABLES = frozenset(("env", "dump"))
+"""Probes whose sealed facts a summary counts without a name."""
 PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 
 

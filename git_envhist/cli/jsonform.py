@@ -154,6 +154,10 @@ def captured_json(captured: Captured, snapshot: Json | None) -> Json:
             for directory, files, size in captured.directories
         ],
         "first": captured.first,
+        "services": [
+            {"name": escape_invalid(kept.name), "bytes": kept.bytes, "summary": escape_invalid(kept.summary)}
+            for kept in captured.services
+        ],
         "verify": captured.verdict and verdict_json(captured.verdict),
     }
 
@@ -180,6 +184,7 @@ def verdict_json(verdict: Verdict) -> Json:
         "tree_before": verdict.tree_before,
         "tree_after": verdict.tree_after,
         "carried_from": verdict.carried_from,
+        "services": verdict.services,
         "claimed_by": verdict.claimed_by and escape_invalid(verdict.claimed_by),
     }
 

@@ -16,6 +16,7 @@ from git_envhist.cli.words import (
     effect_words,
     first_line,
     mark,
+    services_phrase,
     story_line,
     symbol,
     verdict_cause,
@@ -107,7 +108,7 @@ def _known_from(snapshot: Snapshot, look: Look) -> str:
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
-    return f"{symbol(verdict)} from {look.printed(verdict.at)}"
+    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
 
 
 def _named(words: str, snapshot: Snapshot) -> str:
@@ -225,7 +226,7 @@ def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
     if verdict.duration_ms is not None:
         told += f", {verdict.duration_ms:,} ms"
     if verdict.carried_from:
-        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}"
+        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
     if verdict.changed_something:
         told += ", the check changed the environment"
     head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")

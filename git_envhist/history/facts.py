@@ -16,6 +16,10 @@ from git_envhist.values import dataclass, replace
 
 ARROW = " → "
 NODE_MODULES = "node_modules"
+DUMP = "dump"
+"""The probe of the states of services."""
+OF_A_DUMP = {".": "not dumped", "contents": "other contents"}
+"""Names of facts about a dump as a whole."""
 LONGEST_VALUE = 40
 WITH_REVISION = ("dpkg", "rpm", "apk", "conda")
 MASKED = "***"
@@ -118,6 +122,8 @@ def fact_words(change: FactChange) -> str:
         return f"not read: {change.before if change.after is None else change.after}"
     if change.probe in SECRET or change.probe in NAMED:
         return name_of(change)
+    if change.probe == DUMP and name_of(change) in OF_A_DUMP:
+        return OF_A_DUMP[name_of(change)]
     if change.probe in DATABASES:
         return database_words(name_of(change), change.before, change.after)
     before, after = short_values(change)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from git_envhist.history.factkeys import name_of
-from git_envhist.history.facts import ARROW, counts_of, fact_rows, fact_words
-from git_envhist.history.importance import by_importance, mark_of
+from git_envhist.history.facts import ARROW, DUMP, counts_of, fact_rows, fact_words
+from git_envhist.history.importance import amount_of, by_importance, mark_of
 from git_envhist.history.story import describe_counts
 from git_envhist.model import ChangeCount, FactChange, Role
 
@@ -33,15 +33,20 @@ def summarize(
     """
     told = [change for change in changes if change.probe != DECLARED]
     variables = [change for change in told if kinds.get(change.probe) == VARIABLES]
+    dumps = fact_rows((change for change in told if change.probe == DUMP), tuple(kinds))
     by_probe: dict[str, list[FactChange]] = {}
-    for row in fact_rows((change for change in told if kinds.get(change.probe) != VARIABLES), tuple(kinds)):
+    rows = fact_rows(
+        (one for one in told if kinds.get(one.probe) != VARIABLES and one.probe != DUMP), tuple(kinds)
+    )
+    for row in rows:
         by_probe.setdefault(row.probe, []).extend((*row.changes, *row.nested))
     parts = [f"{probe}: {_cells(found)}" for probe, found in list(by_probe.items())[:MOST_PROBES]]
     if len(by_probe) > MOST_PROBES:
         more = len(by_probe) - MOST_PROBES
         parts.append(f"{more} {'kind' if more == 1 else 'kinds'} more")
+    parts += [f"{row.place}: {_cells(row.changes) if names else _amounts(row.changes)}" for row in dumps]
     if changed.total or not told:
-        parts.append(_count_files(changed, bool(by_probe), first))
+        parts.append(_count_files(changed, bool(by_probe) or bool(dumps), first))
     parts += _variable_parts(variables, names)
     return " · ".join(parts)
 
@@ -61,6 +66,20 @@ def _cells(changes: Iterable[FactChange]) -> str:
     if not named:
         return f"{counts_of(rest)} nested"
     return ", ".join([*map(_cell, named), *([f"… {counts_of(rest)}"] if rest else [])])
+
+
+def _amounts(changes: Sequence[FactChange]) -> str:
+    """Return the numbers of lost and new rows, without the names of tables, which are sealed."""
+    sides = [(amount_of(one.before), amount_of(one.after)) for one in changes]
+    known = [(before or 0, after or 0) for before, after in sides if (before, after) != (None, None)]
+    if not known:
+        return fact_words(changes[0])
+    lost = sum(max(before - after, 0) for before, after in known)
+    come = sum(max(after - before, 0) for before, after in known)
+    unit = "keys" if any((one.after or one.before or "").endswith(" keys") for one in changes) else "rows"
+    marks = " ".join(f"{mark}{number:,}" for mark, number in (("+", come), ("−", lost)) if number)
+    where = "" if unit == "keys" else f" in {len(known):,} {'table' if len(known) == 1 else 'tables'}"
+    return f"{marks} {unit}{where}" if marks else f"{len(known):,} other tables"
 
 
 def _cell(change: FactChange) -> str:

@@ -45,6 +45,7 @@ OF_VERDICT = (
         "duration_ms",
         "at",
         "carried_from",
+        "services",
         "claimed_by",
     ),
 )

@@ -64,6 +64,7 @@ function verdictWords(verdict) {
     verdict.signal ? `ended by signal ${verdict.signal}` : verdict.timed_out ? "took too long" : verdict.exit_code ? `exit ${verdict.exit_code}` : "",
     verdict.duration_ms ? (verdict.duration_ms < 1000 ? `${verdict.duration_ms} ms` : `${(verdict.duration_ms / 1000).toFixed(1)} s`) : "",
     verdict.carried_from ? `known from ${verdict.carried_from.slice(0, 7)}` : "",
+    { differ: "services differ", unknown: "services not compared" }[verdict.services] || "",
     verdict.claimed_by ? `claimed by ${verdict.claimed_by}` : "",
   ].filter(Boolean);
   return make("span", {}, make("span", { class: `v-${verdict.status}` }, make("b", { "aria-hidden": "true" }, `${mark} `), word), " ", make("code", {}, said(verdict.command)), tail.length ? make("span", {}, " · ", said(tail.join(" · "))) : "");
