@@ -136,7 +136,13 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
             from git_envhist.cli import advice  # loaded late: nearly every history holds something
 
             advice.where_nothing_is(session)
-        look = Look(history.now, style, id_length([one.id for one in shown]), others_of(history, shown))
+        look = Look(
+            history.now,
+            style,
+            id_length([one.id for one in shown]),
+            others_of(history, shown),
+            ascii_signs=session.columns is None,
+        )
         session.page()
         # A template is for programs, too: what it names comes as it is.
         session.output.plain &= write is None

@@ -62,8 +62,8 @@ MAY_KNOW = {
     "mcp": VOCABULARY | {"capture"},
     # Likewise what shows a history on a terminal; it folds what they tell it as they do themselves.
     "browse": VOCABULARY | {"history"},
-    # Values as `--json` has them in, a text out.
-    "page": VOCABULARY,
+    # Values as `--json` has them in, a text out; it orders and words them as the list does.
+    "page": VOCABULARY | {"history"},
     # Of `compat` it knows the one door by which a command line of others enters.
     "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "compat", "page", "browse"},
 }
