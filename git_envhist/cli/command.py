@@ -126,13 +126,24 @@ class Command:
     """A command: what it is called, what words it takes, and the function that does it."""
 
     def __init__(
-        self, name: str, usage: str, run: Run, *, counts: bool, json_lines: bool, writes: bool, bare: bool
+        self,
+        name: str,
+        usage: str,
+        run: Run,
+        *,
+        counts: bool,
+        json_lines: bool,
+        writes: bool,
+        bare: bool,
+        ends_in_command: bool,
     ) -> None:
         self.name = name
         self.usage = usage
         self.help = "\n".join(map(str.strip, (run.__doc__ or "").strip().split("\n")))
         self.counts = counts
         """Whether `-5` stands for `--max-count=5`."""
+        self.ends_in_command = ends_in_command
+        """Whether the first operand begins another program's command line, as after `nice` or `sudo`."""
         own = declared(run)
         self.arguments = [each for each in own if isinstance(each, Argument)]
         common = [*([HUSH] if writes else []), *common_options(json_lines)]
@@ -187,13 +198,22 @@ def command(
     json_lines: bool = False,
     writes: bool = False,
     bare: bool = False,
+    ends_in_command: bool = False,
 ) -> Callable[[Run], Command]:
     """Make a function a command: it is called with the session and its options by name.
 
-    `writes`: it changes something, and need not say so. `bare`: it needs no working tree.
+    `writes`: it changes something, and need not say so. `bare`: it needs no working tree. `ends_in_command`: all words
+    from the first operand on are another program's command line.
     """
     return lambda run: Command(
-        name, usage, run, counts=counts, json_lines=json_lines, writes=writes, bare=bare
+        name,
+        usage,
+        run,
+        counts=counts,
+        json_lines=json_lines,
+        writes=writes,
+        bare=bare,
+        ends_in_command=ends_in_command,
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from git_envhist import trace
 from git_envhist.cli import hear_interrupts, is_echo
-from git_envhist.cli.argv import first_operand, split_words, wants_json
+from git_envhist.cli.argv import first_operand, split_words, wants_json, with_dashes
 from git_envhist.cli.failure import Stopped, as_defect, tell
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.subcommands import MEANT, PROGRAMS, SUBCOMMANDS, did_you_mean, load
@@ -120,6 +120,9 @@ def run_program(program: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as failure:
+        if isinstance(failure.__cause__, KeyboardInterrupt):
+            # Python before 3.12 wraps what a signal's handler raises while a class is made.
+            return 128 + getattr(failure.__cause__, "number", signal.SIGINT)
         if trace.ON:
             import traceback  # loaded late: only a defect needs it
 
@@ -134,6 +137,8 @@ def _run(program: str, words: list[str], output: Output) -> int:
     _follow_prefix()
     _ask_ahead(program, words)
     command, words = choose_command(program, words)
+    if command.ends_in_command:
+        words = with_dashes(words, command.valued)
     options, paths = split_words(words, command.valued, counts=command.counts)
     return command.invoke(options, program, paths, output)
 

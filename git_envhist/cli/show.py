@@ -56,7 +56,8 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
         told = (*details.facts, *told_by_files(session.history, snapshot))
         session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
         return
-    look, missing = Look(session.history.now, session.date_style(date)), missing_of(session.history, snapshot)
+    look = Look(session.history.now, session.date_style(date), ascii_signs=session.columns is None)
+    missing = missing_of(session.history, snapshot)
     facts = (*facts_of(session.history, snapshot), *told_by_files(session.history, snapshot))
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)

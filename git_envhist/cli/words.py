@@ -55,6 +55,13 @@ def verdict_phrase(verdict: Verdict | None) -> str:
     return PHRASES[verdict.status] + claimed
 
 
+def services_phrase(verdict: Verdict) -> str:
+    """Return where the services of a verdict carried over stand: `, services differ`; empty where they agree."""
+    return {"differ": ", services differ", "unknown": ", services not compared"}.get(
+        verdict.services or "", ""
+    )
+
+
 def verdict_cause(verdict: Verdict | None) -> str:
     """What a check that did not pass did: `npm test exit 1`."""
     if verdict is None or verdict.status is VerdictStatus.PASS or verdict.claimed_by is not None:

@@ -100,6 +100,8 @@ class Verdict:
     """The same as `output_tail`, as the note holds it: sealed, in base64."""
     timed_out: bool = False
     """It was ended because it took longer than a check may."""
+    services: str | None = None
+    """Of a verdict carried over: `differ` where services had another state then, `unknown` where none is known now."""
 
     @property
     def changed_something(self) -> bool:
@@ -198,6 +200,16 @@ def were_of(message: bytes) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptService:
+    """The state of a service that a capture kept."""
+
+    name: str
+    bytes: int
+    summary: str
+    """`3 tables, 5,210 rows`; empty where the format of the dump is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Captured:
     """What a capture did."""
 
@@ -218,6 +230,7 @@ class Captured:
     """The first time that a file was sealed here: the key was made just now."""
     verdict: Verdict | None = None
     """What the check came to that was to run then."""
+    services: tuple[KeptService, ...] = ()
 
     @property
     def id(self) -> SnapshotId | None:

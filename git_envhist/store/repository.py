@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.asconfigured import Config, parse_config, shared_bits
-from git_envhist.store.atwork import RunningGit, gits_at_work
+from git_envhist.store.atwork import RunningGit, gits_at_work, is_hidden
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, SAFE_GIT, Completed, Git, spawn
 from git_envhist.store.looserefs import read_loose_ref
@@ -75,6 +75,8 @@ class Repository:
     """Made by us for a directory that is no git repository: there is no index and no code commit."""
     library: bool = False
     """It belongs to a checkpoint class of `compat/`, which alone decides what is dropped."""
+    ignores_hidden: bool = False
+    """Whether a git of another user is ignored if the system hides in which repository it works (`--force`)."""
 
     @classmethod
     def open(
@@ -178,8 +180,11 @@ class Repository:
         return bool(removed)
 
     def gits_at_work(self) -> list[RunningGit] | None:
-        """Every git that may be working in this repository now; None where the system does not tell."""
-        return gits_at_work(self.common_dir, (self.root, self.git_dir))
+        """Return every git that can be working in this repository now; None where the system has no list."""
+        gits = gits_at_work(self.common_dir, (self.root, self.git_dir))
+        if gits is None or not self.ignores_hidden:
+            return gits
+        return [git for git in gits if not is_hidden(git)]
 
     def sync_refs(self, refs: Sequence[str]) -> None:
         """Make moved refs survive a power cut."""

@@ -33,6 +33,8 @@ class Line:
     facts: str
     typed: str
     verdict: Verdict
+    services: str = ""
+    """The states of services that the snapshot held, as one word; empty where it held none."""
 
 
 class Ledger:
@@ -117,6 +119,7 @@ def _fields(line: Line) -> dict[str, Any]:
         "snapshot": line.snapshot,
         "content": line.content,
         "facts": line.facts,
+        "services": line.services,
         "typed": line.typed,
         "command": verdict.command,
         "status": verdict.status.value,
@@ -139,6 +142,13 @@ def _read(text: bytes) -> Line | None:
             fields["signal"],
             fields["duration_ms"],
         )
-        return Line(fields["snapshot"], fields["content"], fields["facts"], fields["typed"], verdict)
+        return Line(
+            fields["snapshot"],
+            fields["content"],
+            fields["facts"],
+            fields["typed"],
+            verdict,
+            fields.get("services") or "",
+        )
     except (ValueError, KeyError, TypeError):
         return None

@@ -74,13 +74,13 @@ def test_packages_are_told_by_place_with_versions(repo: Repo) -> None:
     shown = repo.run("envdiff", before, after, "--only=packages", check=True).out
     assert shown.startswith(f"pip       .venv          + flask {installed['flask']}   + ")
     assert shown.count("+ ") == len(installed)
-    assert stories(repo)[0].startswith(f"pip +flask {installed['flask']} +{len(installed) - 1} · ")
+    assert stories(repo)[0].startswith(f"pip: +flask {installed['flask']}, … +{len(installed) - 1} · ")
     told = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
     assert {one["key"]: one["after"] for one in told} == {
         f".venv/{name}": version for name, version in installed.items()
     }
     back = repo.run("envdiff", after, before, "--only=packages", check=True).out
-    assert back.startswith(f"pip       .venv          − flask {installed['flask']}   − ")
+    assert back.startswith(f"pip       .venv          - flask {installed['flask']}   - ")
     assert repo.git("status", "--porcelain") == "?? .gitignore"
 
 
@@ -169,10 +169,18 @@ def test_a_package_of_the_machine_is_a_change_though_no_file_is(repo: Repo, mach
     assert repo.run("envdiff", "@").out == "system                   + postgresql-15 15.18\n"
     second = capture(repo, "installed", "--if-changed")
     assert second != first
-    assert stories(repo)[0] == "system +postgresql-15 15.18"
+    assert stories(repo)[0] == "system: +postgresql-15 15.18"
     assert repo.run("envdiff", first, second, "--", "app.py").out == ""
     told = json.loads(repo.run("envdiff", "--json", second, first, check=True).out)["facts"]
-    assert told == [{"probe": "system", "key": "postgresql-15", "before": "15.18-0+deb12u1", "after": None}]
+    assert told == [
+        {
+            "probe": "system",
+            "key": "postgresql-15",
+            "before": "15.18-0+deb12u1",
+            "after": None,
+            "role": "direct",
+        }
+    ]
     assert "+postgresql-15 15.18-0+deb12u1 by=dpkg" in repo.git("diff", first, second, "--", ".envhist/facts")
 
 
@@ -212,13 +220,13 @@ def test_what_dpkg_installs_upgrades_and_removes_is_told(repo: Repo, machine: Pa
     dpkg(machine, "-r", "small-server")
     capture(repo, "removed")
     assert stories(repo) == [
-        "system −small-server 1.6",
-        "system ~small-server 1.5 → 1.6",
-        "system +small-server 1.5",
+        "system: -small-server 1.6",
+        "system: small-server 1.5 → 1.6",
+        "system: +small-server 1.5",
         "1 file",
     ]
     assert (
-        repo.run("envdiff", "@~2", "now", check=True).out == "system                   − small-server 1.5\n"
+        repo.run("envdiff", "@~2", "now", check=True).out == "system                   - small-server 1.5\n"
     )
     done = repo.run("envrestore", "@~2", check=True)
     assert (
@@ -237,7 +245,7 @@ def test_a_list_finds_when_something_came(repo: Repo, machine: Path) -> None:
     capture(repo, "gone again")
 
     def found(text: str) -> list[str]:
-        return repo.run("envlog", "-S", text, "--format=%s", check=True).out.splitlines()
+        return repo.run("envlog", "--in-summary", text, "--format=%s", check=True).out.splitlines()
 
     assert found("postgresql") == ["gone again", "the server"]
     assert found("libpq5 15.18") == ["gone again", "the server"]
@@ -250,7 +258,7 @@ def test_the_card_and_now_tell_it_in_rows(repo: Repo, machine: Path) -> None:
     capture(repo, "first")
     install(machine, "base 2.0-1")
     now = repo.run("envlog", "show", "now", check=True).out
-    assert "Story:     system ~base 1.0 → 2.0\n           system                   ~ base 1.0 → 2.0\n" in now
+    assert "Story:     system: base 1.0 → 2.0\n           system                   ~ base 1.0 → 2.0\n" in now
     capture(repo, "second")
     assert (
         "           system                   ~ base 1.0 → 2.0\n" in repo.run("envlog", "show", check=True).out
@@ -275,7 +283,7 @@ def test_npm_packages_are_told_by_place_with_versions(repo: Repo) -> None:
     shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
     assert shown.startswith("npm       node_modules   + @types/node ")
     assert f"+ semver {installed['node_modules/semver']}" in shown
-    assert stories(repo)[0].startswith("npm +@types/node ")
+    assert stories(repo)[0].startswith("npm: +@types/node ")
 
 
 def test_variables_are_told_without_their_values(repo: Repo) -> None:
@@ -283,7 +291,7 @@ def test_variables_are_told_without_their_values(repo: Repo) -> None:
     first = capture(repo, "before")
     repo.write(".env.local", "API_URL=http://b\nOLD=1\nDEBUG=1\n", mode=0o600)
     second = capture(repo, "after")
-    assert stories(repo)[0] == "~1 file · .env.local: 2 variables"
+    assert stories(repo)[0] == "~1 file · .env.local: +1 ~1 variables"
     told = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
     assert [(one["key"], one["before"], one["after"]) for one in told] == [
         (".env.local/API_URL", "***", "***"),
@@ -420,7 +428,7 @@ def test_of_a_directory_where_a_probe_failed_nothing_is_claimed(
 
     row = "pip       .venv/lib/python3.11/site-packages/flask-3.0.1.dist-info "
     assert told(before, failed.id) == f"{row}+ not read: the probe failed\n"
-    assert told(failed.id, mended).endswith(f"{row}− not read: the probe failed\n")
+    assert told(failed.id, mended).endswith(f"{row}- not read: the probe failed\n")
     assert "a leaf that fails" not in repo.git("show", f"{failed.id}:.envhist/facts/pip")
     assert "flask" not in told(failed.id, after)
     assert "six 1.18.0" in told(failed.id, after)
