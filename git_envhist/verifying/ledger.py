@@ -59,9 +59,15 @@ class Ledger:
             os.close(descriptor)
 
     def known(self, content: str, facts: str) -> Line | None:
-        """The last verdict on an environment with this content, where everything else agrees too."""
+        """Return the last line on this content, where everything else agrees too; an error is no verdict on it."""
         return next(
-            (line for line in self._newest_first() if (line.content, line.facts) == (content, facts)), None
+            (
+                line
+                for line in self._newest_first()
+                if (line.content, line.facts) == (content, facts)
+                and line.verdict.status is not VerdictStatus.ERROR
+            ),
+            None,
         )
 
     def typed(self, told: str) -> str | None:
