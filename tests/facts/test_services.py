@@ -79,9 +79,9 @@ def test_a_server_that_starts_moves_and_stops_is_told(here: Repo) -> None:
     capture(here, "stopped")
     stories = here.run("envlog", "--format=%(story)", check=True).out.splitlines()
     assert stories[:3] == [
-        f"service -server.py :{other}",
-        f"service ~server.py :{port} → :{other}",
-        f"service +server.py :{port}",
+        f"service: -server.py :{other}",
+        f"service: server.py :{port} → :{other}",
+        f"service: +server.py :{port}",
     ]
     row = "service   web            "
     assert services(here, "@~3", "@~2") == f"{row}+ server.py :{port} ({program} server.py 0)\n"
