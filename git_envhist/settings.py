@@ -61,6 +61,8 @@ class Settings:
     workers: int | None = None
     key_in: str = "both"
     """Where keys are kept: `both`, or `home`, the user's configuration alone."""
+    identity: str | None = None
+    """The file of the private key that opens what others sealed for this user."""
     verify: str | None = None
     """The check that runs where none is given."""
     verify_on: tuple[str, ...] = VERIFY_ON
@@ -120,6 +122,7 @@ class _Reader:
             cross_mounts=self.boolean("envhist.crossmounts", False),
             workers=self.size("envhist.workers", 0) or None,
             verify=(self.text("envhist.verify") or "").strip() or None,
+            identity=self.text("envhist.identity") or None,
             key_in=self.choice("envhist.keyin", KEY_IN),
             verify_on=self.words("envhist.verifyon", VERIFY_ON),
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,

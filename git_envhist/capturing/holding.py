@@ -160,7 +160,7 @@ class Held:
     def publish(self, request: Request) -> Captured:
         """Make it a snapshot, as it was asked for."""
         repository = self.context.repository
-        timeline = ensure_timeline(repository, self.context.settings)
+        timeline = ensure_timeline(repository, self.context.settings, self.warnings.append)
         at = moment(repository.git, self.context.environ)
         finished = self.finish(request.attach)
         draft = self._draft(request, timeline, finished.attachments)

@@ -1,4 +1,4 @@
-"""Which snapshots tell of something: when did flask appear?"""
+"""Find the snapshots whose summary contains a text: when did flask appear?"""
 
 from __future__ import annotations
 

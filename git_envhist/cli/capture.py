@@ -137,7 +137,7 @@ class _Telling:
         return exit_status(captured.verdict)
 
     def _warn(self, warnings: Sequence[str]) -> None:
-        for warning in warnings:
+        for warning in dict.fromkeys(warnings):
             warn(warning)
 
 

@@ -70,5 +70,5 @@ def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> It
     with CatFile(git) as reader:
         for commit, changes in changes_of(git, reader, steps):
             older = before[commit]
-            facts = compare_facts(reader, older, commit, history.keys.get) if older else ()
+            facts = compare_facts(reader, older, commit, history.keys.opening) if older else ()
             yield commit, summarize(facts, count_changes(changes), kinds(), first=older is None)

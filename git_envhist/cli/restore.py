@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +32,7 @@ from git_envhist.restoring.wish import Wish, checked_classes
 from git_envhist.values import replace
 
 NOT_EXACT = 5
+NEWEST = "@"
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
 HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "roots", "services", "verify")
@@ -77,10 +77,12 @@ EXCLUDING = {
 @option("--continue", "go_on", is_flag=True, help="finish a restore that was broken off")
 @option("--abort", "take_back", is_flag=True, help="take back a restore that was broken off")
 def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
-    """Goes back to a moment; what is here is saved first. Without a revision it shows the likeliest ones."""
+    """Restores a snapshot; saves the working tree first. Without <rev> it lists likely ones; paths: from the newest."""
     _refuse_excluding(options)
     mode = _mode(options)
     revision = words[0] if words else None
+    # What is written into another directory needs no working tree here.
+    session.bare = options["to"] is not None or options["attachments"] is not None
     if mode is not None and len(words) > 1:
         raise UsageError(f"one word too many: '{words[1]}'")
     if mode in ("undo", "redo"):
@@ -163,10 +165,12 @@ def _number(text: str, mode: str) -> int:
 
 
 def _revision(session: Session, revision: str | None) -> str:
-    if revision is None:
-        paths = f" -- {shlex.join(session.paths)}" if session.paths else " …"
-        raise UsageError("which moment?", hint=f"the newest: git envrestore @{paths}; git envlog lists them")
-    return revision
+    if revision is not None:
+        return revision
+    if session.paths:
+        # As `git restore -- <path>` restores from the nearest source.
+        return NEWEST
+    raise UsageError("no snapshot given", hint="the newest: git envrestore @ …; git envlog lists them")
 
 
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:

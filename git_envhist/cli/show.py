@@ -24,7 +24,7 @@ from git_envhist.values import replace
 NOW = "now"
 
 
-@command("show", "git envlog show [<rev>] [-- <path>]")
+@command("show", "git envlog show [<rev>] [-- <path>]", bare=True)
 @argument("words", many=True)
 @option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
 def show(session: Session, words: tuple[str, ...], date: str | None) -> None:

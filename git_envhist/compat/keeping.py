@@ -79,7 +79,7 @@ class Keeping:
             inner = os.path.join(place, self.inner)
             if not os.path.isdir(os.path.join(inner, "objects")):
                 make_repository(inner)
-        return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True)
+        return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True, library=True)
 
     def open(self, root: str, rules: Rules, looking_at: str | None = None) -> EnvHistory:
         """The verbs of a directory's history, under rules of its own; `looking_at`: captures are of that one."""

@@ -36,7 +36,9 @@ def with_facts(planned: Restored, held: Held, wish: Wish) -> Restored:
         return planned
     git = held.context.repository.git.with_objects(held.staging.path)
     try:
-        changes = changed_facts(git, held.finish().tree, planned.target.tree, find_key=held.context.keys.get)
+        changes = changed_facts(
+            git, held.finish().tree, planned.target.tree, find_key=held.context.keys.opening
+        )
     except EnvhistError:
         return planned
     outside = tuple(_outside_of(changes, planned.target, wish, held)) if outside_is_told else ()

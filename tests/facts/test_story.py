@@ -243,7 +243,7 @@ def test_a_list_finds_when_something_came(repo: Repo, machine: Path) -> None:
     capture(repo, "gone again")
 
     def found(text: str) -> list[str]:
-        return repo.run("envlog", "-S", text, "--format=%s", check=True).out.splitlines()
+        return repo.run("envlog", "--in-summary", text, "--format=%s", check=True).out.splitlines()
 
     assert found("postgresql") == ["gone again", "the server"]
     assert found("libpq5 15.18") == ["gone again", "the server"]

@@ -62,3 +62,4 @@ def test_choices_are_no_news_and_code_is_told() -> None:
     assert keep(chosen, b"d") == CODE
     # What is chosen is reached through the directories that it lies in.
     assert [keep(chosen, path, directory=True) for path in (b"", b"a", b"a/b")] == [None] * 3
+    assert [keep(chosen, path) for path in (b"a", b"a/b")] == [NOT_CHOSEN] * 2

@@ -77,7 +77,9 @@ HOMES = {
     "zstandard": ("git_envhist.store",),
     "isal": ("git_envhist.store",),
     "pyfastcdc": ("git_envhist.store",),
-    "cryptography": ("git_envhist.capture.seal", "git_envhist.capture.wrapping"),
+    "cryptography": tuple(
+        f"git_envhist.capture.{name}" for name in ("seal", "wrapping", "agefile", "agekeys")
+    ),
     "pathspec": ("git_envhist.capture",),
     "click": ("git_envhist.cli",),
     "rich": ("git_envhist.cli", "git_envhist.browse"),

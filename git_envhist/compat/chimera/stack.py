@@ -10,7 +10,7 @@ from typing import Any
 from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.keeping import UNDO, USER_EMAIL, USER_NAME, keeping
 from git_envhist.compat.keeping import Rules, literal_pattern, read_json, write_json
-from git_envhist.compat.letting import let_go_soon
+from git_envhist.keeping.marking import drop_soon
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.files import FileReader, NoSuchFile
 from git_envhist.store.locks import locked
@@ -107,7 +107,7 @@ class GhostStack:
         commits = {ghost.commit for ghost in ghosts if ghost.commit is not None}
         if commits:
             history = self._open(())
-            let_go_soon(history, [one for one in history.log() if one.id in commits])
+            drop_soon(history, [one for one in history.log() if one.id in commits])
 
     def _held(self, ghost: Ghost) -> dict[str, bytes]:
         """The paths that were there, and their bytes; of a directory none."""
