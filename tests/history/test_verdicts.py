@@ -52,6 +52,15 @@ def test_known_content_keeps_its_verdict_after_an_error(tmp_path: Path) -> None:
     assert (known.verdict.status, known.services) == (VerdictStatus.PASS, "services")
 
 
+def test_rewritten_list_knows_no_states_of_services(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path))
+    ledger.add(Line(SnapshotId("1" * 40), "content", "facts", "npm test", PASS, "services"))
+    ledger.rewrite(lambda content: content + "2")
+    known = ledger.known("content2", "facts")
+    assert known is not None
+    assert known.services == ""
+
+
 def test_only_what_is_run_or_loaded_leads_to_the_living_environment(tmp_path: Path) -> None:
     old = b"/home/me/shop"
     tree = tmp_path / "tree"
