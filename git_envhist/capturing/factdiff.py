@@ -34,7 +34,7 @@ from git_envhist.store.trees import FILE, decode_tree
 if TYPE_CHECKING:
     from git_envhist.capturing.factsealing import FindKey
 
-OF_FILES = ("sqlite", "redis", "env")
+OF_FILES = ("sqlite", "redis", "parquet", "duckdb", "csv", "notebook", "env")
 """Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
 BY_FILES = "tools"
 """The probe that says by which file of a directory each thing is told."""

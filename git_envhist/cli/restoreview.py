@@ -23,6 +23,7 @@ from git_envhist.model import (
     PlanStep,
     Restored,
     RestorePart,
+    Role,
     Side,
     Snapshot,
 )
@@ -139,9 +140,13 @@ def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> st
 
 def _outside_lines(restored: Restored) -> Iterator[str]:
     """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
-    told = [escape(outside_words(change)) for change in restored.outside[:MOST_OUTSIDE]]
-    if len(restored.outside) > MOST_OUTSIDE:
-        told.append(f"{len(restored.outside) - MOST_OUTSIDE:,} more packages and services")
+    used = [change for change in restored.outside if change.role is Role.DIRECT]
+    told = [escape(outside_words(change)) for change in used[:MOST_OUTSIDE]]
+    if len(used) > MOST_OUTSIDE:
+        told.append(f"{len(used) - MOST_OUTSIDE:,} more packages and services")
+    unused = len(restored.outside) - len(used)
+    if unused:
+        told.append(f"{count(unused, 'package')} of the machine that nothing here names")
     told += [f"{escape(process)} still runs the old code" for process in restored.running[:MOST_TOLD]]
     if len(restored.running) > MOST_TOLD:
         told.append(f"and {len(restored.running) - MOST_TOLD:,} more")

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 ARROW = " → "
 PROBES = ("sqlite", "dump", "parquet", "duckdb", "csv", "notebook")
-SEALED = "sealed:"
+SEALED, DIGEST = "sealed:", "#"
+TABLE_OF_A_FILE = "table"
+"""The name of the one table of a file."""
 KINDS = ("index ", "view ", "trigger ", "migration ")
 TABLE = re.compile(
-    r"(?:(\d{1,19}) (rows|pages|keys|cells|outputs)|(virtual))?(?:(?:^|(?<=\w) )\((.*)\))?", re.DOTALL
+    r"(?:(\d{1,19}) (rows|pages|keys|cells|outputs|blocks)|(virtual))?(?:(?:^|(?<=\w) )\((.*)\))?", re.DOTALL
 )
 COUNT = re.compile(r"(\d{1,9}) columns #[0-9a-f]+\Z")
 MOST_COLUMNS = 3
@@ -20,13 +22,16 @@ def database_words(name: str, before: str | None, after: str | None) -> str:
     """What changed of one thing in a database."""
     if (after or before or "").startswith(SEALED):
         return f"{name} (sealed)"
+    if (after or before or "").startswith(DIGEST):
+        return name
     if name.startswith(KINDS):
         return f"{name} {ARROW.join(value for value in (before, after) if value)}".rstrip()
     if before is None or after is None:
         number, unit, columns = _parts(after if before is None else before)
         if not columns and unit not in ("", "rows", "pages"):
             return f"{name} ({_amount(number, unit)})"
-        return f"table {name} ({_size(after if before is None else before)})"
+        called = name if name == TABLE_OF_A_FILE else f"table {name}"
+        return f"{called} ({_size(after if before is None else before)})"
     return f"{name} {', '.join(_differences(before, after))}"
 
 

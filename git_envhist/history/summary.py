@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from git_envhist.history.factkeys import name_of
+from git_envhist.history.factkeys import name_of, place_of
 from git_envhist.history.facts import ARROW, DUMP, counts_of, fact_rows, fact_words
 from git_envhist.history.importance import amount_of, by_importance, mark_of
 from git_envhist.history.story import describe_counts
@@ -14,6 +14,8 @@ VARIABLES = "env"
 """The class of the probe of variables."""
 DECLARED = "declared"
 """The probe of disagreements between lists and installed packages: too much for one line."""
+OF_ONE_FILE = ("parquet", "duckdb", "csv", "notebook")
+"""Probes whose places are files: a summary names the file in the place of its one table."""
 MOST_PROBES = 4
 MOST_NAMED = 2
 """The number of changes of a probe, and of variables of a file, that are named."""
@@ -85,6 +87,8 @@ def _amounts(changes: Sequence[FactChange]) -> str:
 def _cell(change: FactChange) -> str:
     """Return a change with its sign; an arrow is a sign of its own."""
     words = fact_words(change)
+    if change.probe in OF_ONE_FILE:
+        words = f"{place_of(change).rpartition('/')[2]} {words.removeprefix('table ')}"
     return words if ARROW in words else mark_of(change) + words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 
@@ -187,9 +188,17 @@ class Snapshot:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked."""
-        ours = [verdict for verdict in self.verdicts if verdict.claimed_by is None] or self.verdicts
-        return ours[-1] if ours else None
+        """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked.
+
+        A check that could not be judged says nothing of the snapshot: an earlier verdict keeps its place.
+        """
+        return latest_judged([one for one in self.verdicts if one.claimed_by is None] or self.verdicts)
+
+
+def latest_judged(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the last verdict that passes or fails, else the last one; None where there is none."""
+    judged = [one for one in verdicts if one.status is not VerdictStatus.ERROR] or verdicts
+    return judged[-1] if judged else None
 
 
 def were_of(message: bytes) -> tuple[str, ...]:
