@@ -9,6 +9,7 @@ import pytest
 
 from git_envhist.restoring.obeyedplaces import PlaceObeyed, refuse_obeyed_place
 from git_envhist.store.git import Git
+from tests.end_to_end.captures import capture
 from tests.restoring.foreign import make_stranger
 from tests.support.repository import Repo, make_repo
 
@@ -60,8 +61,7 @@ def test_restore_and_fork_write_no_unsigned_snapshot_among_hooks(tmp_path: Path)
     stranger = make_stranger(tmp_path)
     repo = stranger.repo
     repo.write("post-commit", "#!/bin/sh\ntouch ran\n", mode=0o755)
-    repo.git("add", "-f", "post-commit")
-    planted = stranger.plant(repo.git("write-tree"))
+    planted = stranger.plant(repo.git("rev-parse", f"{capture(repo, 'with a program')}^{{tree}}"))
     other = make_repo(tmp_path / "other")
     for place in (repo.path / ".git/new/hooks", other.path / ".git/new"):
         for words in (
