@@ -287,10 +287,6 @@ def _leaf(entry: Entry | None) -> Entry | None:
     return None if entry is None or entry.kind is EntryKind.DIRECTORY else entry
 
 
-def _is_boundary(entry: Entry | None) -> bool:
-    return entry is not None and entry.kind is EntryKind.BOUNDARY
-
-
 def _lacks_bytes(entry: Entry) -> bool:
     return entry.kind in WITH_BYTES and (entry.oid is None or entry.stored is StoredAs.FINGERPRINT)
 
