@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.walk.steps import Step
-from tests.walk.world import World, Wrong
+from tests.walk.world import World
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def run_history(steps: list[Step], base: Path) -> Failure | None:
             world.carry_out(step)
             at += 1
         world.check_all()
-    except Wrong as wrong:
+    except AssertionError as wrong:
         return Failure(at, str(wrong))
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -104,7 +104,8 @@ class World:
     def _do_commit(self, step: Step) -> None:
         repo = self.here.repo
         repo.run_git(
-            "add", "-A", "--", *(name for name in ("app.py", "src", "a") if (repo.path / name).exists())
+            *("add", "-A", "--", *(name for name in ("app.py", "src", "a") if (repo.path / name).exists())),
+            check=False,  # git adds no FIFO
         )
         repo.run_git("commit", "-q", "--allow-empty", "-m", "a commit", check=False)
         self.here.forget_steps()
@@ -257,13 +258,12 @@ class World:
     def _do_export(self, step: Step) -> None:
         archive = self.base / "export.tar.zst"
         archive.unlink(missing_ok=True)
-        # A fork whose only snapshots were dropped has none to export.
-        if json.loads(self._run("envlog", "--json", "-n", "1")):
+        if self._has_snapshots():
             self._run("envlog", "export", str(archive))
 
     def _do_share(self, step: Step) -> None:
         shot = self._choose(step.choice)
-        if shot is None:
+        if shot is None or not self._has_snapshots():
             return
         self._run("envlog", "push", "--yes")
         clone = self._other_clone()
@@ -275,6 +275,10 @@ class World:
             self._write_and_compare(shot, repo=clone)
 
     # What they share.
+
+    def _has_snapshots(self) -> bool:
+        """Whether this timeline has any: those of a fork may all have been dropped."""
+        return bool(json.loads(self._run("envlog", "--json", "-n", "1")))
 
     def _other_clone(self) -> Repo:
         if self.clone is None:
