@@ -27,14 +27,24 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 POINTS = 16
 
 
-def test_restore_names_the_file_when_the_name_of_the_timeline_cannot_be_read(template: Template) -> None:
+def test_name_of_the_timeline_is_recovered_or_the_file_named_when_it_cannot_be_read(
+    template: Template,
+) -> None:
     repo = template.copy()
+    timelines = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads")
     place = repo.path / ".git" / "envhist" / "timeline"
     trace = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", str(place), "-e", "trace=read",
              "-e", "inject=read:error=EIO")  # fmt: skip
     for words in (("envrestore", "@~1"), ("envlog", "capture"), ("envlog",), ("envlog", "drop", "@~1")):
         done = run(repo, trace, words)
         assert done is not None
+        assert repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads") == timelines
+        if done.status == 0:
+            assert done.err.startswith(
+                f"warning: '{place}' is damaged; the name of this timeline was recovered"
+            )
+            assert done.err.count("\n") == 1
+            continue
         assert done.status == 128, (words, done.err)
         error, *hints = done.err.splitlines()
         assert error.startswith("error: the system refused"), (words, done.err)
