@@ -263,7 +263,7 @@ def _words(session: Session, snapshot: Snapshot) -> str:
 
     verdict = snapshot.verdict
     told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
-    words = moment_words(snapshot, told, looking_at(session.history, [snapshot]))
+    words = moment_words(snapshot, told, looking_at(session.history))
     root = session.history.repository.root
     # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"
