@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from git_envhist.cli.forgetting import Forgetting
 
 PROGRAM = "git-envhist"
+EXCLUDED = "--exclude=refs/envhist/*"
+ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
 DONE = {"git": "git's hooks", LEFT: "what agents left here"}
 
 
@@ -51,12 +53,25 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
     wanted = chosen(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
     _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+    if not (session.json or agents or options["dry_run"]):
+        _offer_alias(session)
     if not session.json and not agents and sys.stderr.isatty():
         complain(
             "hint: a capture stands a moment after each commit; what the last ones came to: git envlog status"
         )
     if not session.json and sys.stderr.isatty() and not finds_manual():
         complain("note: man and your shells find neither manual nor completions: git envlog install --shell")
+
+
+def _offer_alias(session: Session) -> None:
+    """Print the alias that lists the code alone, unless the configuration has one."""
+    try:
+        config = session.history.repository.read_config()
+    except NotARepository:
+        config = ()
+    if not any(key.startswith("alias.") and EXCLUDED in (value or "") for key, value in config):
+        complain("note: 'git log --all' lists snapshots, too; an alias that leaves them out:")
+        complain(f"  git config --global alias.la '{ALIAS}'")
 
 
 @command(

@@ -99,9 +99,9 @@ def effect_words(effect: Effect) -> str:
     return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """`1 file`, `1,204 files`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def how_to_add(extra: str) -> str:
