@@ -122,6 +122,8 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     history = session.history
     is_raw = bool(session.json or (write and not options["folded"]) or options["unfolded"])
     listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
+    several = len({one.timeline for one in shown}) > 1
+    listing = replace(listing, timelines=listing.timelines and several)
     for warning in (*history.trouble, *history.warnings):
         warn(warning)
     warn_if_half_way(history)
