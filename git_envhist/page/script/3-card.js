@@ -83,7 +83,7 @@ function story(moment) {
     return make("tr", {}, make("th", { scope: "row", class: "probe" }, said(probe)), make("td", { class: "mono place", title: place }, said(place)), make("td", {}, ...factList(facts)));
   });
   body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td"), make("td", {}, ...fileList(moment))));
-  const table = make("table", {}, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body));
+  const table = make("table", { class: "story" }, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body));
   return moment.more.story ? [table, make("p", { class: "told" }, `and ${count(moment.more.story, "more", "more")}: git envdiff tells them all`)] : [table];
 }
 
