@@ -108,7 +108,7 @@ def test_a_hook_that_was_switched_off_stays_off(repo: Repo) -> None:
     repo.run("envlog", "install", check=True)
     repo.commit("by itself")
     wait_for_runs(repo, 1)
-    assert intents(repo) == [f"snapshot after {repo.git('rev-parse', '--short=7', 'HEAD')}"]
+    assert intents(repo) == ["by itself"]
     assert not (repo.path / "ran").exists()
 
 
@@ -216,7 +216,7 @@ def test_the_users_own_directory_of_hooks_serves_every_repository(tmp_path: Path
     place.run("envlog", "install", "--global", check=True)
     place.commit("by itself")
     wait_for_runs(place, 1)
-    assert intents(place) == [f"snapshot after {place.git('rev-parse', '--short=7', 'HEAD')}"]
+    assert intents(place) == ["by itself"]
     place.run("envlog", "uninstall", "--global", check=True)
     assert os.listdir(own) == []
 
