@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import agent_of, moment, signature, who_am_i
-from git_envhist.capturing.timelines import current_timeline
+from git_envhist.capturing.timelines import find_timeline
+from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import Timeline, World
 from git_envhist.lookup import (
     judge_verdicts,
@@ -15,6 +17,7 @@ from git_envhist.lookup import (
     newest_at,
     newest_of_all,
     read_timeline,
+    refuse_newer,
     world_of,
 )
 from git_envhist.model import Captured, EnvPath, Moment, Progress, Record, Snapshot
@@ -26,10 +29,13 @@ from git_envhist.values import once, replace
 FETCH = "another fetch or import"
 
 if TYPE_CHECKING:
+    from git_envhist.capture.identities import Identities
     from git_envhist.capturing.capture import Capturing
     from git_envhist.model import Agent, Forked
+    from git_envhist.settings import Settings
     from git_envhist.store.keys import KeyRing
     from git_envhist.store.repository import Repository
+    from git_envhist.store.wrappedkeys import WrappedKeys
 
 
 class Core:
@@ -63,13 +69,24 @@ class Core:
     @property
     def timeline(self) -> str | None:
         """The name of this working tree's timeline; None before its first capture."""
-        return current_timeline(self.repository, self.settings)
+        found = find_timeline(self.repository, self.settings)
+        if found.remark is not None:
+            self._tell(found.remark)
+        return found.name
 
     @once
     def keys(self) -> KeyRing:
         from git_envhist.store.keys import KeyRing  # loaded late: keeps envlog fast
 
-        return KeyRing(self.repository.common_state, config_home(self._environ), self.settings.key_in)
+        state, home = self.repository.common_state, config_home(self._environ)
+        return KeyRing(state, home, self.settings.key_in, self._wrapped_keys)
+
+    def _wrapped_keys(self) -> WrappedKeys:
+        from git_envhist.store.wrappedkeys import (
+            WrappedKeys,
+        )  # loaded late: keys that others wrapped are rare
+
+        return WrappedKeys(self.repository, lambda: identities_of(self.settings, self._environ))
 
     def log(self, limit: int | None = None, timeline: str | None = None) -> list[Snapshot]:
         """The snapshots of a timeline, newest first."""
@@ -98,7 +115,12 @@ class Core:
         """The snapshot that some words mean."""
         from git_envhist.history.resolve import resolve  # loaded late: keeps envlog fast
 
-        return self.judge(resolve(text, self.world, self.now))
+        try:
+            found = resolve(text, self.world, self.now)
+        except SnapshotNotFound:
+            refuse_newer(self.repository.git, text)
+            raise
+        return self.judge(found)
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot, and whether a key that is here signed it, or an allowed SSH signer its timeline."""
@@ -225,3 +247,11 @@ def look_at(history: Core, snapshots: Iterable[Snapshot]) -> None:
         from git_envhist.store.unfolding import refuse_endless  # loaded late: most snapshots are ours
 
         refuse_endless(history.repository.git, unseen)
+
+
+def identities_of(settings: Settings, environ: Mapping[str, str]) -> Identities:
+    """Return the private keys of this user, which open what others sealed."""
+    from git_envhist.capture.identities import Identities  # loaded late: likewise
+
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return Identities(settings.identity, home, config_home(environ))

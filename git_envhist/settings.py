@@ -50,6 +50,9 @@ class Settings:
     """Whether there is a place to push to and fetch from."""
     timeline: str | None = None
     exclude: tuple[str, ...] = ()
+    named_only: bool = False
+    """The environment is a few paths that a program named: `.envhistignore` leaves none of them out, and they may lie
+    in a home directory. Only `compat/` sets it."""
     fingerprint: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     roots: tuple[tuple[str, str], ...] = ()
@@ -61,6 +64,8 @@ class Settings:
     workers: int | None = None
     key_in: str = "both"
     """Where keys are kept: `both`, or `home`, the user's configuration alone."""
+    identity: str | None = None
+    """The file of the private key that opens what others sealed for this user."""
     verify: str | None = None
     """The check that runs where none is given."""
     verify_on: tuple[str, ...] = VERIFY_ON
@@ -120,6 +125,7 @@ class _Reader:
             cross_mounts=self.boolean("envhist.crossmounts", False),
             workers=self.size("envhist.workers", 0) or None,
             verify=(self.text("envhist.verify") or "").strip() or None,
+            identity=self.text("envhist.identity") or None,
             key_in=self.choice("envhist.keyin", KEY_IN),
             verify_on=self.words("envhist.verifyon", VERIFY_ON),
             verify_timeout=self.duration("envhist.verifytimeout", HOUR) or None,

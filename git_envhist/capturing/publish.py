@@ -7,7 +7,7 @@ snapshot goes without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from git_envhist.errors import Damaged, EnvhistError, GitFailed, in_words
@@ -161,6 +161,7 @@ def _write_notes(
     signature: bytes,
     own: OwnPacks | None = None,
     files: Mapping[bytes, bytes] = NO_FILES,
+    without: Sequence[bytes] = (),
 ) -> tuple[str | None, str]:
     """(the notes' old tip, the new one)."""
     old = repository.resolve_ref(NOTES + timeline)
@@ -173,6 +174,7 @@ def _write_notes(
             identity=signature,
             object_format=repository.object_format,
             files=files,
+            without=without,
         )
     return old, new
 
@@ -240,12 +242,15 @@ def annotate(
     additions: dict[str, tuple[Record, ...]],
     signature: bytes,
     files: Mapping[bytes, bytes] = NO_FILES,
+    without: Sequence[bytes] = (),
 ) -> None:
-    """Add records to the notes of snapshots, on this timeline's own notes ref, and beside them what they speak of."""
+    """Add records and files to the notes ref of a timeline; `without`: directories of files to remove first."""
     ref = NOTES + timeline
     for _ in range(TRIES):
         writer = PackWriter(staging.pack_dir, repository.object_format)
-        old, new = _write_notes(repository, writer, timeline, additions, signature, files=files)
+        old, new = _write_notes(
+            repository, writer, timeline, additions, signature, files=files, without=without
+        )
         pack = writer.finish()
         staging.journal_commit(new)
         staging.publish([pack] if pack else [])

@@ -73,7 +73,7 @@ class Taking(Asking):
                 # What was moved is told by its contents.
                 self.bring(self._snapshot(one), TOP)
         with self.sides(before, after) as (git, old, new):
-            compared = compare_moments(git, old, new, chosen, renames, self.keys.get)
+            compared = compare_moments(git, old, new, chosen, renames, self.keys.opening)
             return Comparison(_called(before), _called(after), *compared)
 
     @contextmanager

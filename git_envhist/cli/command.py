@@ -43,6 +43,7 @@ class Session:
         paging: bool = True,
         colour: str | None = None,
         json: str | None = None,
+        bare: bool = False,
     ) -> None:
         self.program = program
         self.paths = paths
@@ -50,6 +51,8 @@ class Session:
         self.paging = paging
         self.colour = colour
         self.json = json
+        self.bare = bare
+        """Whether the command can do its work in a bare repository."""
         output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
@@ -57,7 +60,7 @@ class Session:
         """The history of the directory the program stands in."""
         from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
 
-        history = EnvHistory.open(".", workers="fork")
+        history = EnvHistory.open(".", workers="fork", bare=self.bare)
         history.waiting = say_who_waits
         return history
 
@@ -131,6 +134,7 @@ class Command:
         counts: bool,
         json_lines: bool,
         writes: bool,
+        bare: bool,
         ends_in_command: bool,
     ) -> None:
         self.name = name
@@ -145,6 +149,7 @@ class Command:
         common = [*([HUSH] if writes else []), *common_options(json_lines)]
         self.options = [*(each for each in own if isinstance(each, Option)), *common]
         self._run = run
+        self._bare = bare
 
     @property
     def valued(self) -> frozenset[str]:
@@ -180,6 +185,7 @@ class Command:
             paging=not values.pop("no_pager"),
             colour=values.pop("colour"),
             json=style,
+            bare=self._bare,
         )
         return self._run(session, **values) or 0
 
@@ -191,12 +197,13 @@ def command(
     counts: bool = False,
     json_lines: bool = False,
     writes: bool = False,
+    bare: bool = False,
     ends_in_command: bool = False,
 ) -> Callable[[Run], Command]:
     """Make a function a command: it is called with the session and its options by name.
 
-    `writes`: it changes something, and need not say so. `ends_in_command`: all words from the first operand on are
-    another program's command line.
+    `writes`: it changes something, and need not say so. `bare`: it needs no working tree. `ends_in_command`: all words
+    from the first operand on are another program's command line.
     """
     return lambda run: Command(
         name,
@@ -205,6 +212,7 @@ def command(
         counts=counts,
         json_lines=json_lines,
         writes=writes,
+        bare=bare,
         ends_in_command=ends_in_command,
     )
 

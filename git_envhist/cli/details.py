@@ -40,7 +40,7 @@ def details_of(
     missing = _missing(reader, snapshot)
     git_changed = _listing(reader, snapshot, GIT_CHANGED, read_git_changes)
     services = tuple(kept_services(reader, snapshot.tree))
-    facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit, history.keys.get))
+    facts = without_secrets(facts_between(reader, snapshot.parent, snapshot.commit, history.keys.opening))
     return Details(missing, git_changed, changes, facts, services)
 
 
@@ -56,7 +56,9 @@ def facts_of(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
     """What differs beside the files from the snapshot before; nothing for the first."""
     from git_envhist.capturing.factdiff import changed_facts  # loaded late: keeps envlog fast
 
-    return changed_facts(history.repository.git, snapshot.parent, snapshot.commit, find_key=history.keys.get)
+    return changed_facts(
+        history.repository.git, snapshot.parent, snapshot.commit, find_key=history.keys.opening
+    )
 
 
 def told_by_files(history: EnvHistory, snapshot: Snapshot) -> tuple[FactChange, ...]:
@@ -88,7 +90,7 @@ def with_outputs(history: EnvHistory, snapshot: Snapshot) -> Snapshot:
         return snapshot
     from git_envhist.verifying.outputs import with_output  # loaded late: keeps envlog fast
 
-    return with_output(snapshot, history.keys.get)
+    return with_output(snapshot, history.keys.opening)
 
 
 def missing_of(history: EnvHistory, snapshot: Snapshot) -> tuple[Missing, ...]:

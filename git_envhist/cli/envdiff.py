@@ -55,7 +55,7 @@ class Wanted:
     """Also what differs by nature between two machines."""
 
 
-@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]")
+@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]", bare=True)
 @argument("revisions", many=True)
 @option("--stat", is_flag=True, help="lines and bytes by file")
 @option("--name-only", is_flag=True, help="the paths")
@@ -208,7 +208,7 @@ def _facts(
     from git_envhist.capturing.factdiff import changed_facts  # loaded late: a list of paths needs none of it
     from git_envhist.facts import kinds  # loaded late: likewise
 
-    found = changed_facts(git, *sides, paths, history.keys.get)
+    found = changed_facts(git, *sides, paths, history.keys.opening)
     classes = kinds()
     # What a later version tells belongs to no class that is known here.
     return tuple(

@@ -16,6 +16,7 @@ from git_envhist.cli.terminal import escape, for_people
 from git_envhist.cli.words import body, story_line, verdict_phrase
 from git_envhist.errors import UsageError
 from git_envhist.history.intents import title
+from git_envhist.history.story import with_ascii_signs
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.history.times import DAYS, printed_time
 from git_envhist.model import Snapshot
@@ -29,9 +30,10 @@ class Look:
     now: datetime
     date: str | None = None
     id_length: int = 7
-
     by_day: bool = False
     """Whether a heading names the day."""
+    ascii_signs: bool = False
+    """Spell the minus signs of summaries in ASCII: the text goes to no terminal."""
 
     def time(self, snapshot: Snapshot) -> str:
         """Return the time as a list prints it; with the day of the heading, each spelling finds the snapshot."""
@@ -58,6 +60,10 @@ class Look:
     def words(self, snapshot: Snapshot) -> str:
         """The words that a list has for a moment."""
         return escape(title(snapshot))
+
+    def signed(self, summary: str) -> str:
+        """Return a summary with the signs that its reader expects."""
+        return with_ascii_signs(summary) if self.ascii_signs else summary
 
     def short_id(self, snapshot: Snapshot) -> str:
         return snapshot.id[: self.id_length]
@@ -89,7 +95,7 @@ LETTERS |= {f"c{letter[1]}": piece for letter, piece in LETTERS.items() if len(l
 WORDS: dict[str, Piece] = {
     "time": lambda snapshot, look: look.time(snapshot),
     "verdict": lambda snapshot, look: escape(verdict_phrase(snapshot.verdict)),
-    "story": lambda snapshot, look: escape(story_line(snapshot)),
+    "story": lambda snapshot, look: escape(with_ascii_signs(story_line(snapshot))),
     "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
     "trigger": lambda snapshot, look: snapshot.trigger.value,
     "title": lambda snapshot, look: escape(title(snapshot)),

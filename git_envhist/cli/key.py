@@ -1,4 +1,4 @@
-"""`git envlog key`: the keys that seal secret files: which there are, a backup of one, and back from it."""
+"""`git envlog key`: the keys that seal secret files, a backup of one, back from it, and others that may open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from git_envhist.capturing.attendance import is_unattended
+from git_envhist.capturing.attendance import is_person
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import complain, warn
 from git_envhist.cli.options import argument, option
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from git_envhist.store.keys import Key, KeyRing
 
 LONGEST_TEXT = 1 << 16
-USAGE = "git envlog key show | new [--reseal] | export [--passphrase] [-o <file>] [<id>] | import [--use] [<file> | -]"
+USAGE = (
+    "git envlog key show | new [--reseal] | export [--passphrase] [-o <file>] [<id>] | "
+    "import [--use] [<file> | -] | recipients [add | remove | reset] [<public key>...] | identity"
+)
 
 
 class Passphrase:
@@ -88,8 +91,8 @@ class CannotRead(EnvhistError):
 
 
 @command("key", USAGE)
-@argument("action", default="show", metavar="show|new|export|import")
-@argument("subject", metavar="[<id> | <file>]")
+@argument("action", default="show", metavar="show|new|export|import|recipients|identity")
+@argument("subjects", many=True, metavar="[<id> | <file> | <public key>...]")
 @option("--use", is_flag=True, help="import: seal new files with this key from now on")
 @option("--reseal", is_flag=True, help="new: seal what the history holds again, with the new key")
 @option("--passphrase", "asks", is_flag=True, help="export: wrap it for a passphrase, which is asked for")
@@ -98,7 +101,7 @@ class CannotRead(EnvhistError):
 def key(
     session: Session,
     action: str,
-    subject: str | None,
+    subjects: tuple[str, ...],
     use: bool,
     reseal: bool,
     asks: bool,
@@ -116,6 +119,27 @@ def key(
     if (asks or file) and action not in ("export", "import"):
         raise UsageError("a passphrase goes with 'export' and 'import' only", hint=USAGE)
     ring = session.history.keys
+    _run(session, ring, action, subjects, (use, reseal, asks, file, to))
+    for warning in ring.warnings:
+        warn(warning)
+
+
+def _run(
+    session: Session,
+    ring: KeyRing,
+    action: str,
+    subjects: tuple[str, ...],
+    options: tuple[bool, bool, bool, str | None, str | None],
+) -> None:
+    if action == "recipients":
+        from git_envhist.cli.recipients import show_or_change  # loaded late: few share a sealed history
+
+        show_or_change(session, ring, subjects)
+        return
+    use, reseal, asks, file, to = options
+    subject = subjects[0] if subjects else None
+    if len(subjects) > 1:
+        raise UsageError(f"'key {action}' takes one word at most: '{' '.join(subjects)}'", hint=USAGE)
     if action == "show" and subject is None:
         _show(session, ring)
     elif action == "new" and subject is None:
@@ -124,12 +148,13 @@ def key(
         _export(session, ring, subject, Passphrase(file) if asks or file else None, to)
     elif action == "import":
         _import(session, ring, subject, use, Passphrase(file))
+    elif action == "identity" and subject is None:
+        from git_envhist.cli.recipients import show_identity  # loaded late: likewise
+
+        show_identity(session)
     else:
-        raise UsageError(
-            f"not a word that 'key' knows: '{subject if action in ('show', 'new') else action}'", hint=USAGE
-        )
-    for warning in ring.warnings:
-        warn(warning)
+        known = action in ("show", "new", "identity")
+        raise UsageError(f"'key' does not understand: '{subject if known else action}'", hint=USAGE)
 
 
 def _show(session: Session, ring: KeyRing) -> None:
@@ -179,7 +204,7 @@ def _reseal(session: Session) -> Resealed:
 def _export(
     session: Session, ring: KeyRing, wanted: str | None, passphrase: Passphrase | None, to: str | None
 ) -> None:
-    if is_unattended(session.history.environ):
+    if not is_person(session.history.environ):
         raise Refused("a key is exported by a person only", hint="run it in a terminal of yours")
     key_id = wanted or ring.current_id()
     if key_id is None:

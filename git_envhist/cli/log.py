@@ -61,7 +61,9 @@ class Listing:
         return "\0" if self.ended_by_nul else "\n"
 
 
-@command("envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True)
+@command(
+    "envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True, bare=True
+)
 @argument("revisions", many=True)
 @option("-n", "--max-count", "limit", metavar="<n>", number=True, help="at most so many; also -<n>")
 @option("--since", "--after", metavar="<time>", help="taken then or later")
@@ -141,7 +143,8 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
             from git_envhist.cli import advice  # loaded late: nearly every history holds something
 
             advice.where_nothing_is(session)
-        look = Look(history.now, style, id_length([one.id for one in shown]))
+        digits = id_length([one.id for one in shown])
+        look = Look(history.now, style, digits, ascii_signs=session.columns is None)
         if style is None and listing.is_plain and write is None:
             look = replace(look, by_day=any(look.day(one) != look.today for one in shown))
         session.page()

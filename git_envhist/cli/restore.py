@@ -17,6 +17,7 @@ from git_envhist.cli.restoreview import (
     done_lines,
     dry_run_lines,
     head_lines,
+    held_lines,
     moment_words,
     plan_lines,
     problems,
@@ -25,8 +26,9 @@ from git_envhist.cli.restoreview import (
     way_back,
 )
 from git_envhist.cli.stopping import stoppable
+from git_envhist.cli.terminal import escape_invalid
 from git_envhist.cli.words import count
-from git_envhist.errors import UsageError
+from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, RestorePart, Snapshot
 from git_envhist.restoring.wish import Wish, checked_classes
@@ -82,6 +84,8 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
     _refuse_excluding(options)
     mode = _mode(options)
     revision = words[0] if words else None
+    # What is written into another directory needs no working tree here.
+    session.bare = options["to"] is not None or options["attachments"] is not None
     if mode is not None and len(words) > 1:
         raise UsageError(f"one word too many: '{words[1]}'")
     if mode in ("undo", "redo"):
@@ -256,10 +260,12 @@ def _tell(
     for problem in problems(restored):
         warn(problem)
     back = way_back(restored, back, head=options["head"], services=options["services"])
+    held = () if options["services"] or options.get("to") else _held_services(session, restored)
     if session.json:
         from git_envhist.cli.jsonrestore import restored_json  # loaded late: only --json needs it
 
-        session.print_json({**restored_json(restored, back, dry_run=options["dry_run"]), **more})
+        value = restored_json(restored, back, dry_run=options["dry_run"])
+        session.print_json({**value, "services_held": [*map(escape_invalid, held)], **more})
     elif options["dry_run"]:
         from git_envhist.cli.details import fact_lines  # loaded late: what is done tells no story
 
@@ -277,7 +283,20 @@ def _tell(
             did = f"wrote {restored.target.id[:7]} into '{escape(os.path.abspath(options['to']))}'"
         for line in done_lines(restored, told, _rest_line(session, restored, options), did=did):
             session.line(line)
+    if held and not session.json:
+        for line in held_lines(session, restored, held):
+            session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
+
+
+def _held_services(session: Session, restored: Restored) -> tuple[str, ...]:
+    """Return the services whose state the snapshot holds; nothing where that cannot be read."""
+    from git_envhist.cli.details import services_of  # loaded late: as with the other words of the end
+
+    try:
+        return services_of(session.history, restored.target)
+    except EnvhistError:
+        return ()
 
 
 def _rest_line(session: Session, restored: Restored, options: dict[str, Any]) -> str:

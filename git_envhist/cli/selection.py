@@ -47,7 +47,7 @@ def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
     if wanted.choice.summary is not None:
         from git_envhist.capturing.telling import those_that_tell  # loaded late: keeps envlog fast
 
-        shown = those_that_tell(history.repository.git, shown, wanted.choice.summary, history.keys.get)
+        shown = those_that_tell(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
     if wanted.choice.searches_content:
         from git_envhist.capturing.searching import those_with_content  # loaded late: likewise
 

@@ -97,7 +97,7 @@ class Looking(EnvHistory):
         if choice.summary is not None:
             from git_envhist.capturing.telling import those_that_tell  # loaded late: likewise
 
-            chosen = those_that_tell(self.repository.git, chosen, choice.summary, self.keys.get)
+            chosen = those_that_tell(self.repository.git, chosen, choice.summary, self.keys.opening)
         if choice.searches_content:
             from git_envhist.capturing.searching import those_with_content  # loaded late: likewise
 

@@ -14,17 +14,18 @@ from git_envhist.model import Snapshot
 from git_envhist.model.sharing import Exported
 from git_envhist.sharing.outgoing import is_allowed, look_through
 from git_envhist.sharing.refusals import HoldsTokens
+from git_envhist.sharing.wrapping import recipients_of, wrapped_for
 from git_envhist.store.archive import FileThere, write_archive
 from git_envhist.store.bundles import make_repository, refs_of, workplace, write_bundle
 from git_envhist.store.chosen import Chosen, chain_of
 from git_envhist.store.fetched import Fetched, is_fetched, split_name
 from git_envhist.store.git import Git
+from git_envhist.store.keys import KeyRing
 from git_envhist.store.objects import CatFile
 from git_envhist.store.packs import PackWriter
 from git_envhist.store.remoteload import Outgoing, what_leaves
 from git_envhist.store.remoterefs import HEADS, NOTES
 from git_envhist.store.repository import Repository
-from git_envhist.store.signatures import FindKey
 from git_envhist.values import dataclass
 
 PLACE = "export"
@@ -61,7 +62,7 @@ def export(
     path: str,
     chosen: Iterable[Snapshot],
     world: World,
-    find_key: FindKey,
+    ring: KeyRing,
     identity: bytes,
     wish: ExportWish,
     waiting: Callable[[], None] | None = None,
@@ -74,7 +75,7 @@ def export(
     alternates = [repository.objects_dir, *([fetched.objects_dir] if fetched.is_there else [])]
     with workplace(repository.common_state, PLACE, waiting) as work:
         git = make_repository(os.path.join(work, "export.git"), repository.object_format, alternates)
-        taken = _chains(git, repository, lines, find_key, identity)
+        taken = _chains(git, repository, lines, ring, identity)
         leaving = _leaving(git, taken)
         look = look_through(git, leaving, LARGEST)
         tokens = [token for token in look.tokens if not is_allowed(token.path, wish.allow)]
@@ -109,15 +110,25 @@ def _chains(
     git: Git,
     repository: Repository,
     lines: dict[str, tuple[Snapshot, ...]],
-    find_key: FindKey,
+    ring: KeyRing,
     identity: bytes,
 ) -> list[Chosen]:
     place = os.path.join(git.git_dir, "objects", "pack")
     os.makedirs(place, exist_ok=True)
     form = repository.object_format
+    own = wrapped_for(ring, recipients_of(ring)[0] or ())
     with PackWriter(place, form) as writer, CatFile(git) as reader:
         chains = [
-            chain_of(reader, writer, name, line, find_key, identity=identity, object_format=form)
+            chain_of(
+                reader,
+                writer,
+                name,
+                line,
+                ring.get,
+                identity=identity,
+                object_format=form,
+                beside={} if is_fetched(line[0].timeline) else own,
+            )
             for name, line in lines.items()
         ]
         writer.finish()

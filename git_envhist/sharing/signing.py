@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from git_envhist.capturing.publish import annotate
 from git_envhist.errors import Damaged, EnvhistError
@@ -26,6 +26,7 @@ from git_envhist.store.heads import (
     with_key,
     write_head,
 )
+from git_envhist.store.keys import KeyRing
 from git_envhist.store.locks import COMMON_LOCK, locked, state_directory
 from git_envhist.store.objects import CatFile
 from git_envhist.store.repository import HEADS, NOTES, Repository
@@ -43,17 +44,29 @@ class Signing:
     environ: Mapping[str, str]
     signature: bytes
     """The author line of the notes commit."""
+    ring: KeyRing | None = None
+    """The keys that are wrapped for recipients."""
 
 
-def sign_heads(repository: Repository, names: Iterable[str], signing: Signing) -> list[str]:
-    """Sign the heads of timelines that changed since they were signed; a sentence for each that could not be."""
-    problems = []
+def sign_heads(repository: Repository, names: Sequence[str], signing: Signing) -> list[str]:
+    """Wrap keys for recipients, and sign the heads of timelines that changed; a sentence for each that failed."""
+    problems = _wrap(repository, names, signing) if signing.ring is not None else []
     for name in names:
         try:
             _sign(repository, name, signing)
         except (EnvhistError, OSError) as error:
             problems.append(f"the head of '{name}' is not signed: {error}")
     return problems
+
+
+def _wrap(repository: Repository, names: Sequence[str], signing: Signing) -> list[str]:
+    from git_envhist.sharing.wrapping import recipients_of, wrap_keys  # loaded late: only a push needs it
+
+    assert signing.ring is not None
+    lines, problem = recipients_of(signing.ring)
+    if lines is None:
+        return [problem] if problem is not None else []
+    return wrap_keys(repository, names, signing.ring, lines, signing.signature)
 
 
 def _sign(repository: Repository, name: str, signing: Signing) -> None:

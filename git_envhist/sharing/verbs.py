@@ -79,7 +79,8 @@ class Sharing:
         ssh = SshSettings.of(self.repository.read_config())
         line = signature(who_am_i(self.settings, self._environ), self.now)
         current = self.keys.current_id()
-        return Signing(self.keys.get(current) if current is not None else None, ssh, self._environ, line)
+        key = self.keys.get(current) if current is not None else None
+        return Signing(key, ssh, self._environ, line, self.keys)
 
     def fetch(  # type: ignore[misc]
         self: EnvHistory, remote: str | None = None, *, full: bool = False, accept_rollback: bool = False
@@ -133,9 +134,7 @@ class Sharing:
         line = signature(who_am_i(self.settings, self._environ), self.now)
         wish = ExportWish(force, tuple(map(os.fsencode, each(allow))))
         waiting = self._waits_for("another export")
-        return export(
-            self.repository, os.fspath(file), chosen, self.world, self.keys.get, line, wish, waiting
-        )
+        return export(self.repository, os.fspath(file), chosen, self.world, self.keys, line, wish, waiting)
 
     def import_(  # type: ignore[misc]
         self: EnvHistory, file: str | os.PathLike[str], *, name: str | None = None

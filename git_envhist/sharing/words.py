@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterator
 
 from git_envhist.capture.masking import mask_secrets
-from git_envhist.errors import Damaged
+from git_envhist.errors import Damaged, SealingError
 from git_envhist.model.sharing import Token
 from git_envhist.store.heads import read_head, write_head
 from git_envhist.store.remoteload import Outgoing
+from git_envhist.store.wrappedkeys import LIST_FORM
 from git_envhist.values import pattern
 
 META = b"Env-Meta: "
@@ -45,7 +46,7 @@ def _of_message(data: bytes) -> Iterator[bytes]:
 
 
 def _of_notes(data: bytes) -> Iterator[bytes]:
-    if _is_head(data):
+    if _is_head(data) or _is_wrapped_key(data):
         return
     for line in data.split(b"\n"):
         try:
@@ -55,6 +56,21 @@ def _of_notes(data: bytes) -> Iterator[bytes]:
             continue
         values = [record.get(name) for name in WRITTEN] if isinstance(record, dict) else []
         yield from (value.encode("utf-8", "surrogatepass") for value in values if isinstance(value, str))
+
+
+def _is_wrapped_key(data: bytes) -> bool:
+    """Return whether a note is a key that is wrapped for recipients, or the list of them."""
+    if LIST_FORM.fullmatch(data):
+        return True
+    from git_envhist.capture.agefile import BEGIN, read_age_file  # loaded late: few histories have one
+
+    if not data.startswith(BEGIN.encode("ascii")):
+        return False
+    try:
+        read_age_file(data)
+    except SealingError:
+        return False
+    return True
 
 
 def _is_head(data: bytes) -> bool:

@@ -8,7 +8,7 @@ key it is a claim. Its notes are those of every writer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from git_envhist.errors import Damaged
@@ -17,7 +17,7 @@ from git_envhist.store.commits import encode_commit, parse_commit
 from git_envhist.store.layout import ATTACHMENTS
 from git_envhist.store.message import mac_input, split_mac, with_mac
 from git_envhist.store.names import stored_name
-from git_envhist.store.notes import ObjectReader, add_records
+from git_envhist.store.notes import NO_FILES, ObjectReader, add_records
 from git_envhist.store.signatures import FindKey, is_signed
 from git_envhist.values import dataclass
 
@@ -51,11 +51,12 @@ def chain_of(
     *,
     identity: bytes,
     object_format: str,
+    beside: Mapping[bytes, bytes] = NO_FILES,
 ) -> Chosen:
-    """A chain of some snapshots of a timeline (oldest first), with what is said of them."""
+    """A chain of some snapshots of a timeline (oldest first), with their records; `beside`: more files of the notes."""
     tip: str | None = None
     said: dict[str, Sequence[Record]] = {}
-    files: dict[bytes, bytes] = {}
+    files = dict(beside)
     for snapshot in snapshots:
         tip = _commit(reader, writer, snapshot, tip, find_key)
         if snapshot.records:
@@ -64,7 +65,7 @@ def chain_of(
     if tip is None:
         raise ValueError("nothing was chosen")
     notes = None
-    if said:
+    if said or files:
         form = object_format
         notes = add_records(reader, writer, None, said, identity=identity, object_format=form, files=files)
     return Chosen(timeline, tip, notes, tuple(snapshots))

@@ -39,7 +39,7 @@ def alone(repository: Repository, *, removes: bool) -> Iterator[None]:
     for turn in range(TRIES):
         if turn:
             time.sleep(PAUSE)
-        with locked(os.path.join(repository.common_state, COMMON_LOCK)):
+        with locked(os.path.join(repository.common_state, COMMON_LOCK), limited=True):
             writers = may_write(repository.gits_at_work() or ()) if removes else ()
             if not writers and is_quiet(
                 repository.common_dir, lambda: _but_for_readers(repository.gits_at_work())

@@ -20,6 +20,10 @@ FIRST_FORM_LENGTH = 12
 FORMS = (SECRET_LENGTH, SECRET_LENGTH + REPOSITORY_LENGTH)
 """The lengths of the bytes of a key, by the number of its form, which begins at 1."""
 FILE_HEAD = b"envhist-key "
+OPENING_HEAD = b"envhist-open 1"
+OPENING = (b"seal", b"place")
+"""The labels of the subkeys that open what is sealed."""
+OPENING_LENGTH = 64
 TEXT_HEAD = "envhist-key-"
 
 
@@ -59,6 +63,42 @@ class Key:
     def mac(self, data: bytes) -> str:
         """What only a holder of this key can write under some data, in hex."""
         return keyed(self.derive(b"mac"), data, "sha256").hex()
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningKey:
+    """The part of a key that its owner gives to recipients: it opens what the key sealed, and signs nothing."""
+
+    id: str
+    subkeys: tuple[bytes, ...] = field(repr=False)
+
+    def derive(self, label: bytes) -> bytes:
+        """Return the subkey of one of the `OPENING` uses."""
+        if label not in OPENING:
+            raise SealingError(f"the key '{self.id}' came wrapped for a recipient: it only opens")
+        return self.subkeys[OPENING.index(label)]
+
+
+def write_opening_key(key: Key) -> bytes:
+    """Return the text that a recipient of a key gets."""
+    lines = [b"%b %b" % (label, key.derive(label).hex().encode("ascii")) for label in OPENING]
+    return b"\n".join([OPENING_HEAD, b"key " + key.id.encode("ascii"), *lines, b""])
+
+
+def read_opening_key(text: bytes) -> OpeningKey:
+    """Return the opening key of such a text; `SealingError` if it holds none."""
+    first, *lines = text.decode("ascii", "replace").splitlines()[: len(OPENING) + 2] or [""]
+    words = [line.partition(" ") for line in lines]
+    names = [word.encode("ascii", "replace") for word, _, _ in words]
+    if first.encode("ascii", "replace") != OPENING_HEAD or names != [b"key", *OPENING]:
+        raise SealingError("this is no opening key", hint="a newer git-envhist may read it")
+    try:
+        subkeys = tuple(bytes.fromhex(value) for _, _, value in words[1:])
+    except ValueError as odd:
+        raise SealingError("the opening key is damaged") from odd
+    if any(len(subkey) != OPENING_LENGTH for subkey in subkeys):
+        raise SealingError("the opening key is damaged")
+    return OpeningKey(words[0][2], subkeys)
 
 
 def write_key_file(key: Key) -> bytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 from git_envhist.errors import Refused, SealingError
 from git_envhist.store.keyfiles import KEY_NAME, KeyPlace
@@ -21,6 +22,7 @@ from git_envhist.store.keyforms import (
     REPOSITORY_LENGTH,
     SECRET_LENGTH,
     Key,
+    OpeningKey,
     read_key_file,
     read_key_text,
     write_key_file,
@@ -38,11 +40,32 @@ HOME = "home"
 """The value of `envhist.keyIn` that keeps keys out of the repository."""
 
 
+class Received(Protocol):
+    """Keys of others that came wrapped for a recipient."""
+
+    def find(self, key_id: str) -> OpeningKey | None:
+        """Return the key of an id; None if none came that a private key of this user opens."""
+        ...
+
+    def problem(self, key_id: str) -> str | None:
+        """Return why a key that came does not open; None if none came."""
+        ...
+
+
 class KeyRing:
     """The keys of one repository."""
 
-    def __init__(self, common_state: str, config_home: str, key_in: str = "") -> None:
-        """`key_in`: `home` keeps the keys in the configuration home alone."""
+    def __init__(
+        self,
+        common_state: str,
+        config_home: str,
+        key_in: str = "",
+        received: Callable[[], Received] | None = None,
+    ) -> None:
+        """`key_in`: `home` keeps the keys in the configuration home alone; `received`: keys wrapped for this user."""
+        self._receive = received
+        self._came: Received | None = None
+        self._common_state = common_state
         self.ours = KeyPlace(os.path.join(common_state, "keys"))
         self._origins = Origins(common_state)
         self.backup = KeyPlace(os.path.join(config_home, "git-envhist", "keys"))
@@ -109,18 +132,37 @@ class KeyRing:
             return self.current_id()
         return None
 
-    def to_open(self, key_id: str) -> Key | None:
-        """The same for whoever opens what it sealed: a key that is there and cannot be read is told as that."""
+    def opening(self, key_id: str) -> Key | OpeningKey | None:
+        """Return the key that opens what an id sealed; one that came wrapped for this user only opens."""
         key = self.get(key_id)
+        received = self._received() if key is None and KEY_NAME.fullmatch(key_id) else None
+        return received.find(key_id) if received is not None else key
+
+    def _received(self) -> Received | None:
+        if self._came is None and self._receive is not None:
+            self._came = self._receive()
+        return self._came
+
+    def to_open(self, key_id: str) -> Key | OpeningKey | None:
+        """Return the same; `SealingError` if there is such a key, and it cannot be used."""
+        key = self.opening(key_id)
+        if key is not None:
+            return key
         problem = self._damaged.get(key_id) or self._unreadable.get(key_id)
-        if key is None and problem is not None:
+        if problem is not None:
             raise SealingError(f"{problem}: what it sealed cannot be opened", hint=NO_OTHER_COPY)
-        if key is None and key_id in self.backup.ids():
+        if key_id in self.backup.ids():
             raise SealingError(
                 f"the key '{key_id}' is not here: this repository neither made nor imported it",
                 hint=f"if you trust its repository: git envlog key import '{self.backup.path(key_id)}'",
             )
-        return key
+        received = self._received() if KEY_NAME.fullmatch(key_id) else None
+        wrapped = received.problem(key_id) if received is not None else None
+        if wrapped is not None:
+            raise SealingError(
+                wrapped, hint="'git envlog key identity' prints your public key, for the owner of the history"
+            )
+        return None
 
     def all(self) -> tuple[Key, ...]:
         """Every key of this repository; those of others, in the backup place, stay there."""
@@ -137,6 +179,27 @@ class KeyRing:
         with self.ours.locked():
             self._store(key)
             self._choose(key)
+
+    def to_share(self) -> tuple[Key, ...]:
+        """Return the keys that recipients get: those made here, and the one that seals new files."""
+        wanted = {*self.made_here(), *filter(None, [self._current_name()])}
+        return tuple(key for key in self.all() if key.id in wanted)
+
+    def recipients(self) -> tuple[str, ...]:
+        """Return the lines of the list of recipients; `SealingError` if no key of this repository signed it."""
+        from git_envhist.store.recipients import read_recipients  # loaded late: keeps envlog fast
+
+        return read_recipients(self._common_state, self.get)
+
+    def set_recipients(
+        self, change: Callable[[tuple[str, ...]], tuple[str, ...]], *, reset: bool = False
+    ) -> None:
+        """Change the list of recipients; `reset`: begin with an empty one."""
+        from git_envhist.store.recipients import write_recipients  # loaded late: likewise
+
+        key = self.current()
+        with self.ours.locked():
+            write_recipients(self._common_state, change(() if reset else self.recipients()), key)
 
     def renew(self) -> Key:
         """Make a new key and seal new files with it; older keys stay, to open what they sealed."""

@@ -46,14 +46,18 @@ def add_records(
     identity: bytes,
     object_format: str,
     files: Mapping[bytes, bytes] = NO_FILES,
+    without: Iterable[bytes] = (),
 ) -> str:
     """Append records to the notes of commits; returns the new notes commit, `Damaged` where the old one cannot be read.
 
-    `identity` is a whole author line: name, address and moment. Nothing that stood in the notes before is lost.
+    `identity` is a whole author line: name, address and moment. No record of the notes before is lost.
     `files`: what records speak of stands in the same tree, by its path there; git passes over what is no hash.
+    `without`: directories of such files that are removed first.
     """
     tree = _NotesTree(reader, writer, 20 if object_format == "sha1" else 32)
     top = tree.open(notes_tip)
+    for path in without:
+        tree.take_directory(top, path)
     for path, content in sorted(files.items()):
         tree.put_file(top, path, content)
     for commit, records in sorted(additions.items()):

@@ -114,11 +114,11 @@ def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_n
     told = [" ".join(line.split()[3:]) for line in lines(repo)]
     told_ids = [line.split()[0] for line in lines(repo)]
     assert told == [
-        f"redo of {told_ids[2]} ~1 file · .env: 1 variable",
-        f"undo of {told_ids[2]} ~1 file · .env: 1 variable",
-        f"restore of {goal[:7]} ~1 file · .env: 1 variable",
+        f"redo of {told_ids[2]} ~1 file · .env: ~1 variable",
+        f"undo of {told_ids[2]} ~1 file · .env: ~1 variable",
+        f"restore of {goal[:7]} ~1 file · .env: ~1 variable",
         # A state that no snapshot had has a line of its own.
-        f"before the restore of {goal[:7]} ~1 file · .env: 1 variable",
+        f"before the restore of {goal[:7]} ~1 file · .env: ~1 variable",
         told[-1],
     ]
     every = lines(repo, "--no-fold")

@@ -287,16 +287,12 @@ def test_a_thousand_moments_answer_at_once(browser: Browser, pages: dict[int, Pa
     assert seen.wrong == []
 
 
-def test_changes_have_the_width_of_a_phone(
-    browser: Browser, values: list[dict[str, object]], tmp_path: Path
-) -> None:
-    place = tmp_path / "page.html"
-    place.write_text(document("shop", "2026-11-18T10:27:00+00:00", values), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 390, "height": 800})
-    page.goto(place.as_uri())
+def test_changes_have_the_whole_width_of_a_phone(sight: Sight) -> None:
+    page = sight.page
+    page.set_viewport_size({"width": 390, "height": 844})
     page.locator(".row button", has_text="npm ci").click()
-    row = page.locator("#card table.story tbody tr").first
-    assert row.locator("> *").last.evaluate("cell => cell.getBoundingClientRect().width", timeout=5000) > 300
-    page.set_viewport_size({"width": 1280, "height": 800})
-    assert row.evaluate("row => getComputedStyle(row).display") == "table-row"
-    page.close()
+    cells = page.locator("#card table.story td.changes")
+    assert cells.count() >= 2
+    widths = [box["width"] for one in cells.all() if (box := one.bounding_box())]
+    assert min(widths) > 300
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
