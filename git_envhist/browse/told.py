@@ -74,7 +74,8 @@ def _fields(value: Json) -> Iterator[tuple[str, str]]:
     yield from (("Attached", name) for name in value["attachments"])
     yield from (("Task", f"{task['status']}: {task['text']}") for task in value["tasks"])
     for effect in value["effects"]:
-        yield "Effect", effect["text"] + (" (irreversible)" if effect["irreversible"] else "")
+        signs = [word for word in ("irreversible", "refused") if effect[word]]
+        yield "Effect", effect["text"] + (f" ({', '.join(signs)})" if signs else "")
 
 
 def _verdict(verdict: Json) -> Iterator[Text]:

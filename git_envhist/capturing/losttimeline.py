@@ -14,10 +14,11 @@ from git_envhist.store.repository import HEADS, Repository
 CACHE = "cache"
 
 
-def recover_name(repository: Repository, prefix: str, *, damaged: bool) -> str | None:
+def recover_name(repository: Repository, prefix: str, configured: str | None, *, damaged: bool) -> str | None:
     """Return the name that the working tree's last capture used, or None if nothing shows it.
 
-    `prefix`: the start of each name that would be minted here. `damaged`: the file with the name exists, so that this
+    `prefix`: the start of each name that would be minted here. `configured`: the timeline of the working trees that are
+    no forks, which this one is then. `damaged`: the file with the name exists, so that this
     working tree certainly had a timeline; then the newest timeline that no other working tree uses is taken as well.
     """
     from git_envhist.capturing.timelines import read_name  # loaded late: it imports this module late itself
@@ -25,6 +26,7 @@ def recover_name(repository: Repository, prefix: str, *, damaged: bool) -> str |
     try:
         tips = _tips_by_age(repository)
         others = {read_name(state) for state in states_of(repository) if state != repository.state}
+        others.add(configured)
         free = [name for name in tips if name not in others]
         last = _last_captured(repository)
     except EnvhistError:

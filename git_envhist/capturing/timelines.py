@@ -55,7 +55,7 @@ def find_timeline(repository: Repository, settings: Settings) -> Found:
         return Found(None)
     from git_envhist.capturing.losttimeline import recover_name  # loaded late: hardly ever needed
 
-    name = recover_name(repository, _prefix(repository), damaged=damaged)
+    name = recover_name(repository, _prefix(repository), settings.timeline, damaged=damaged)
     lost = f"'{path}' is {'damaged' if damaged else 'missing'}"
     if name is not None:
         return Found(name, f"{lost}; the name of this timeline was recovered: '{name}'")

@@ -133,6 +133,7 @@ def effect_json(effect: Effect) -> Json:
         "command": effect.command and escape_invalid(effect.command),
         "exit_code": effect.exit_code,
         "snapshot": effect.stands_on,
+        "refused": effect.refused,
     }
 
 

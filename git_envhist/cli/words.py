@@ -101,7 +101,9 @@ def claim(snapshot: Snapshot) -> str:
 def effect_words(effect: Effect) -> str:
     """`deployed to staging (irreversible, exit 1)`."""
     told = ["irreversible"] if effect.irreversible else []
-    if effect.command is not None and effect.exit_code != 0:
+    if effect.refused:
+        told.append("refused, not done")
+    elif effect.command is not None and effect.exit_code != 0:
         told.append("it never ended" if effect.exit_code is None else f"exit {effect.exit_code}")
     return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
 

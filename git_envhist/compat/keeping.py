@@ -47,6 +47,8 @@ class Rules:
     exclude: tuple[str, ...] = ()
     user_name: str | None = None
     user_email: str | None = None
+    named_only: bool = False
+    """The captures hold named paths alone, whatever `.envhistignore` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def _open_kept(repository: Repository, rules: Rules) -> EnvHistory:
     history.settings = replace(
         history.settings,
         exclude=rules.exclude,
+        named_only=rules.named_only,
         fingerprint=(),
         roots=(),
         services=(),

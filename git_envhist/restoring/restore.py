@@ -35,7 +35,7 @@ class Restoring:
     def restore(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         """Go to a moment, chosen once it is known what is here now."""
         repository = self._stay_at_top()
-        if not wish.force:
+        if not (wish.force or self.here.capturing.settings.named_only):
             refuse_home(repository.root, self.here.capturing.environ)
         capturing = self.here.unbounded()
         with capturing.locked(Request(waiting=wish.waiting, dry_run=wish.dry_run)):
@@ -84,10 +84,14 @@ class Restoring:
         from git_envhist.restoring.doubts import doubtful  # loaded late: --to alone
         from git_envhist.restoring.elsewhere import Source, write_elsewhere  # loaded late: likewise
         from git_envhist.restoring.nearby import Nearby  # loaded late: likewise
+        from git_envhist.restoring.obeyedplaces import refuse_obeyed_place  # loaded late: likewise
 
         own = self.here.capturing.repository
+        judged = self.here.judge(snapshot)
+        if not judged.trusted:
+            refuse_obeyed_place(directory, own.git, own.root)
         source = Source(own.git, own.state, partial(Nearby.of, own, self.here.unseal), self.here.how)
-        written = write_elsewhere(self.here.judge(snapshot), directory, source, wish)
+        written = write_elsewhere(judged, directory, source, wish)
         return replace(written, warnings=(*written.warnings, *doubtful(own.git, snapshot.tree)))
 
     def go_on(self) -> Carried:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from git_envhist.model import EnvPath, Missing, WhyMissing
+from git_envhist.restore.plan import NOT_CHOSEN
 from git_envhist.restoring.scope import (
     CODE,
     LEFT_OUT_NOW,
     LEFT_OUT_THEN,
     MOUNTED,
     NO_ROOT,
-    NOT_CHOSEN,
     Extent,
     Scope,
 )

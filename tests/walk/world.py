@@ -257,7 +257,8 @@ class World:
     def _do_export(self, step: Step) -> None:
         archive = self.base / "export.tar.zst"
         archive.unlink(missing_ok=True)
-        if any(shot.is_live for shot in self.shots):
+        # A fork whose only snapshots were dropped has none to export.
+        if json.loads(self._run("envlog", "--json", "-n", "1")):
             self._run("envlog", "export", str(archive))
 
     def _do_share(self, step: Step) -> None:
@@ -381,6 +382,8 @@ class World:
 def _links_a_directory(edit: Edit, root: Path) -> bool:
     if not isinstance(edit, Put) or not isinstance(edit.node, HardLink):
         return False
+    if _is_below(edit.path, edit.node.to):
+        return True  # the directories above the new name are made first
     target = root / os.fsdecode(edit.node.to)
     return target.is_dir() and not target.is_symlink()
 

@@ -20,7 +20,7 @@ function card(moment, older, shared) {
   if (moment.trusted === false) parts.push(make("p", { class: "claim" }, "No key of this machine signed this moment: what it says is a claim."));
   if (moment.missing.length) parts.push(make("h3", {}, "Not in it"), ...lacking(moment));
   if (moment.notes.length) parts.push(make("h3", {}, "Notes"), ...moment.notes.map((note) => make("p", { class: "words", dir: "auto" }, note.text)));
-  if (moment.effects.length) parts.push(make("h3", {}, "Done outside"), ...moment.effects.map((effect) => make("p", {}, said(effect.text), effect.irreversible ? " (cannot be undone)" : "")));
+  if (moment.effects.length) parts.push(make("h3", {}, "Done outside"), ...moment.effects.map((effect) => make("p", {}, said(effect.text), effect.refused ? " (refused, not done)" : effect.irreversible ? " (cannot be undone)" : "")));
   if (moment.tasks.length) parts.push(make("h3", {}, "Tasks"), ...moment.tasks.map((task) => make("p", {}, `${task.status}: `, said(task.text))));
   parts.push(make("h3", {}, older ? "What this step changed" : "What the first of these moments changed"), ...story(moment));
   parts.push(...places(moment));
