@@ -33,15 +33,22 @@ class EnvHistory(Taking, Moments, Keeping, Doing, Upkeep, Sharing, Retaining):
 
     @classmethod
     def open(
-        cls, directory: str = ".", *, environ: Mapping[str, str] | None = None, workers: str = "spawn"
+        cls,
+        directory: str = ".",
+        *,
+        environ: Mapping[str, str] | None = None,
+        workers: str = "spawn",
+        bare: bool = False,
     ) -> Self:
-        """The history of the working tree that a directory is in.
+        """Return the history of the working tree that a directory is in.
 
         `workers`: a program of our own may be forked ("fork"), a host program must not be ("spawn").
+        `bare`: open a bare repository too; its snapshots can be read and written into a new directory (`write_to`).
         """
         chosen = os.environ if environ is None else environ
         with told_by_the_system(directory):
-            return cls(open_repository(directory, chosen), chosen, workers=workers, directory=directory)
+            opened = open_repository(directory, chosen, bare=bare)
+            return cls(opened, chosen, workers=workers, directory=directory)
 
     @classmethod
     def init(cls, directory: str = ".", *, workers: str = "spawn", **wish: Unpack[Beginning]) -> Self:

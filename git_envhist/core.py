@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from git_envhist.capturing.identity import agent_of, moment, signature, who_am_i
-from git_envhist.capturing.timelines import current_timeline
+from git_envhist.capturing.timelines import find_timeline
+from git_envhist.errors import SnapshotNotFound
 from git_envhist.history.timeline import Timeline, World
 from git_envhist.lookup import (
     judge_verdicts,
@@ -16,6 +17,7 @@ from git_envhist.lookup import (
     newest_at,
     newest_of_all,
     read_timeline,
+    refuse_newer,
     world_of,
 )
 from git_envhist.model import Captured, EnvPath, Moment, Progress, Record, Snapshot
@@ -67,7 +69,10 @@ class Core:
     @property
     def timeline(self) -> str | None:
         """The name of this working tree's timeline; None before its first capture."""
-        return current_timeline(self.repository, self.settings)
+        found = find_timeline(self.repository, self.settings)
+        if found.remark is not None:
+            self._tell(found.remark)
+        return found.name
 
     @once
     def keys(self) -> KeyRing:
@@ -110,7 +115,12 @@ class Core:
         """The snapshot that some words mean."""
         from git_envhist.history.resolve import resolve  # loaded late: keeps envlog fast
 
-        return self.judge(resolve(text, self.world, self.now))
+        try:
+            found = resolve(text, self.world, self.now)
+        except SnapshotNotFound:
+            refuse_newer(self.repository.git, text)
+            raise
+        return self.judge(found)
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot, and whether a key that is here signed it, or an allowed SSH signer its timeline."""

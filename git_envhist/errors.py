@@ -119,6 +119,21 @@ class Damaged(EnvhistError):
     usual_hint = "'git envlog fsck' tells which moments are whole"
 
 
+class WorkingTreeGone(EnvhistError):
+    """The working tree was moved or removed during a capture."""
+
+    code = "no-such-directory"
+    usual_hint = "run the command again where it is now"
+
+    def __init__(
+        self,
+        message: str = "the working tree was moved or removed meanwhile: nothing was captured",
+        *,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+
+
 class StorageFull(EnvhistError):
     """There is no room to write; nothing was changed."""
 

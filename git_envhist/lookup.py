@@ -208,6 +208,24 @@ class Dropped:
         return matching.pop() if len(matching) == 1 else None
 
 
+HEX_ID = r"[0-9a-fA-F]{7,64}"
+
+
+def refuse_newer(git: Git, text: str) -> None:
+    """Raise `NewerFormat` if a text is the id of a snapshot that a later version of this program wrote."""
+    from git_envhist.store.message import NewerFormat, read_message  # loaded late: only an error needs it
+
+    if not re.fullmatch(HEX_ID, text):
+        return
+    found = git.try_run("cat-file", "commit", text)
+    try:
+        read_message(found.out.partition(b"\n\n")[2])
+    except NewerFormat:
+        raise
+    except Damaged:
+        return
+
+
 class CodeCommits:
     """git's own revisions."""
 

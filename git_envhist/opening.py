@@ -57,15 +57,15 @@ def kept_apart(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (*usual, *(home.repository for home in homes_of(environ).all()))
 
 
-def open_repository(directory: str, environ: Mapping[str, str]) -> Opened:
-    """The repository that a directory's history is in."""
+def open_repository(directory: str, environ: Mapping[str, str], *, bare: bool = False) -> Opened:
+    """Return the repository with a directory's history; `bare`: also one without a working tree."""
     told = in_bytes(environ)
     if "GIT_DIR" in environ:
-        return Opened(Repository.open(directory, told))
+        return Opened(Repository.open(directory, told, bare=bare))
     homes = homes_of(environ)
     found = homes.find(directory)
     try:
-        repository = Repository.open(directory, told)
+        repository = Repository.open(directory, told, bare=bare)
     except NothingHere:
         if found is None:
             _refuse_another(homes, directory)

@@ -13,6 +13,6 @@ START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from git_envhist.cli.e
 
 
 def start_words(program: str) -> list[str]:
-    """The words before those of a command line: `envlog`, `envdiff`, `envrestore`, `envhist`."""
+    """The words before those of a command line: `envlog`, `envdiff`, `envrestore`, `envhist`, `upkeep`."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return [sys.executable, "-P", "-c", START.format(program), package]

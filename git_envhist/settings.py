@@ -50,6 +50,9 @@ class Settings:
     """Whether there is a place to push to and fetch from."""
     timeline: str | None = None
     exclude: tuple[str, ...] = ()
+    named_only: bool = False
+    """The environment is a few paths that a program named: `.envhistignore` leaves none of them out, and they may lie
+    in a home directory. Only `compat/` sets it."""
     fingerprint: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     roots: tuple[tuple[str, str], ...] = ()

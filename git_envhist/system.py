@@ -108,6 +108,36 @@ def open_file_only(name: Path, flags: int) -> int:
     return descriptor
 
 
+def read_or_stop(name: Path) -> bytes:
+    """Read a file, or a pipe to its end, and let the handlers of signals run while the pipe has nothing to read.
+
+    A plain `read` misses a signal that arrives between Python's last look for one and the system call: it would wait
+    for the other end of the pipe for ever.
+    """
+    import select  # loaded late: few programs read a pipe by its name
+
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return file.read()
+        ready = select.poll()
+        ready.register(descriptor, select.POLLIN)
+        chunks: list[bytes] = []
+        while True:
+            if not ready.poll(LOOK_FOR_SIGNALS):
+                continue
+            chunk = file.read(CHUNK)
+            if chunk == b"":
+                return b"".join(chunks)
+            if chunk is not None:
+                chunks.append(chunk)
+
+
+LOOK_FOR_SIGNALS = 200
+"""Milliseconds for which a wait may keep a signal's handler from running."""
+CHUNK = 1 << 20
+
+
 def open_compared(name: Path, flags: int, *, dir_fd: int | None = None) -> int:
     """The same where the system cannot be told to follow no link: what was opened is what was looked at."""
     before = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.needs import require
-from tests.support.oracle import find_differences, git_fsck, listing, rsync_differences, sha256
+from tests.support.oracle import (
+    find_differences,
+    git_fsck,
+    kernel_listing,
+    listing,
+    rsync_differences,
+    sha256,
+)
 from tests.support.privileges import as_ordinary_user, permissions_bind
 from tests.support.repository import Repo, make_repo
 from tests.support.strategies import edits, trees
@@ -133,6 +140,7 @@ def test_arbitrary_trees_and_edits_can_be_made(data: st.DataObject) -> None:
     tree = data.draw(trees())
     with tempfile.TemporaryDirectory() as root:
         build(tree, root)
+        assert kernel_listing(root) == listing(root, top=True)
         assert set(listing(root)) == {path for path in tree if path}
         apply(data.draw(edits(tree)), root)
         for path, entry in listing(root).items():

@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 from git_envhist.browse.values import Json
+from git_envhist.history.story import with_minus_signs
 from git_envhist.ourselves import start_words
 from git_envhist.spelling import escape
 
@@ -99,7 +100,8 @@ def read_rows(text: str) -> list[Row]:
     fields = text.split("\0")
     width = len(FIELDS) + 1
     records = (fields[at : at + width - 1] for at in range(0, len(fields) - width + 1, width))
-    return [Row(*(escape(field.replace("\n", " ")) for field in record)) for record in records]
+    rows = (Row(*(escape(field.replace("\n", " ")) for field in record)) for record in records)
+    return [row._replace(story=with_minus_signs(row.story)) for row in rows]
 
 
 def _error_words(error: Json) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from git_envhist.browse.plaintext import Text
 from git_envhist.browse.texts import HANG, folded, joined
-from git_envhist.browse.values import Json, facts_of, steps_of
-from git_envhist.history.facts import name_of
+from git_envhist.browse.values import Json, steps_of
+from git_envhist.history.factkeys import name_of
+from git_envhist.history.facts import facts_from_values
 from git_envhist.history.outside import SERVICE
 from git_envhist.spelling import escape
 
@@ -107,7 +108,7 @@ def _beyond(value: Json) -> Iterator[Text]:
 
 
 def _outside_words(fact: Json) -> str:
-    (change,) = facts_of([fact])
+    (change,) = facts_from_values([fact])
     running = f" {fact['after'] or ''}" if fact["probe"] == SERVICE else ""
     return f"{fact['probe']} {name_of(change)}{running}" + (
         f" ({fact['command']})" if fact["command"] else ""

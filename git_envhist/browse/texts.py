@@ -9,7 +9,7 @@ from rich.console import Console
 
 from git_envhist.browse.asking import Row
 from git_envhist.browse.plaintext import Text
-from git_envhist.history.facts import fact_rows, fact_words, mark_of
+from git_envhist.history.facts import fact_rows, fact_words, row_cells
 from git_envhist.history.story import Row as Folded
 from git_envhist.history.story import describe_marks, fold_by_directory
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange
@@ -58,11 +58,8 @@ def story(facts: Sequence[FactChange], changes: Sequence[Change], columns: int) 
     for row in rows:
         places[row.probe] = places.get(row.probe, 0) + 1
         if places[row.probe] <= MOST_PLACES:
-            cells = [f"{mark_of(fact)} {escape(fact_words(fact))}" for fact in row.changes[:MOST_CELLS]]
-            more = len(row.changes) - MOST_CELLS
-            lines += _row(
-                row.probe, row.place, [*cells, *([f"… {more:,} more"] if more > 0 else [])], columns
-            )
+            cells = row_cells(row, MOST_CELLS, lambda fact: escape(fact_words(fact)))
+            lines += _row(row.probe, row.place, cells, columns)
     for probe, number in places.items():
         if number > MOST_PLACES:
             lines += _row(probe, "", [f"… in {number - MOST_PLACES:,} more places"], columns)

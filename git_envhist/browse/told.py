@@ -7,7 +7,8 @@ from datetime import datetime
 
 from git_envhist.browse.plaintext import Text
 from git_envhist.browse.texts import HANG, field, joined, paragraph, story
-from git_envhist.browse.values import Json, changes_of, facts_of
+from git_envhist.browse.values import Json, changes_of
+from git_envhist.history.facts import facts_from_values
 from git_envhist.spelling import escape
 
 VERDICTS = {
@@ -22,13 +23,13 @@ SHORT = 12
 def step(value: Json, columns: int) -> Text:
     """What a moment changed, and below it its card: what it changed is what it is looked at for."""
     changed = value["env_changed"]
-    lines = story(facts_of(value["story"]), changes_of(changed["paths"]), columns)
+    lines = story(facts_from_values(value["story"]), changes_of(changed["paths"]), columns)
     return joined([*(lines or [Text("nothing changed")]), Text(), *_card(value, columns)], columns)
 
 
 def difference(value: Json, columns: int) -> Text:
     """What differs between two moments."""
-    lines = story(facts_of(value["facts"]), changes_of(value["files"]), columns)
+    lines = story(facts_from_values(value["facts"]), changes_of(value["files"]), columns)
     return joined(lines or [Text("nothing differs")], columns)
 
 
@@ -73,7 +74,8 @@ def _fields(value: Json) -> Iterator[tuple[str, str]]:
     yield from (("Attached", name) for name in value["attachments"])
     yield from (("Task", f"{task['status']}: {task['text']}") for task in value["tasks"])
     for effect in value["effects"]:
-        yield "Effect", effect["text"] + (" (irreversible)" if effect["irreversible"] else "")
+        signs = [word for word in ("irreversible", "refused") if effect[word]]
+        yield "Effect", effect["text"] + (f" ({', '.join(signs)})" if signs else "")
 
 
 def _verdict(verdict: Json) -> Iterator[Text]:
@@ -99,6 +101,8 @@ def _how(verdict: Json) -> Iterator[str]:
         yield f"{verdict['duration_ms']:,} ms"
     if verdict["carried_from"]:
         yield f"carried over from {verdict['carried_from'][:7]}"
+        if verdict.get("services"):
+            yield "services differ" if verdict["services"] == "differ" else "services not compared"
     if verdict["tree_after"] is not None and verdict["tree_before"] != verdict["tree_after"]:
         yield "the check changed the environment"
 

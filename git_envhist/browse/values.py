@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from git_envhist.model import Change, ChangeKind, EntryKind, EnvPath, FactChange, Side
+from git_envhist.model import Change, ChangeKind, EntryKind, EnvPath, Side
 
 Json = Mapping[str, Any]
-
-
-def facts_of(told: Iterable[Json]) -> list[FactChange]:
-    """What differs beside the files."""
-    return [
-        FactChange(one["probe"], one["key"], one["before"], one["after"], by=one.get("command") or "")
-        for one in told
-    ]
 
 
 def changes_of(told: Iterable[Json]) -> list[Change]:

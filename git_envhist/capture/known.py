@@ -47,6 +47,11 @@ class Records:
             found = shard[path] = _decode(found)
         return found
 
+    def peek(self, path: bytes) -> Record | None:
+        """Return a record to be read only, which is not kept in memory in its larger, decoded form."""
+        found = self._around(path).get(path)
+        return _decode(found) if isinstance(found, bytes) else found
+
     def keep(self, record: Record) -> None:
         """Take in a new record, or take back one that was changed."""
         number = self._number(record.path)

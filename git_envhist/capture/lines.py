@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from git_envhist.capture.byname import remember_here
 from git_envhist.capture.pool import DONE, FAILED, FRAME, Frame, Job, Line, Shared, Worker, WorkerFailed
@@ -157,7 +158,8 @@ def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-    worker = make()
+    # A worker that cannot start reports the reason as the answer to its first question.
+    worker, failure = _made(make)
     outbox = Outbox(answering)
     while True:
         try:
@@ -165,6 +167,8 @@ def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
         except EOFError:
             return
         try:
+            if worker is None:
+                raise cast(Exception, failure)
             for frame in worker.call(str(method), arguments):  # type: ignore[arg-type]
                 outbox.put((FRAME, *frame))
             outbox.put((DONE,))
@@ -174,6 +178,13 @@ def serve(make: Callable[[], Worker], asking: int, answering: int) -> None:
         except Exception as error:
             outbox.put((FAILED, type(error).__name__, str(error), getattr(error, "hint", None)))
             outbox.flush()
+
+
+def _made(make: Callable[[], Worker]) -> tuple[Worker | None, Exception | None]:
+    try:
+        return make(), None
+    except Exception as error:
+        return None, error
 
 
 class Outbox:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull
+from git_envhist.errors import Damaged, EnvhistError, SealingError, StorageFull, WorkingTreeGone
 from git_envhist.system import nameless_file, pipe_ours
 
 SLOTS = struct.Struct("<QQQ")
@@ -41,7 +41,9 @@ class WorkerFailed(EnvhistError):
     code = "worker-failed"
 
 
-TOLD: dict[str, type[EnvhistError]] = {kind.__name__: kind for kind in (Damaged, SealingError, StorageFull)}
+TOLD: dict[str, type[EnvhistError]] = {
+    kind.__name__: kind for kind in (Damaged, SealingError, StorageFull, WorkingTreeGone)
+}
 """The errors that mean something to the caller keep their class on the way through the pipe."""
 
 

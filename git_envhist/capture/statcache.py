@@ -19,6 +19,8 @@ from git_envhist.values import dataclass, field
 
 VERSION = 4
 HEAD = "head"
+COMPRESSED = b"\x28\xb5\x2f\xfd"
+"""How the head of the first two versions of the cache began: zstd."""
 Checksum = Callable[[bytes], int]
 
 
@@ -98,8 +100,9 @@ class StatCache:
         """Whether the head is not what was written, by whatever version."""
         try:
             with open(os.path.join(self.directory, HEAD), "rb", opener=open_file_only) as file:
-                checksum, _, text = file.read().partition(b"\n")
-            return int(checksum) != self._checksum(text)
+                data = file.read()
+            checksum, _, text = data.partition(b"\n")
+            return not data.startswith(COMPRESSED) and int(checksum) != self._checksum(text)
         except (OSError, ValueError):
             return True
 

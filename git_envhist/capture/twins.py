@@ -145,11 +145,5 @@ def write_sources(directory: str, key: bytes, sources: Iterable[Source]) -> None
         os.rename(f"{path}.{os.getpid()}", path)
 
 
-def forget_sources(directory: str) -> None:
-    """Forget them, where files came without being looked at: the next capture looks at all names."""
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(directory, LIST))
-
-
 def _check(key: bytes) -> str:
     return hmac.digest(key, b"sources 1", "sha256").hex()

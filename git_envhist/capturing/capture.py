@@ -94,6 +94,7 @@ class Capturing:
     @contextmanager
     def locked(self, request: Request) -> Iterator[None]:
         """Nobody else captures or restores this working tree, and no pack goes."""
+        self.repository.require_tree()
         own = self._lock(self.repository.state, "lock", request.dry_run)
         common = self._lock(self.repository.common_state, COMMON_LOCK, request.dry_run)
         with (
@@ -172,6 +173,7 @@ class Capturing:
     @step("what belongs to the environment is known")
     def survey(self, key_id: str | None) -> Survey:
         """What belongs to the environment."""
+        self.repository.require_tree()
         keys = self.keys.backup.directory
         return survey(self.repository, self.settings, key_id, keys, kept_apart(self.environ))
 

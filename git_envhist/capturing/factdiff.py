@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from git_envhist.capture.descent import join
 from git_envhist.errors import Damaged
-from git_envhist.history.brought import mark_brought
+from git_envhist.facts import PROBES
 from git_envhist.history.declared import INSTALLED, disagreements
 from git_envhist.history.declared import PROBE as DECLARED
-from git_envhist.history.facts import pair_facts, place_of
+from git_envhist.history.dependencies import assign_roles
+from git_envhist.history.factkeys import place_of
+from git_envhist.history.facts import pair_facts
+from git_envhist.history.importance import by_importance
 from git_envhist.history.unread import is_of_directory
 from git_envhist.model import Change, Fact, FactChange
 from git_envhist.store.compare import compare
@@ -31,11 +34,12 @@ from git_envhist.store.trees import FILE, decode_tree
 if TYPE_CHECKING:
     from git_envhist.capturing.factsealing import FindKey
 
-OF_FILES = ("sqlite", "redis", "env")
+OF_FILES = ("sqlite", "redis", "parquet", "duckdb", "csv", "notebook", "env")
 """Probes whose places are files; whatever others tell of the top itself, a list has its own name there."""
 BY_FILES = "tools"
 """The probe that says by which file of a directory each thing is told."""
-STORY_VARIABLES = frozenset(("env",))
+STORY_VARIABLES = frozenset(("env", "dump"))
+"""Probes whose sealed facts a summary counts without a name."""
 PLACE = (RESERVED + b"/" + FACTS).decode("ascii")
 
 
@@ -56,7 +60,9 @@ def compare_facts(
     find_key: FindKey | None = None,
     opens: Container[str] | None = None,
 ) -> tuple[FactChange, ...]:
-    """Return the differences between the facts of two commits or trees; a probe must have a text in both.
+    """Return the differences between the facts of two commits or trees, by probe, the most important first.
+
+    A probe must have a text in both.
 
     `find_key`: finds the keys of sealed facts; `opens`: the probes whose sealed facts are compared (all).
     """
@@ -65,10 +71,11 @@ def compare_facts(
     for probe in sorted(old.keys() & new.keys() - {DECLARED}):
         find = find_key if opens is None or probe in opens else None
         changes += _differences(reader, probe, old, new, find)
-    if not any(change.probe in INSTALLED for change in changes):
-        return tuple(changes)
-    opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
-    return mark_brought(changes, [fact for text in opened for fact in _facts(DECLARED, text)])
+    declared: list[Fact] = []
+    if any(change.probe in INSTALLED for change in changes):
+        opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
+        declared = [fact for text in opened for fact in _facts(DECLARED, text)]
+    return by_probe(by_importance(assign_roles(changes, declared)))
 
 
 def brief_facts(reader: CatFile, before: str, after: str, find_key: FindKey | None) -> tuple[FactChange, ...]:
@@ -190,10 +197,17 @@ def facts_between(
     """What the facts of two trees differ in; nothing for the first moment."""
     if before is None:
         return ()
-    return (
+    told = (
         *compare_facts(reader, before, after, find_key),
         *compare_declared(reader, before, after, find_key),
     )
+    return by_probe(told)
+
+
+def by_probe(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
+    """Return the changes in the order of the probes; those of one probe keep their order."""
+    places = {probe: place for place, probe in enumerate(PROBES)}
+    return tuple(sorted(changes, key=lambda change: places.get(change.probe, len(places))))
 
 
 def about(change: FactChange) -> bytes:

@@ -40,6 +40,7 @@ from git_envhist.values import dataclass, field
 if TYPE_CHECKING:
     from git_envhist.capturing.factasking import Asking
     from git_envhist.capturing.factreading import FactReader, ToldFacts
+    from git_envhist.services.states import Dumps
 
 MACHINE_ROOT = "GIT_ENVHIST_MACHINE_ROOT"
 """Where the file system begins of the machine whose packages are told."""
@@ -149,6 +150,21 @@ class FactTaker:
                 self.kept[name] = kept
             else:
                 self._keep(name, stamp, lines)
+
+    def take_dumps(self, dumps: Dumps) -> None:
+        """Keep what the dumps of services hold: which ones there are in the clear, tables and keys sealed."""
+        from git_envhist.facts.dumps import (  # loaded late: hardly any capture has one
+            FAILED,
+            PROBE,
+            status_of,
+        )
+
+        if self.means.key is None:
+            return
+        told = [status_of(dump.name, dump.told.kind) for dump in dumps.taken]
+        told += [status_of(name, FAILED) for name, _ in dumps.failed]
+        self._keep(PROBE, "", map(fact_line, told))
+        self._seal(PROBE, [fact_line(fact) for dump in dumps.taken for fact in dump.told.facts])
 
     def entries(self) -> dict[bytes, TreeEntry]:
         """The texts, by their paths below the reserved name."""

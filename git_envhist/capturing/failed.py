@@ -6,20 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from git_envhist.capture.descent import is_realm_top, shown_path
-from git_envhist.errors import EnvhistError
 from git_envhist.model import EnvPath, Missing, WhyMissing
-
-
-class TopGone(EnvhistError):
-    """The working tree was moved or removed while it was captured."""
-
-    code = "no-such-directory"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the working tree was moved or removed meanwhile: nothing was captured",
-            hint="run the command again where it is now",
-        )
 
 
 class FailedDirectories:

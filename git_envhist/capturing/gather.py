@@ -17,11 +17,12 @@ from git_envhist.capture.known import CacheDamaged, shards_of
 from git_envhist.capture.lines import HereLine, fork_line, spawn_line
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared
 from git_envhist.capture.statcache import CacheHead
-from git_envhist.capturing.failed import FailedDirectories, TopGone
+from git_envhist.capturing.failed import FailedDirectories
 from git_envhist.capturing.since import Wanted
 from git_envhist.capturing.sources import find_twins
 from git_envhist.capturing.survey import Survey
 from git_envhist.capturing.worker import CaptureWorker, Names
+from git_envhist.errors import WorkingTreeGone
 from git_envhist.model import EnvPath, Missing, Progress, WhyMissing
 from git_envhist.store.packs import StagedPack
 from git_envhist.system import core_count
@@ -102,7 +103,7 @@ class Gatherer:
         """Take what is not known yet. The workers go on to finish their packs: `finish_packs` waits for these."""
         self._look()
         if b"" in self.result.gone:
-            raise TopGone
+            raise WorkingTreeGone
         self._add_up()
         if dry_run:
             self._list()

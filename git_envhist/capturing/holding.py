@@ -21,13 +21,14 @@ from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.errors import EnvhistError, in_words
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
-from git_envhist.history.facts import tell_briefly
 from git_envhist.history.story import describe_counts
+from git_envhist.history.summary import summarize
 from git_envhist.model import (
     Captured,
     ChangeCount,
     FactChange,
     IntentSource,
+    KeptService,
     Record,
     Snapshot,
     SnapshotId,
@@ -50,7 +51,7 @@ from git_envhist.store.snapshots import whole_tree
 from git_envhist.store.staging import Staging
 from git_envhist.trace import step
 from git_envhist.values import dataclass, replace
-from git_envhist.verifying.carried import FACTS, carried_record, circumstances
+from git_envhist.verifying.carried import FACTS, carried_record, circumstances, service_states
 
 NAMES = "names-in-the-clear"
 """Exists while a person is still to be warned of them."""
@@ -73,6 +74,8 @@ class Finished(NamedTuple):
     attachments: tuple[str, ...]
     facts: str
     """What a verdict depends on beside the content."""
+    services: str
+    """The states of services, as one word."""
 
 
 @dataclass(slots=True)
@@ -118,15 +121,18 @@ class Held:
                 reserved.update(self._keep_dumps())
             taken, told = self.taken, self.facts
             told.take(taken.gathered, taken.merged, taken.records, cached=taken.base is not None)
+            if self.dumps is not NONE:
+                told.take_dumps(self.dumps)
             self.warnings += told.warnings
             reserved.update(told.entries())
             tree = whole_tree(sink, assembled.top, assembled.manifest, reserved).hex()
-            facts = circumstances(
+            facts = [
                 (path.removeprefix(FACTS), oid.hex())
                 for path, (_, _, oid) in reserved.items()
                 if path.startswith(FACTS)
-            )
-            self._finished = Finished(tree, self.taking.finish(self.taken), names, facts)
+            ]
+            packs = self.taking.finish(self.taken)
+            self._finished = Finished(tree, packs, names, circumstances(facts), service_states(facts))
         return self._finished
 
     def _keep_dumps(self) -> Entries:
@@ -154,7 +160,7 @@ class Held:
     def publish(self, request: Request) -> Captured:
         """Make it a snapshot, as it was asked for."""
         repository = self.context.repository
-        timeline = ensure_timeline(repository, self.context.settings)
+        timeline = ensure_timeline(repository, self.context.settings, self.warnings.append)
         at = moment(repository.git, self.context.environ)
         finished = self.finish(request.attach)
         draft = self._draft(request, timeline, finished.attachments)
@@ -162,7 +168,7 @@ class Held:
             finished.tree,
             signature(draft.actor, at),
             lambda parent: self._describe(draft, parent, finished.tree),
-            lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished.facts)),
+            lambda commit: (*_records(request, draft, at), *self._known_verdict(commit, finished)),
             self.key,
             at,
         )
@@ -182,9 +188,10 @@ class Held:
                 os.unlink(kept)
                 self.warnings.append(NAMES_IN_THE_CLEAR)
 
-    def _known_verdict(self, commit: str, facts: str) -> tuple[Record, ...]:
+    def _known_verdict(self, commit: str, finished: Finished) -> tuple[Record, ...]:
         """The verdict on an environment that is just as this one."""
-        note = carried_record(self.context.repository.common_state, self.content, facts)
+        state = self.context.repository.common_state
+        note = carried_record(state, self.content, finished.facts, finished.services)
         # Nobody would believe one that is not signed.
         return () if note is None or self.key is None else (signed(note, SnapshotId(commit), self.key),)
 
@@ -231,7 +238,7 @@ class Held:
             # The snapshot before is damaged; this one is not, and is not lost with it.
             self.warnings.append(f"what changed could not be told: {in_words(error)}")
             return draft
-        return replace(draft, changed=changed, story=tell_briefly(facts, changed, kinds(), names=False))
+        return replace(draft, changed=changed, story=summarize(facts, changed, kinds(), names=False))
 
     def _changed_facts(self, git: Git, parent: str, tree: str) -> tuple[FactChange, ...]:
         """What the facts of this moment and of the one before differ in."""
@@ -259,7 +266,15 @@ class Held:
             warnings=(*self.warnings, *done.warnings),
             directories=taken.largest() if done.parent is None else (),
             first=done.parent is None,
+            services=self._kept_services(),
             sealed_first=taken.seals_now() and self.context.keys.first_use(),
+        )
+
+    def _kept_services(self) -> tuple[KeptService, ...]:
+        """The states of services that the snapshot holds."""
+        taken = self.dumps.taken if self.key is not None else ()
+        return tuple(
+            KeptService(dump.name, os.fstat(dump.file.fileno()).st_size, dump.told.summary) for dump in taken
         )
 
 

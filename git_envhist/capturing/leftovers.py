@@ -9,7 +9,7 @@ from contextlib import closing
 from git_envhist.store.durable import forget
 
 SLOTS, AT_TOP = b"slots", b".envhist-restore"
-NO_USE = ("journal.new", "phase.new", "way.new", "phase")
+NO_USE = ("journal.new", "phase.new", "way.new", "phase", "phase.done", "phase.undone")
 """What is half written, and what speaks of a journal that is gone."""
 LEFT = ("journal", "way")
 """What stands in the directory of restores while one is not at its end."""

@@ -11,6 +11,7 @@ from git_envhist.errors import EnvhistError
 from git_envhist.lookup import each, refuse_unknown
 from git_envhist.model import Actor, Captured, IntentSource, Progress, RestorePart, Trigger
 from git_envhist.services.states import NONE, Dumps
+from git_envhist.system import read_or_stop
 from git_envhist.values import dataclass
 from git_envhist.verifying.watching import Watching
 
@@ -109,10 +110,9 @@ def pairs(meta: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[st
 
 
 def read_attachment(path: str) -> tuple[str, bytes]:
-    """A file that is to be kept with a moment: its name and its bytes."""
+    """Return the name and the bytes of a file, or of a pipe, that is to be kept with a snapshot."""
     try:
-        with open(path, "rb") as file:
-            return os.path.basename(path), file.read()
+        return os.path.basename(path), read_or_stop(path)
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
         raise EnvhistError(f"cannot attach '{path}': {reason}") from error

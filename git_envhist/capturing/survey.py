@@ -64,7 +64,7 @@ def survey(
     crossed = _crossed(pruned) if settings.cross_mounts else ()
     # One that is none could mean anything: rather no capture than a secret in the clear.
     path_matcher(list(settings.secret))
-    lines, unread = _read_ignore_file(repository.root)
+    lines, unread = ((), []) if settings.named_only else _read_ignore_file(repository.root)
     ignore, bad = usable(lines)
     exclude, also_bad = usable(settings.exclude)
     fingerprint, bad_too = usable(settings.fingerprint)

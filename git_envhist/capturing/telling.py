@@ -1,4 +1,4 @@
-"""Which snapshots tell of something: when did flask appear?"""
+"""Find the snapshots whose summary contains a text: when did flask appear?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from git_envhist.capturing.factdiff import compare_facts
 from git_envhist.capturing.factsealing import FindKey
-from git_envhist.history.facts import fact_words, place_of
+from git_envhist.history.factkeys import place_of
+from git_envhist.history.facts import fact_words
 from git_envhist.history.story import changes_phrase
 from git_envhist.model import Snapshot
 from git_envhist.store.git import Git

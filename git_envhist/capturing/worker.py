@@ -23,6 +23,7 @@ from git_envhist.capturing.looking import Looker
 from git_envhist.capturing.policy import make_policy
 from git_envhist.capturing.shards import leaf_modes, shard_of
 from git_envhist.capturing.sources import Rows, sources_again, sources_among
+from git_envhist.errors import WorkingTreeGone
 from git_envhist.model import WhyMissing
 from git_envhist.store.manifest import format_extras
 from git_envhist.store.packs import PackWriter
@@ -37,6 +38,7 @@ class CaptureWorker(Looker):
     """Reads what it has looked at, when it is told to."""
 
     def __init__(self, job: dict[str, Any], shared: Shared, number: int) -> None:
+        device = _home_device(job)
         super().__init__(job, shared)
         self._parent = os.getppid()
         self._known = open_published(job["common_state"], job["pack_dir"], job["object_format"])
@@ -44,7 +46,7 @@ class CaptureWorker(Looker):
         blobs = Blobs(self._writer, shared, number)
         self._width = 20 if job["object_format"] == "sha1" else 32
         self._policy = make_policy(job)
-        self._taker = Taker(blobs, format_extras, self._policy, job["budget"], _home_device(job))
+        self._taker = Taker(blobs, format_extras, self._policy, job["budget"], device)
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Iterator[Frame]:
         generator: Iterator[Frame] = getattr(self, "do_" + method)(*arguments)
@@ -198,4 +200,8 @@ class CaptureWorker(Looker):
 
 
 def _home_device(job: dict[str, Any]) -> int:
-    return os.stat(job["bases"][b""]).st_dev
+    """Return the device of the working tree's top; raise WorkingTreeGone if it was removed."""
+    try:
+        return os.stat(job["bases"][b""]).st_dev
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise WorkingTreeGone from error

@@ -56,6 +56,12 @@ def first_operand(words: Sequence[str], valued: Collection[str]) -> int | None:
     return None
 
 
+def with_dashes(words: Sequence[str], valued: Collection[str]) -> list[str]:
+    """Return the words with `--` before the first operand, unless `--` is there."""
+    at = first_operand(words, valued)
+    return list(words) if at is None else [*words[:at], "--", *words[at:]]
+
+
 def takes_next(word: str, valued: Collection[str]) -> bool:
     """Whether the word is an option whose value is the next word: `-m`, `--name`, `-am`."""
     if word.startswith("--") or not word.startswith("-"):

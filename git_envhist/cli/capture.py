@@ -137,7 +137,7 @@ class _Telling:
         return exit_status(captured.verdict)
 
     def _warn(self, warnings: Sequence[str]) -> None:
-        for warning in warnings:
+        for warning in dict.fromkeys(warnings):
             warn(warning)
 
 
@@ -216,6 +216,9 @@ def captured_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
     yield f"[{escape(snapshot.timeline)} {snapshot.id[:7]}] {escape(title_of(snapshot))}"
     partial = f", partial: {count(len(captured.missing), 'path')} missing" if captured.missing else ""
     yield f" {counts_line(captured)}{partial}"
+    for kept in captured.services:
+        summary = f", {kept.summary}" if kept.summary else ""
+        yield f" state of {escape(kept.name)}: {size(kept.bytes)}{summary}"
     if captured.first:
         yield from _first_lines(captured, history)
     if captured.sealed_first:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -173,8 +172,6 @@ def _hint_at_words(command: Command | None, words: Sequence[str]) -> str | None:
     if "[-- <path" in command.usage:
         hint = f"paths stand behind '--': {command.usage.partition('[-- ')[0].strip()} -- <path>"
         return hint.replace(" [<options>]", "")
-    if command.name == "run":
-        return f"the command stands behind '--': git envlog run -- {shlex.join(words)}"
     if command.name in OF_WORDS:
         return f"several words stand in quotes: {called(command)} '{OF_WORDS[command.name]}'"
     return f"usage: {command.usage}"

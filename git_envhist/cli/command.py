@@ -43,6 +43,7 @@ class Session:
         paging: bool = True,
         colour: str | None = None,
         json: str | None = None,
+        bare: bool = False,
     ) -> None:
         self.program = program
         self.paths = paths
@@ -50,6 +51,8 @@ class Session:
         self.paging = paging
         self.colour = colour
         self.json = json
+        self.bare = bare
+        """Whether the command can do its work in a bare repository."""
         output.plain = json is None and not shows_symbols(os.environ, terminal=output.terminal)
 
     @cached_property
@@ -57,7 +60,7 @@ class Session:
         """The history of the directory the program stands in."""
         from git_envhist.api import EnvHistory  # loaded late: -h and a slip of the pen need no history
 
-        history = EnvHistory.open(".", workers="fork")
+        history = EnvHistory.open(".", workers="fork", bare=self.bare)
         history.waiting = say_who_waits
         return history
 
@@ -123,18 +126,30 @@ class Command:
     """A command: what it is called, what words it takes, and the function that does it."""
 
     def __init__(
-        self, name: str, usage: str, run: Run, *, counts: bool, json_lines: bool, writes: bool
+        self,
+        name: str,
+        usage: str,
+        run: Run,
+        *,
+        counts: bool,
+        json_lines: bool,
+        writes: bool,
+        bare: bool,
+        ends_in_command: bool,
     ) -> None:
         self.name = name
         self.usage = usage
         self.help = "\n".join(map(str.strip, (run.__doc__ or "").strip().split("\n")))
         self.counts = counts
         """Whether `-5` stands for `--max-count=5`."""
+        self.ends_in_command = ends_in_command
+        """Whether the first operand begins another program's command line, as after `nice` or `sudo`."""
         own = declared(run)
         self.arguments = [each for each in own if isinstance(each, Argument)]
         common = [*([HUSH] if writes else []), *common_options(json_lines)]
         self.options = [*(each for each in own if isinstance(each, Option)), *common]
         self._run = run
+        self._bare = bare
 
     @property
     def valued(self) -> frozenset[str]:
@@ -170,18 +185,36 @@ class Command:
             paging=not values.pop("no_pager"),
             colour=values.pop("colour"),
             json=style,
+            bare=self._bare,
         )
         return self._run(session, **values) or 0
 
 
 def command(
-    name: str, usage: str, *, counts: bool = False, json_lines: bool = False, writes: bool = False
+    name: str,
+    usage: str,
+    *,
+    counts: bool = False,
+    json_lines: bool = False,
+    writes: bool = False,
+    bare: bool = False,
+    ends_in_command: bool = False,
 ) -> Callable[[Run], Command]:
     """Make a function a command: it is called with the session and its options by name.
 
-    `writes`: it changes something, and need not say so.
+    `writes`: it changes something, and need not say so. `bare`: it needs no working tree. `ends_in_command`: all words
+    from the first operand on are another program's command line.
     """
-    return lambda run: Command(name, usage, run, counts=counts, json_lines=json_lines, writes=writes)
+    return lambda run: Command(
+        name,
+        usage,
+        run,
+        counts=counts,
+        json_lines=json_lines,
+        writes=writes,
+        bare=bare,
+        ends_in_command=ends_in_command,
+    )
 
 
 HUSH = make_option("-q", "--quiet", "hushed", is_flag=True, help="say nothing but warnings and errors")

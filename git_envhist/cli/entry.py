@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from git_envhist import trace
 from git_envhist.cli import hear_interrupts, is_echo
-from git_envhist.cli.argv import first_operand, split_words, wants_json
+from git_envhist.cli.argv import first_operand, split_words, wants_json, with_dashes
 from git_envhist.cli.failure import Stopped, as_defect, tell
 from git_envhist.cli.output import Output, OutputClosed
 from git_envhist.cli.subcommands import MEANT, PROGRAMS, SUBCOMMANDS, did_you_mean, load
@@ -73,6 +73,14 @@ def envhist() -> NoReturn:
     leave(run_program("git-envhist", sys.argv[1:]))
 
 
+def upkeep() -> NoReturn:
+    """Run the daily upkeep of a repository of ours; started by a capture, in the background."""
+    keep_standard_streams()
+    from git_envhist.upkeep.background import run_upkeep  # loaded late: once per day
+
+    leave(run_upkeep(sys.argv[1:]))
+
+
 def keep_standard_streams() -> None:
     """Where one is closed, nothing that is opened later may take its number: an answer would be written there."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -112,6 +120,9 @@ def run_program(program: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as failure:
+        if isinstance(failure.__cause__, KeyboardInterrupt):
+            # Python before 3.12 wraps what a signal's handler raises while a class is made.
+            return 128 + getattr(failure.__cause__, "number", signal.SIGINT)
         if trace.ON:
             import traceback  # loaded late: only a defect needs it
 
@@ -126,6 +137,8 @@ def _run(program: str, words: list[str], output: Output) -> int:
     _follow_prefix()
     _ask_ahead(program, words)
     command, words = choose_command(program, words)
+    if command.ends_in_command:
+        words = with_dashes(words, command.valued)
     options, paths = split_words(words, command.valued, counts=command.counts)
     return command.invoke(options, program, paths, output)
 

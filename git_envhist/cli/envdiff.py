@@ -55,7 +55,7 @@ class Wanted:
     """Also what differs by nature between two machines."""
 
 
-@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]")
+@command("envdiff", "git envdiff [<options>] [<a>[..<b>] | <a> <b>] [-- <pathspec>…]", bare=True)
 @argument("revisions", many=True)
 @option("--stat", is_flag=True, help="lines and bytes by file")
 @option("--name-only", is_flag=True, help="the paths")

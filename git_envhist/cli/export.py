@@ -19,7 +19,7 @@ USAGE_EXPORT = "git envlog export [<options>] <file> [<rev>…]"
 USAGE_IMPORT = "git envlog import [--as <name>] <file>"
 
 
-@command("export", USAGE_EXPORT, writes=True)
+@command("export", USAGE_EXPORT, writes=True, bare=True)
 @argument("file")
 @argument("revisions", many=True)
 @option("-f", "--force", is_flag=True, help="write over a file that is there")

@@ -10,7 +10,8 @@ from git_envhist.cli.diffsource import Manner
 from git_envhist.cli.rows import place_row
 from git_envhist.cli.terminal import escape
 from git_envhist.facts import kinds
-from git_envhist.history.facts import SECRET, FactRow, fact_rows, fact_words, mark_of, name_of
+from git_envhist.history.factkeys import name_of
+from git_envhist.history.facts import SECRET, FactRow, fact_rows, fact_words, row_cells
 from git_envhist.history.outside import SERVICE
 from git_envhist.model import FactChange
 
@@ -28,17 +29,13 @@ def fact_texts(changes: Sequence[FactChange], manner: Manner, *, secrets: bool =
         for row in places[:MOST_PLACES]:
             yield from place_row(escape(probe), escape(row.place), _fact_cells(row), manner)
         if len(places) > MOST_PLACES:
-            changed = sum(len(row.changes) for row in places[MOST_PLACES:])
+            changed = sum(len(row.changes) + len(row.nested) for row in places[MOST_PLACES:])
             rest = f"… {changed:,} more in {len(places) - MOST_PLACES:,} places"
             yield from place_row(escape(probe), "", [rest], manner)
 
 
 def _fact_cells(row: FactRow) -> list[str]:
-    shown = row.changes if len(row.changes) <= MOST_CELLS else row.changes[: MOST_CELLS - 1]
-    cells = [f"{mark_of(change)} {escape(_words(change))}" for change in shown]
-    marks = [mark_of(change) for change in row.changes[len(shown) :]]
-    counts = " ".join(f"{mark}{marks.count(mark):,}" for mark in "+~−" if mark in marks)
-    return [*cells, f"… {counts}"] if counts else cells
+    return row_cells(row, MOST_CELLS, lambda change: escape(_words(change)))
 
 
 def _words(change: FactChange) -> str:

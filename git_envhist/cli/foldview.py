@@ -62,7 +62,7 @@ def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> It
     from git_envhist.capturing.factdiff import compare_facts  # loaded late: keeps envlog fast
     from git_envhist.facts import kinds  # loaded late: likewise
     from git_envhist.history.diff import count as count_changes  # loaded late: likewise
-    from git_envhist.history.facts import tell_briefly  # loaded late: likewise
+    from git_envhist.history.summary import summarize  # loaded late: likewise
     from git_envhist.store.objects import CatFile  # loaded late: likewise
     from git_envhist.store.series import changes_of  # loaded late: likewise
 
@@ -71,4 +71,4 @@ def _stories(history: EnvHistory, steps: Sequence[tuple[str, str | None]]) -> It
         for commit, changes in changes_of(git, reader, steps):
             older = before[commit]
             facts = compare_facts(reader, older, commit, history.keys.opening) if older else ()
-            yield commit, tell_briefly(facts, count_changes(changes), kinds(), first=older is None)
+            yield commit, summarize(facts, count_changes(changes), kinds(), first=older is None)

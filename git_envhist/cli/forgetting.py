@@ -14,13 +14,14 @@ from git_envhist.cli.words import count, size
 from git_envhist.errors import Refused
 from git_envhist.store.repository import Repository
 from git_envhist.triggers.forgetting import forget_history, look_at_history
+from git_envhist.values import replace
 
 
 class Forgetting:
     """A history that is to go: asked for, carried out, told."""
 
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
+    def __init__(self, repository: Repository, *, force: bool = False) -> None:
+        self._repository = replace(repository, ignores_hidden=force)
         self._found = look_at_history(repository, os.environ)
 
     def ask(self) -> None:

@@ -16,6 +16,7 @@ from git_envhist.cli.terminal import escape, for_people
 from git_envhist.cli.words import body, story_line, verdict_phrase
 from git_envhist.errors import UsageError
 from git_envhist.history.intents import title
+from git_envhist.history.story import with_ascii_signs
 from git_envhist.history.timeline import NO_INTENT, subject
 from git_envhist.history.times import printed_time
 from git_envhist.model import Snapshot
@@ -31,6 +32,8 @@ class Look:
     id_length: int = 7
     others: Mapping[str, Snapshot | None] = field(default_factory=dict)
     """The moments that restores among those shown went back to (`git_envhist.cli.titles`)."""
+    ascii_signs: bool = False
+    """Spell the minus signs of summaries in ASCII: the text goes to no terminal."""
 
     def time(self, snapshot: Snapshot) -> str:
         """The time as a list prints it; every spelling of it leads back to the snapshot."""
@@ -43,6 +46,10 @@ class Look:
     def words(self, snapshot: Snapshot) -> str:
         """The words that a list has for a moment."""
         return escape(title(snapshot, self.others))
+
+    def signed(self, summary: str) -> str:
+        """Return a summary with the signs that its reader expects."""
+        return with_ascii_signs(summary) if self.ascii_signs else summary
 
     def short_id(self, snapshot: Snapshot) -> str:
         return snapshot.id[: self.id_length]
@@ -74,7 +81,7 @@ LETTERS |= {f"c{letter[1]}": piece for letter, piece in LETTERS.items() if len(l
 WORDS: dict[str, Piece] = {
     "time": lambda snapshot, look: look.time(snapshot),
     "verdict": lambda snapshot, look: escape(verdict_phrase(snapshot.verdict)),
-    "story": lambda snapshot, look: escape(story_line(snapshot)),
+    "story": lambda snapshot, look: escape(with_ascii_signs(story_line(snapshot))),
     "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
     "trigger": lambda snapshot, look: snapshot.trigger.value,
     "title": lambda snapshot, look: escape(title(snapshot, look.others)),

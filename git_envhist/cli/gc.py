@@ -13,7 +13,7 @@ from git_envhist.errors import UsageError
 from git_envhist.model import Collected
 
 
-@command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash]", writes=True)
+@command("gc", "git envlog gc [--prune=<when> | --no-prune] [--empty-trash] [--force]", writes=True)
 @option(
     "--prune",
     metavar="<when>",
@@ -22,7 +22,8 @@ from git_envhist.model import Collected
 @option("--no-prune", is_flag=True, help="remove nothing, only pack")
 @option("--empty-trash", "empties", is_flag=True, help="dropped moments go for good, now; none comes back")
 @option("--auto", is_flag=True, help="only what is worth it, as it is done by itself once a day")
-def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto: bool) -> None:
+@option("--force", is_flag=True, help="ignore git processes whose repository the system hides")
+def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto: bool, force: bool) -> None:
     """Packs the history well, and removes what no moment holds any more; the moments themselves all stay."""
     session.no_paths()
     if empties and (no_prune or auto):
@@ -31,7 +32,7 @@ def gc(session: Session, prune: str | None, no_prune: bool, empties: bool, auto:
         session.history.daily()
         return
     with shown_steps() as tell:
-        done = session.history.gc("never" if no_prune else prune, empty_trash=empties, tell=tell)
+        done = session.history.gc("never" if no_prune else prune, empty_trash=empties, force=force, tell=tell)
     session.done("it is packed")
     for what in done.damaged:
         warn(f"left as it is: {what}")

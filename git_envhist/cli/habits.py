@@ -10,7 +10,7 @@ MEANT = {
     "envlog": {
         "--limit": "git envlog -n 3",
         "--count": "git envlog -n 3",
-        "--author": "git envlog --full tells whose each is, --grep and -S look for words",
+        "--author": "git envlog --full tells whose each is, --grep searches intents, -S contents",
         "--first-parent": "timelines do not branch: git envlog",
         "--verbose": "git envlog --full has all of each, --stat what it changed",
         "-v": "git envlog --full has all of each, --stat what it changed",

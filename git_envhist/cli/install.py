@@ -60,13 +60,18 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
 
 
 @command(
-    "uninstall", "git envlog uninstall [--agent <name>]… [--global] [--history] [--shell] [-n]", writes=True
+    "uninstall",
+    "git envlog uninstall [--agent <name>]… [--global] [--history [--force]] [--shell] [-n]",
+    writes=True,
 )
 @option("--agent", "agents", metavar="<name>", multiple=True, help="that coding agent alone; repeatable")
 @option("--global", "everywhere", is_flag=True, help="what was installed for every repository of this user")
 @option("--history", is_flag=True, help="also every snapshot, note, pack and key of this repository")
 @option("--shell", is_flag=True, help="instead: what install --shell has linked")
 @option("--yes", is_flag=True, help="with --history: do not ask")
+@option(
+    "--force", is_flag=True, help="with --history: ignore git processes whose repository the system hides"
+)
 @option("-n", "--dry-run", is_flag=True, help="print every byte that would be written; write nothing")
 def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool) -> None:
     """Takes away what 'install' put in place; what nobody has changed since is what it was before, byte for byte."""
@@ -87,7 +92,7 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
         return
     from git_envhist.cli.forgetting import Forgetting  # loaded late: hardly ever asked for
 
-    history = Forgetting(session.history.repository)
+    history = Forgetting(session.history.repository, force=options["force"])
     if not (dry_run or options["yes"]):
         history.ask()
     is_plain = session.history.repository.plain

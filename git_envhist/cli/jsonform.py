@@ -9,6 +9,7 @@ from datetime import datetime
 from git_envhist.cli.terminal import escape_invalid
 from git_envhist.history.areas import Extent
 from git_envhist.history.doings import effects_of, observed_of, tasks_of
+from git_envhist.history.story import changes_phrase, with_ascii_signs
 from git_envhist.model import (
     Actor,
     Captured,
@@ -76,6 +77,7 @@ def snapshot_json(snapshot: Snapshot, details: Details, *, most_paths: int | Non
             {"status": change.status, **path_fields(change.path)} for change in details.git_changed
         ],
         "env_changed": changed_json(snapshot.changed, details.changes[:most_paths]),
+        "summary": escape_invalid(with_ascii_signs(changes_phrase(snapshot))),
         "story": [fact_json(fact) for fact in details.facts],
         "services": [escape_invalid(name) for name in details.services],
         "tasks": [
@@ -131,6 +133,7 @@ def effect_json(effect: Effect) -> Json:
         "command": effect.command and escape_invalid(effect.command),
         "exit_code": effect.exit_code,
         "snapshot": effect.stands_on,
+        "refused": effect.refused,
     }
 
 
@@ -152,6 +155,10 @@ def captured_json(captured: Captured, snapshot: Json | None) -> Json:
             for directory, files, size in captured.directories
         ],
         "first": captured.first,
+        "services": [
+            {"name": escape_invalid(kept.name), "bytes": kept.bytes, "summary": escape_invalid(kept.summary)}
+            for kept in captured.services
+        ],
         "verify": captured.verdict and verdict_json(captured.verdict),
     }
 
@@ -178,6 +185,7 @@ def verdict_json(verdict: Verdict) -> Json:
         "tree_before": verdict.tree_before,
         "tree_after": verdict.tree_after,
         "carried_from": verdict.carried_from,
+        "services": verdict.services,
         "claimed_by": verdict.claimed_by and escape_invalid(verdict.claimed_by),
     }
 
@@ -199,7 +207,13 @@ def missing_json(missing: Missing) -> Json:
 
 
 def fact_json(fact: FactChange) -> Json:
-    told: Json = {"probe": fact.probe, "key": fact.key, "before": fact.before, "after": fact.after}
+    told: Json = {
+        "probe": fact.probe,
+        "key": fact.key,
+        "before": fact.before,
+        "after": fact.after,
+        "role": fact.role.value,
+    }
     return {**told, "command": fact.by} if fact.probe == "service" else told
 
 

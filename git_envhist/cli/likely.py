@@ -1,4 +1,4 @@
-"""What `git envrestore` without a revision shows: the moments that are likely meant, and the command for each."""
+"""List likely snapshots, each with its command, for `git envrestore` without a revision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from git_envhist.history.likely import likeliest
 
 
 def likely_lines(session: Session) -> Iterator[str]:
-    """At most five moments, the likeliest first; nothing is changed."""
+    """Yield the lines for at most five snapshots, the newest first."""
     history = session.history
     if history.going.broken_off:
         yield "a restore was broken off here: first git envrestore --continue, or --abort to take it back"

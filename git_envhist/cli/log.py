@@ -57,14 +57,22 @@ class Listing:
         return "\0" if self.ended_by_nul else "\n"
 
 
-@command("envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True)
+@command(
+    "envlog", "git envlog [<options>] [<range>] [-- <pathspec>…]", counts=True, json_lines=True, bare=True
+)
 @argument("revisions", many=True)
 @option("-n", "--max-count", "limit", metavar="<n>", number=True, help="at most so many; also -<n>")
 @option("--since", "--after", metavar="<time>", help="taken then or later")
 @option("--until", "--before", metavar="<time>", help="taken then or before")
-@option("-S", "told", metavar="<text>", help="whose story contains it: packages, variables, counts")
+@option("-S", "content", metavar="<text>", help="that added or removed the text in a file, as in git log")
+@option("-G", "content_pattern", metavar="<regex>", help="with a changed line that matches, as in git log")
+@option(
+    "--in-summary", "summary", metavar="<text>", help="whose summary contains it: packages, variables, rows"
+)
 @option("--grep", metavar="<pattern>", multiple=True, help="whose intent, name or note matches; repeatable")
-@option("-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep regardless of case")
+@option(
+    "-i", "--regexp-ignore-case", "ignore_case", is_flag=True, help="--grep, -S and -G regardless of case"
+)
 @option(
     "--verdict",
     "verdicts",
@@ -128,7 +136,13 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
             from git_envhist.cli import advice  # loaded late: nearly every history holds something
 
             advice.where_nothing_is(session)
-        look = Look(history.now, style, id_length([one.id for one in shown]), others_of(history, shown))
+        look = Look(
+            history.now,
+            style,
+            id_length([one.id for one in shown]),
+            others_of(history, shown),
+            ascii_signs=session.columns is None,
+        )
         session.page()
         # A template is for programs, too: what it names comes as it is.
         session.output.plain &= write is None
@@ -174,7 +188,9 @@ def _wanted(session: Session, revisions: tuple[str, ...], options: dict[str, Any
         options["ignore_case"],
         options["verdicts"],
         options["triggers"],
-        options["told"],
+        options["summary"],
+        options["content"],
+        options["content_pattern"],
     )
     return Wanted(
         revisions, options["every"], _pathspecs(session), choice, options["limit"], options["reverse"]

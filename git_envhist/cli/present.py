@@ -12,7 +12,8 @@ from git_envhist.cli.terminal import escape
 from git_envhist.errors import EnvhistError, SnapshotNotFound
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
-from git_envhist.history.facts import tell_briefly, without_secrets
+from git_envhist.history.facts import without_secrets
+from git_envhist.history.summary import summarize
 from git_envhist.history.timeline import subject
 from git_envhist.model import EnvPath, Snapshot
 
@@ -62,7 +63,7 @@ def show_present(session: Session, date: str | None) -> None:
         ("Timeline", session.history.timeline or ""),
         ("Date", format_date(session.history.now, date or "default", session.history.now)),
         ("Newest", _newest(newest)),
-        ("Story", tell_briefly(facts, counts, kinds())),
+        ("Story", summarize(facts, counts, kinds())),
     ]
     session.line(session.paint("id", "the environment now"))
     for label, value in fields:

@@ -31,12 +31,13 @@ WHERE = {
 @option(
     "--variable-names", is_flag=True, help="erase names of variables that are stored without being sealed"
 )
-def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_names: bool) -> None:
+@option("--force", is_flag=True, help="ignore git processes whose repository the system hides")
+def purge(session: Session, words: tuple[str, ...], dry_run: bool, variable_names: bool, force: bool) -> None:
     """Erases files or directories from every snapshot, the trash and our packs, for good; the environment stays."""
     paths = (*words, *(session.paths or ()))
     if not paths and not variable_names:
         raise UsageError("which path?", hint="git envlog purge <path>…")
-    done = session.history.purge(*paths, variable_names=variable_names, dry_run=dry_run)
+    done = session.history.purge(*paths, variable_names=variable_names, dry_run=dry_run, force=force)
     if not dry_run:
         session.done("it is erased")
     for warning in done.warnings:

@@ -16,6 +16,7 @@ from git_envhist.cli.words import (
     effect_words,
     first_line,
     mark,
+    services_phrase,
     story_line,
     symbol,
     verdict_cause,
@@ -84,7 +85,7 @@ def list_lines(
 
 
 def _story(snapshot: Snapshot, look: Look, timelines: bool) -> str:
-    parts = (story_line(snapshot), _known_from(snapshot, look))
+    parts = (look.signed(story_line(snapshot)), _known_from(snapshot, look))
     story = escape(" · ".join(part for part in parts if part))
     return f"[{escape(snapshot.timeline)}] {story}".rstrip() if timelines else story
 
@@ -107,7 +108,7 @@ def _known_from(snapshot: Snapshot, look: Look) -> str:
     verdict = snapshot.verdict
     if verdict is None or verdict.carried_from is None:
         return ""
-    return f"{symbol(verdict)} from {look.printed(verdict.at)}"
+    return f"{symbol(verdict)} from {look.printed(verdict.at)}{services_phrase(verdict)}"
 
 
 def _named(words: str, snapshot: Snapshot) -> str:
@@ -147,7 +148,7 @@ def card(
         lines.append(f"{label}:".ljust(LABEL) + escape(told))
     for verdict in snapshot.verdicts:
         lines += _verdict_lines(verdict, palette)
-    lines += _state_lines(snapshot, missing, story)
+    lines += _state_lines(snapshot, look.signed(changes_phrase(snapshot)), missing, story)
     lines += ["", *_indented(snapshot.intent or NO_INTENT), ""]
     for remark in snapshot.remarks:
         lines += [
@@ -206,8 +207,10 @@ def _branch(branch: str | None) -> str:
     return f"({branch.removeprefix('refs/heads/')})" if branch else ""
 
 
-def _state_lines(snapshot: Snapshot, missing: Sequence[Missing], story: Sequence[str]) -> list[str]:
-    lines = ["Story:".ljust(LABEL) + escape(changes_phrase(snapshot)), *story]
+def _state_lines(
+    snapshot: Snapshot, summary: str, missing: Sequence[Missing], story: Sequence[str]
+) -> list[str]:
+    lines = ["Story:".ljust(LABEL) + escape(summary), *story]
     if snapshot.complete:
         return [*lines, "Complete:".ljust(LABEL) + "yes"]
     lines.append("Complete:".ljust(LABEL) + f"no, {count(snapshot.missing_count, 'path')} missing")
@@ -223,7 +226,7 @@ def _verdict_lines(verdict: Verdict, palette: Palette) -> list[str]:
     if verdict.duration_ms is not None:
         told += f", {verdict.duration_ms:,} ms"
     if verdict.carried_from:
-        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}"
+        told += f", carried over from {verdict.carried_from[:SHORTEST_ID]}{services_phrase(verdict)}"
     if verdict.changed_something:
         told += ", the check changed the environment"
     head = palette.paint(_slot(verdict), f"{symbol(verdict)} {escape(verdict_phrase(verdict))}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from git_envhist.cli.restoreview import (
     WAY_BACK,
     done_lines,
     dry_run_lines,
+    held_lines,
     moment_words,
     plan_lines,
     problems,
@@ -24,13 +24,15 @@ from git_envhist.cli.restoreview import (
     way_back,
 )
 from git_envhist.cli.stopping import stoppable
-from git_envhist.errors import UsageError
+from git_envhist.cli.terminal import escape_invalid
+from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, RestorePart, Snapshot
 from git_envhist.restoring.wish import Wish, checked_classes
 from git_envhist.values import replace
 
 NOT_EXACT = 5
+NEWEST = "@"
 MODES = ("undo", "redo", "go_on", "take_back")
 SPELLED = {"go_on": "--continue", "take_back": "--abort"}
 HERE = ("plan", "keep_new", "keep_code", "head", "relocate", "roots", "services", "verify")
@@ -75,10 +77,12 @@ EXCLUDING = {
 @option("--continue", "go_on", is_flag=True, help="finish a restore that was broken off")
 @option("--abort", "take_back", is_flag=True, help="take back a restore that was broken off")
 def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
-    """Goes back to a moment; what is here is saved first. Without a revision it shows the likeliest ones."""
+    """Restores a snapshot; saves the working tree first. Without <rev> it lists likely ones; paths: from the newest."""
     _refuse_excluding(options)
     mode = _mode(options)
     revision = words[0] if words else None
+    # What is written into another directory needs no working tree here.
+    session.bare = options["to"] is not None or options["attachments"] is not None
     if mode is not None and len(words) > 1:
         raise UsageError(f"one word too many: '{words[1]}'")
     if mode in ("undo", "redo"):
@@ -161,10 +165,12 @@ def _number(text: str, mode: str) -> int:
 
 
 def _revision(session: Session, revision: str | None) -> str:
-    if revision is None:
-        paths = f" -- {shlex.join(session.paths)}" if session.paths else " …"
-        raise UsageError("which moment?", hint=f"the newest: git envrestore @{paths}; git envlog lists them")
-    return revision
+    if revision is not None:
+        return revision
+    if session.paths:
+        # As `git restore -- <path>` restores from the nearest source.
+        return NEWEST
+    raise UsageError("no snapshot given", hint="the newest: git envrestore @ …; git envlog lists them")
 
 
 def _classes(lists: tuple[str, ...]) -> frozenset[str] | None:
@@ -222,10 +228,12 @@ def _tell(
     for problem in problems(restored):
         warn(problem)
     back = way_back(restored, back, head=options["head"], services=options["services"])
+    held = () if options["services"] or options.get("to") else _held_services(session, restored)
     if session.json:
         from git_envhist.cli.jsonrestore import restored_json  # loaded late: only --json needs it
 
-        session.print_json({**restored_json(restored, back, dry_run=options["dry_run"]), **more})
+        value = restored_json(restored, back, dry_run=options["dry_run"])
+        session.print_json({**value, "services_held": [*map(escape_invalid, held)], **more})
     elif options["dry_run"]:
         from git_envhist.cli.details import fact_lines  # loaded late: what is done tells no story
 
@@ -243,7 +251,20 @@ def _tell(
             did = f"wrote {restored.target.id[:7]} into '{escape(os.path.abspath(options['to']))}'"
         for line in done_lines(restored, told, _rest_line(session, restored, options), did=did):
             session.line(line)
+    if held and not session.json:
+        for line in held_lines(session, restored, held):
+            session.line(line)
     return 0 if restored.exact or options["dry_run"] else NOT_EXACT
+
+
+def _held_services(session: Session, restored: Restored) -> tuple[str, ...]:
+    """Return the services whose state the snapshot holds; nothing where that cannot be read."""
+    from git_envhist.cli.details import services_of  # loaded late: as with the other words of the end
+
+    try:
+        return services_of(session.history, restored.target)
+    except EnvhistError:
+        return ()
 
 
 def _rest_line(session: Session, restored: Restored, options: dict[str, Any]) -> str:

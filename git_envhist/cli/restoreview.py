@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from git_envhist.cli.formats import Look
 from git_envhist.cli.paths import quoted
@@ -11,6 +12,7 @@ from git_envhist.cli.terminal import escape
 from git_envhist.cli.words import count, effect_words, seconds
 from git_envhist.history.outside import outside_words
 from git_envhist.history.story import Row, describe_marks, fold_by_directory
+from git_envhist.history.times import printed_time
 from git_envhist.model import (
     Change,
     Entry,
@@ -21,11 +23,15 @@ from git_envhist.model import (
     PlanStep,
     Restored,
     RestorePart,
+    Role,
     Side,
     Snapshot,
 )
 from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
 from git_envhist.restoring.scope import LEFT_OUT_THEN, NOT_CAPTURED
+
+if TYPE_CHECKING:
+    from git_envhist.cli.command import Session
 
 MOST_ROWS = 12
 FEW_ROWS = 5
@@ -109,6 +115,17 @@ def done_lines(
         yield f"go back with: {back}"
 
 
+def held_lines(session: Session, restored: Restored, held: Sequence[str]) -> Iterator[str]:
+    """Say that the snapshot holds states of services, which this restore leaves as they are now."""
+    at = printed_time(restored.target.at, session.history.now)
+    names = ", ".join(map(escape, held))
+    yield f"services left as they are; the snapshot holds the state of {names} from {at}: add --services"
+    settings = {service.name: service for service in session.history.settings.services}
+    for name in held:
+        if name not in settings or settings[name].restore is None:
+            yield f"  to restore {escape(name)}: git config envhist.service.{escape(name)}.restore '<command>'"
+
+
 def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> str:
     """The command that takes all of it back: `back` alone knows of files."""
     others = " --services" if services else ""
@@ -123,9 +140,13 @@ def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> st
 
 def _outside_lines(restored: Restored) -> Iterator[str]:
     """What is not as it was, and no restore's to change: packages of the machine, programs that go on."""
-    told = [escape(outside_words(change)) for change in restored.outside[:MOST_OUTSIDE]]
-    if len(restored.outside) > MOST_OUTSIDE:
-        told.append(f"{len(restored.outside) - MOST_OUTSIDE:,} more packages and services")
+    used = [change for change in restored.outside if change.role is Role.DIRECT]
+    told = [escape(outside_words(change)) for change in used[:MOST_OUTSIDE]]
+    if len(used) > MOST_OUTSIDE:
+        told.append(f"{len(used) - MOST_OUTSIDE:,} more packages and services")
+    unused = len(restored.outside) - len(used)
+    if unused:
+        told.append(f"{count(unused, 'package')} of the machine that nothing here names")
     told += [f"{escape(process)} still runs the old code" for process in restored.running[:MOST_TOLD]]
     if len(restored.running) > MOST_TOLD:
         told.append(f"and {len(restored.running) - MOST_TOLD:,} more")

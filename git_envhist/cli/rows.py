@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from git_envhist.cli.diffsource import Manner
 from git_envhist.cli.terminal import SPELLED_PLAINLY, pad, shorten, width
+from git_envhist.history.story import with_ascii_signs
 
 LABEL_COLUMNS = 10
 PLACE_COLUMNS = 15
@@ -59,4 +60,5 @@ def _wrap(cells: Sequence[str], room: int | None, gap: str) -> Iterator[list[str
 
 def _painted(cell: str, manner: Manner) -> str:
     slot = SLOTS.get(cell[:1])
-    return manner.palette.paint(slot, cell) if slot else cell
+    told = with_ascii_signs(cell) if manner.columns is None else cell
+    return manner.palette.paint(slot, told) if slot else told

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from git_envhist.capturing.request import Asked
 
 
-@command("run", "git envlog run [<options>] -- <command>…", writes=True)
+@command("run", "git envlog run [<options>] [--] <command>…", writes=True, ends_in_command=True)
 @option(
     "-m",
     "--message",
@@ -37,7 +37,7 @@ def run(session: Session, messages: tuple[str, ...], verify: str | None) -> int:
     """Runs a command between two snapshots, keeps what it writes and how it ends, and ends with its status."""
     words = session.paths or ()
     if not words or not words[0]:
-        raise UsageError("no command stands behind '--'", hint="git envlog run -- npm install")
+        raise UsageError("no command given", hint="git envlog run npm install")
     intent = "\n\n".join(messages) if messages else None
     through = partial(pass_through, out=ERR if session.json else OUT)
     ran = run_between(lambda why, asked: _capture(session, why, asked), words, intent, verify, through)

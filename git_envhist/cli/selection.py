@@ -30,7 +30,10 @@ class Wanted:
     @property
     def seeks(self) -> bool:
         """Whether the very moments are meant where something changed or was reached."""
-        return bool(self.pathspecs or self.choice.told is not None or self.choice.verdicts)
+        choice = self.choice
+        return bool(
+            self.pathspecs or choice.summary is not None or choice.searches_content or choice.verdicts
+        )
 
 
 def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
@@ -42,10 +45,14 @@ def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
         changed = _that_changed(history, found, wanted.pathspecs)
         found = [snapshot for snapshot in found if snapshot.commit in changed]
     shown = choose(found, wanted.choice, history.now) if wanted.choice.restricts else found
-    if wanted.choice.told is not None:
+    if wanted.choice.summary is not None:
         from git_envhist.capturing.telling import those_that_tell  # loaded late: keeps envlog fast
 
-        shown = those_that_tell(history.repository.git, shown, wanted.choice.told, history.keys.opening)
+        shown = those_that_tell(history.repository.git, shown, wanted.choice.summary, history.keys.opening)
+    if wanted.choice.searches_content:
+        from git_envhist.capturing.searching import those_with_content  # loaded late: likewise
+
+        shown = those_with_content(history, shown, wanted.choice, wanted.pathspecs)
     if wanted.limit is not None and wanted.limit >= 0:
         shown = shown[: wanted.limit]
     return shown[::-1] if wanted.reverse else shown

@@ -24,7 +24,7 @@ from git_envhist.values import replace
 NOW = "now"
 
 
-@command("show", "git envlog show [<rev>] [-- <path>]")
+@command("show", "git envlog show [<rev>] [-- <path>]", bare=True)
 @argument("words", many=True)
 @option("--date", metavar="<style>", help="times as iso, short, relative, unix, format:…, as in git log")
 def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
@@ -56,7 +56,8 @@ def show(session: Session, words: tuple[str, ...], date: str | None) -> None:
         told = (*details.facts, *told_by_files(session.history, snapshot))
         session.print_json(snapshot_json(snapshot, replace(details, facts=told)))
         return
-    look, missing = Look(session.history.now, session.date_style(date)), missing_of(session.history, snapshot)
+    look = Look(session.history.now, session.date_style(date), ascii_signs=session.columns is None)
+    missing = missing_of(session.history, snapshot)
     facts = (*facts_of(session.history, snapshot), *told_by_files(session.history, snapshot))
     story = fact_lines(session, facts)
     services = services_of(session.history, snapshot)

@@ -12,7 +12,8 @@ from git_envhist.cli.rows import place_row, row_of_cells
 from git_envhist.cli.terminal import escape
 from git_envhist.errors import SealingError
 from git_envhist.history.diff import has_other_bytes, is_nested_repository
-from git_envhist.history.facts import mark_of, name_of
+from git_envhist.history.factkeys import name_of
+from git_envhist.history.importance import mark_of
 from git_envhist.history.story import MARKS, Row, describe_marks, fold_by_directory
 from git_envhist.history.variables import VariableChange, compare_variables
 from git_envhist.model import Change, ChangeKind, EntryKind, FactChange

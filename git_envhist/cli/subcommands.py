@@ -128,7 +128,7 @@ ALSO_MEANT = {
     "clone": "git envlog fetch",
     "grep": "git envlog --grep",
     "search": "git envlog --grep",
-    "blame": "git envlog -S",
+    "blame": "git envlog -S <text>",
     "cat": "git envlog show",
     "info": "git envlog status",
     "doctor": "git envlog status",

@@ -13,7 +13,7 @@ from git_envhist.cli.titles import looking_at
 from git_envhist.doing.definitions import definition_of_files
 from git_envhist.errors import UsageError
 from git_envhist.history.timeline import subject
-from git_envhist.model import Task, TaskStatus
+from git_envhist.model import Resumed, Task, TaskStatus
 
 USAGE = "git envlog task add <text> | start|done|fail|skip <number> | list"
 STATUSES = {
@@ -59,10 +59,7 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     session.no_paths()
     found = session.history.tasks.resume(definition=definition_of_files(files), force=force)
     if session.json:
-        told = None if found is None else _task_json(found.task)
-        session.print_json(
-            {"schema": SCHEMA, "task": told, "start": None if found is None else found.start.id}
-        )
+        session.print_json({"schema": SCHEMA, **_resumed_json(found)})
         return
     if found is None:
         session.line("no task is left to do")
@@ -74,6 +71,17 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     if by and here is not None and by != _agent(here.name, here.version):
         session.line(f"told by {escape(by)}; you are {escape(_agent(here.name, here.version))}")
     session.line(f"go there with: git envrestore {found.start.id[:7]}")
+    if found.attached is not None:
+        what = "attachments" if found.conversation is None else "conversation"
+        there = found.attached.id[:7]
+        session.line(f"its {what} (from {there}): git envrestore {there} --attachments <directory>")
+
+
+def _resumed_json(found: Resumed | None) -> Json:
+    if found is None:
+        return {"task": None, "start": None, "attached": None}
+    attached = None if found.attached is None else found.attached.id
+    return {"task": _task_json(found.task), "start": found.start.id, "attached": attached}
 
 
 def _agent(name: str | None, version: str | None) -> str:

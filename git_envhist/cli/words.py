@@ -55,6 +55,13 @@ def verdict_phrase(verdict: Verdict | None) -> str:
     return PHRASES[verdict.status] + claimed
 
 
+def services_phrase(verdict: Verdict) -> str:
+    """Return where the services of a verdict carried over stand: `, services differ`; empty where they agree."""
+    return {"differ": ", services differ", "unknown": ", services not compared"}.get(
+        verdict.services or "", ""
+    )
+
+
 def verdict_cause(verdict: Verdict | None) -> str:
     """What a check that did not pass did: `npm test exit 1`."""
     if verdict is None or verdict.status is VerdictStatus.PASS or verdict.claimed_by is not None:
@@ -94,7 +101,9 @@ def claim(snapshot: Snapshot) -> str:
 def effect_words(effect: Effect) -> str:
     """`deployed to staging (irreversible, exit 1)`."""
     told = ["irreversible"] if effect.irreversible else []
-    if effect.command is not None and effect.exit_code != 0:
+    if effect.refused:
+        told.append("refused, not done")
+    elif effect.command is not None and effect.exit_code != 0:
         told.append("it never ended" if effect.exit_code is None else f"exit {effect.exit_code}")
     return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
 

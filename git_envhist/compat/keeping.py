@@ -47,6 +47,8 @@ class Rules:
     exclude: tuple[str, ...] = ()
     user_name: str | None = None
     user_email: str | None = None
+    named_only: bool = False
+    """The captures hold named paths alone, whatever `.envhistignore` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Keeping:
             inner = os.path.join(place, self.inner)
             if not os.path.isdir(os.path.join(inner, "objects")):
                 make_repository(inner)
-        return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True)
+        return Repository(real, inner, inner, OBJECT_FORMAT, Git(inner, real), plain=True, library=True)
 
     def open(self, root: str, rules: Rules, looking_at: str | None = None) -> EnvHistory:
         """The verbs of a directory's history, under rules of its own; `looking_at`: captures are of that one."""
@@ -133,6 +135,7 @@ def _open_kept(repository: Repository, rules: Rules) -> EnvHistory:
     history.settings = replace(
         history.settings,
         exclude=rules.exclude,
+        named_only=rules.named_only,
         fingerprint=(),
         roots=(),
         services=(),

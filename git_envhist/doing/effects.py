@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 
 from git_envhist.doing.tasks import History, checked, new_mark, standing
 from git_envhist.errors import Refused
@@ -16,8 +17,13 @@ Approve = Callable[[Effect], bool]
 
 
 def approve_all(_effect: Effect) -> bool:
-    """Nobody wants to be asked."""
+    """Approve every effect."""
     return True
+
+
+def refuse_all(_effect: Effect) -> bool:
+    """Refuse every effect: the decision of a program that gave no `approve`."""
+    return False
 
 
 class Effects:
@@ -27,8 +33,11 @@ class Effects:
         self._history = history
 
     def all(self) -> tuple[Effect, ...]:
-        """All of it, the oldest first."""
+        """Return all effects, oldest first; refused ones are among them."""
         return effects_of(self._history.log())
+
+    def __iter__(self) -> Iterator[Effect]:
+        return iter(self.all())
 
     def since(self, target: Snapshot) -> tuple[Effect, ...]:
         """What a restore to a moment of this timeline does not undo."""
@@ -43,24 +52,42 @@ class Effects:
     def perform(
         self,
         text: str,
-        act: Callable[[], int],
+        act: Callable[[], int | None],
         *,
         command: str | None = None,
         irreversible: bool = False,
-        approve: Approve = approve_all,
+        approve: Approve | None = None,
     ) -> Effect:
-        """Do it, and note it with the status that it ended with; where it cannot be undone, `approve` may refuse it."""
+        """Call `act` and note the effect with the exit status that it returns (None: 0).
+
+        An irreversible effect happens only if `approve` returns true for it; a program that wants no question gives
+        `approve_all`. A refused one is noted as refused, and raises Refused. TypeError if `act` or `approve` cannot be
+        called: nothing is noted then.
+        """
+        _refuse_uncallable(act, approve)
         effect = self._begin(text, irreversible, command)
-        if irreversible and not approve(effect):
+        if irreversible and not self._is_approved(effect, approve or refuse_all):
             raise Refused(
                 f"not approved, and not done: '{subject(effect.text)}'",
-                hint="--yes, where nobody can be asked",
+                hint="--yes, if no person can be asked" if approve else "give approve=, which decides",
             )
-        # Whatever becomes of us while it happens: it may have happened.
+        # It may have happened, whatever becomes of this process meanwhile.
         self._tell(effect)
-        ended = replace(effect, exit_code=act())
+        status = act()
+        ended = replace(effect, exit_code=0 if status is None else int(status))
         self._tell(ended)
         return ended
+
+    def _is_approved(self, effect: Effect, approve: Approve) -> bool:
+        """Ask; note the effect as refused unless it is approved."""
+        try:
+            approved = approve(effect)
+        except BaseException:
+            self._tell(replace(effect, refused=True))
+            raise
+        if not approved:
+            self._tell(replace(effect, refused=True))
+        return approved
 
     def _begin(self, text: str, irreversible: bool, command: str | None) -> Effect:
         text, command = checked(text), None if command is None else checked(command)
@@ -70,3 +97,21 @@ class Effects:
     def _tell(self, effect: Effect) -> None:
         assert effect.stands_on is not None
         self._history.tell(self._history.resolve(effect.stands_on), effect_record(effect, new_mark()))
+
+
+def _refuse_uncallable(act: object, approve: object) -> None:
+    for name, function, arguments in (("act", act, ()), ("approve", approve, (None,))):
+        if function is None and name == "approve":
+            continue
+        if not callable(function):
+            raise TypeError(f"perform() needs a function as '{name}', not {type(function).__name__}")
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"perform() cannot wait for '{name}': it is a coroutine function")
+        try:
+            signature = inspect.signature(function)
+        except ValueError:  # a built-in function without one
+            continue
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            raise TypeError(f"perform() cannot call '{name}': {error}") from None

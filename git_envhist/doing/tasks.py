@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from git_envhist.capture.masking import mask_text
-from git_envhist.errors import Refused, UsageError
-from git_envhist.history.doings import next_task, starting_point, task_record, tasks_of
+from git_envhist.errors import EnvhistError, Refused, UsageError
+from git_envhist.history.doings import newest_attached, next_task, starting_point, task_record, tasks_of
 from git_envhist.history.timeline import subject
-from git_envhist.model import Agent, Captured, Record, Resumed, Snapshot, Task, TaskStatus, Trigger
+from git_envhist.model import (
+    Agent,
+    Captured,
+    Kept,
+    Moment,
+    Record,
+    Resumed,
+    Snapshot,
+    Task,
+    TaskStatus,
+    Trigger,
+)
 from git_envhist.values import replace
 
 if TYPE_CHECKING:
@@ -33,6 +45,7 @@ class History(Protocol):
     def capture(self, intent: bytes | str | None = None, **asked: Unpack[Asked]) -> Captured: ...
     def resolve(self, text: str) -> Snapshot: ...
     def tell(self, snapshot: Snapshot, *records: Record) -> None: ...
+    def get(self, revision: Moment = "@") -> Kept: ...
 
 
 class DefinitionDiffers(Refused):
@@ -57,8 +70,11 @@ class Tasks:
         self._history = history
 
     def all(self) -> tuple[Task, ...]:
-        """All of them, in the order in which they were added."""
+        """Return all tasks in the order in which they were added."""
         return tasks_of(self._history.log(), whole=True)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.all())
 
     def add(self, text: str, *, definition: str | None = None) -> Task:
         """One more; it is pending."""
@@ -79,9 +95,9 @@ class Tasks:
         return self._by_mark(task.mark)
 
     def resume(self, *, definition: str | None = None, force: bool = False) -> Resumed | None:
-        """The first one neither completed nor skipped, and the moment it starts from; None where none is left.
+        """Return the first task neither completed nor skipped, the snapshot that it starts from and its conversation.
 
-        Where it was told under another definition than that of who asks, it is `DefinitionDiffers`, unless forced.
+        None if no task is left. `DefinitionDiffers` if another definition than the caller's noted it, unless forced.
         """
         tasks = self.all()
         task = next_task(tasks)
@@ -91,7 +107,16 @@ class Tasks:
         wanted = definition or self._agent_definition
         if wanted and told.definition and wanted != told.definition and not force:
             raise DefinitionDiffers(told)
-        return Resumed(task, self._history.resolve(starting_point(task, tasks)))
+        start = self._history.resolve(starting_point(task, tasks))
+        attached = newest_attached(self._history.log(), start.id)
+        return Resumed(task, start, attached, self._conversation(attached))
+
+    def _conversation(self, attached: Snapshot | None) -> list[object] | None:
+        try:
+            return None if attached is None else self._history.get(attached).conversation
+        except (EnvhistError, ValueError):
+            # The task can be resumed without it.
+            return None
 
     @property
     def _agent_definition(self) -> str | None:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from git_envhist.facts.probe import (
+    DumpProbe,
     MachineLeaf,
     MachineProbe,
     PartsLeaf,
@@ -24,7 +25,7 @@ from git_envhist.facts.probe import (
 PACKAGES, SERVICES, DATABASES, VARIABLES, TOOLS = "packages", "services", "databases", "env", "tools"
 """The classes of facts, as `--only` names them."""
 
-PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
+PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe | DumpProbe] = {
     "pip": TreeProbe(
         "python",
         PACKAGES,
@@ -64,7 +65,7 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
     "declared": TreeProbe(
         "declared",
         PACKAGES,
-        1,
+        2,
         reads=(
             *(b"requirements*", b"*requirements.txt", b"requirements/*.txt", b"requirements/*.in"),
             *(
@@ -75,11 +76,12 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
                 b"uv.lock",
                 b"poetry.lock",
                 b"METADATA",
+                b"INSTALLER",
             ),
             *(b"package.json", b"package-lock.json", b"npm-shrinkwrap.json", b"pnpm-lock.yaml", b"yarn.lock"),
             b"node_modules/.package-lock.json",
         ),
-        sees=(b"setup.py", b"environment.yml", b"environment.yaml"),
+        sees=(b"setup.py", b"environment.yml", b"environment.yaml", b"REQUESTED"),
     ),
     "service": PlaceProbe("services", SERVICES, 1),
     "container": PlaceProbe("containers", SERVICES, 1),
@@ -109,6 +111,11 @@ PROBES: dict[str, TreeProbe | MachineProbe | PlaceProbe | SignProbe] = {
         sees=(b"ibdata1", b"*.pid", b"*.ibd", b"*.frm", b"*.MYI", b"*.MAI"),
     ),
     "redis": TreeProbe("redis", DATABASES, 1, reads=(b"*.rdb", b"*.aof.manifest"), in_parts=True),
+    "parquet": TreeProbe("parquet", DATABASES, 1, reads=(b"*.parquet", b"*.pq"), in_parts=True),
+    "duckdb": TreeProbe("duckdbfile", DATABASES, 1, reads=(b"*.duckdb", b"*.ddb"), in_parts=True),
+    "csv": TreeProbe("csvfiles", DATABASES, 1, reads=(b"*.csv", b"*.tsv"), in_parts=True),
+    "notebook": TreeProbe("notebooks", DATABASES, 1, reads=(b"*.ipynb",)),
+    "dump": DumpProbe("dumps", DATABASES, 1),
     "database": SignProbe("atwork", DATABASES, 1),
     "env": TreeProbe("variables", VARIABLES, 2, reads=(b".env", b".envrc", b".env.*", b".envrc.*", b"*.env")),
     "tools": TreeProbe(

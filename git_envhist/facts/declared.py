@@ -8,6 +8,8 @@ installed. A fact's value is a word for what the line is, and what it says:
     maybe=              it names the package: an extra, a group, a marker, another source
     locked=3.0.1        it settles the version
     needs=click,jinja2  of an installed package: what it needs in turn
+    extra=dotenv        of an installed package: what only its extras need
+    requested=          of a package installed by pip: pip was asked for it by name
     root=               of a package installed by npm: no other one needs it
     open=               it asks for more than can be read from it
 
@@ -58,7 +60,10 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
     place, name = EnvPath(directory), directory.rpartition(b"/")[2]
     if name.endswith(b".dist-info"):
         if b"METADATA" in files:
-            for key, value in declaredpython.read_metadata(directory, files[b"METADATA"].data or b""):
+            installer = files[b"INSTALLER"].data if b"INSTALLER" in files else None
+            asked = declaredpython.is_requested(installer, is_marked=b"REQUESTED" in files)
+            data = files[b"METADATA"].data or b""
+            for key, value in declaredpython.read_metadata(directory, data, is_requested=asked):
                 yield Fact(PROBE, key, value, place, "pip")
     elif name == b"node_modules":
         if b".package-lock.json" in files:

@@ -21,7 +21,11 @@ BOUND = r"(?:===|==|~=|!=|<=|>=|<|>)[ \t]*[A-Za-z0-9!+._*-]+"
 BOUNDS = re.compile(rf"{BOUND}(?:[ \t]*,[ \t]*{BOUND})*\Z")
 OPTION = re.compile(r"(--?[a-zA-Z][a-z-]*)(?:[ \t]*=[ \t]*|[ \t]+|(?<=-[a-z]))?(\S*)")
 EGG = re.compile(r"#(?:.*&)?egg=([A-Za-z0-9][A-Za-z0-9._-]*)")
-NEEDS = re.compile(rb"^Requires-Dist:[ \t]*([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
+NEEDS = re.compile(rb"^Requires-Dist:[ \t]*([A-Za-z0-9][A-Za-z0-9._-]*)([^\n]*)", re.MULTILINE)
+OF_EXTRA = re.compile(rb";.*\bextra[ \t]*(?:==|===|in\b|!=)")
+"""The end of a line that speaks of a package needed for an extra only."""
+ASKED_PIP = b"pip"
+"""The installer that writes `REQUESTED` for nothing but the packages it was asked for."""
 CALLED = re.compile(rb"^Name:[ \t]*([A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*$", re.MULTILINE)
 LOCKED = re.compile(
     rb'^\[\[package\]\]\r?\nname = "([^"\n]{1,100})"\r?\nversion = "([^"\n]{1,80})"', re.MULTILINE
@@ -184,15 +188,27 @@ def read_setup_settings(data: bytes) -> Lines:
         yield OPEN
 
 
-def read_metadata(directory: bytes, data: bytes) -> Lines:
-    """What an installed package needs, with what its extras would."""
+def read_metadata(directory: bytes, data: bytes, *, is_requested: bool = False) -> Lines:
+    """Yield the packages that an installed one needs, those its extras need, and whether pip was asked for it."""
     head = data[:HEAD_SIZE].replace(b"\r\n", b"\n").partition(b"\n\n")[0]
     found = CALLED.search(head)
     if found is not None:
         place = SITE.sub(b"", directory.rpartition(b"/")[0]).decode("utf-8", "surrogateescape")
         name = _normal(found[1].decode("ascii"))
-        names = sorted({_normal(needed.decode("ascii")) for needed in NEEDS.findall(head)})
-        yield f"{place}/{name}" if place else name, "needs=" + ",".join(names)
+        needed: dict[bool, set[str]] = {False: set(), True: set()}
+        for other, rest in NEEDS.findall(head):
+            needed[OF_EXTRA.search(rest) is not None].add(_normal(other.decode("ascii")))
+        key = f"{place}/{name}" if place else name
+        yield key, "needs=" + ",".join(sorted(needed[False]))
+        if needed[True] - needed[False]:
+            yield key, "extra=" + ",".join(sorted(needed[True] - needed[False]))
+        if is_requested:
+            yield key, "requested="
+
+
+def is_requested(installer: bytes | None, *, is_marked: bool) -> bool:
+    """Return whether pip was asked for a package; other installers mark every package."""
+    return is_marked and (installer or b"").strip() == ASKED_PIP
 
 
 def _only_names(names: Iterable[str]) -> Lines:

@@ -52,6 +52,14 @@ class PlaceProbe(NamedTuple):
     version: int
 
 
+class DumpProbe(NamedTuple):
+    """A probe of the dumps that the commands of services write."""
+
+    leaf: str
+    kind: str
+    version: int
+
+
 class SignProbe(NamedTuple):
     """A probe of what a capture comes upon while it reads."""
 

@@ -32,6 +32,18 @@ def open_files(pid: int, proc: bytes = PROC) -> Iterator[bytes]:
         yield target(b"%b/%b" % (directory, number))
 
 
+def is_serving(pid: int, proc: bytes = PROC) -> bool:
+    """Return whether a process listens on a socket."""
+    from git_envhist.facts.listeners import tcp_listeners, unix_listeners  # loaded late: few ask for it
+
+    sockets = {path for path in open_files(pid, proc) if path.startswith(b"socket:[")}
+    if not sockets:
+        return False
+    root = os.fsdecode(proc)
+    numbers = {found.inode for found in tcp_listeners(root)} | set(unix_listeners(root))
+    return any(b"socket:[%d]" % number in sockets for number in numbers)
+
+
 def places(pid: int, proc: bytes = PROC) -> tuple[bytes, bytes]:
     """Where it stands, and its program; empty where that is not to be known."""
     return target(b"%b/%d/cwd" % (proc, pid)), target(b"%b/%d/exe" % (proc, pid))

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from git_envhist.facts.migrations import applied, is_of_migrations
-from git_envhist.facts.probe import File, Files, Keyed, Parts, Source
+from git_envhist.facts.probe import Files, Keyed, Parts, Source
+from git_envhist.facts.shown import Shown, Traced
 from git_envhist.facts.sqlitefile import Database, Malformed, Row, Value
 from git_envhist.facts.sqlitelog import Laid, read_journal, read_log
 from git_envhist.facts.sqliteschema import LARGEST, Column, columns_of, columns_text
@@ -61,7 +62,7 @@ def facts_of(directory: bytes, files: Files, keyed: Keyed) -> Iterator[Fact]:
     """What every database of a directory says of itself."""
     told = 0
     for name in filter(_is_named, sorted(files)):
-        if _Shown(files[name]).read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
+        if Shown(files[name]).read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
             continue
         told += 1
         place = directory + b"/" + name if directory else name
@@ -76,7 +77,7 @@ def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
     """Of files that are too large to be shown as a whole, what `facts_of` will read."""
     kept: dict[bytes, Parts] = {}
     for name in filter(_is_named, files):
-        traced = {one: _Traced(files[one]) for one in _unit(files, name)}
+        traced = {one: Traced(files[one]) for one in _unit(files, name)}
         if traced[name].read(0, len(SQLITE_HEADER)) != SQLITE_HEADER:
             continue
         try:
@@ -91,7 +92,7 @@ def parts_of(files: Mapping[bytes, Source]) -> dict[bytes, Parts]:
 def _database(files: Files, name: bytes) -> list[tuple[str, str, bool]]:
     """(key, value, whether it came along) of all that is told of one database."""
     try:
-        sources = {one: _Shown(files[one]) for one in _unit(files, name)}
+        sources = {one: Shown(files[one]) for one in _unit(files, name)}
         return [told for item, held in _items_held(_open(sources, name)) for told in _told(item, held)]
     except Malformed as wrong:
         return [(UNREAD, str(wrong), False)]
@@ -199,38 +200,6 @@ def _by_column(columns: list[Column], row: Row) -> dict[str, Value]:
         column.name.lower(): row.rowid if value is None and column.type.upper() == "INTEGER" else value
         for column, value in zip(columns, values, strict=False)
     }
-
-
-class _Traced:
-    """A source that keeps what was read of it."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._read: dict[int, bytes] = {}
-        self.size = source.size
-
-    def read(self, offset: int, length: int) -> bytes:
-        data = self._source.read(offset, length)
-        if len(data) > len(self._read.get(offset, b"")):
-            self._read[offset] = data
-        return data
-
-    @property
-    def parts(self) -> Parts:
-        return tuple(self._read.items())
-
-
-class _Shown:
-    """A file of which all, or some parts, were given."""
-
-    def __init__(self, file: File) -> None:
-        self._data = file.data
-        self._parts = dict(file.parts)
-        self.size = file.size if file.data is None else len(file.data)
-
-    def read(self, offset: int, length: int) -> bytes:
-        data = self._data
-        return data[offset : offset + length] if data is not None else self._parts.get(offset, b"")[:length]
 
 
 def _text(raw: bytes) -> str:

@@ -26,12 +26,20 @@ class Choice:
     ignore_case: bool = False
     verdicts: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
-    told: str | None = None
-    """What a story is to contain."""
+    summary: str | None = None
+    """A text that the summary or a changed fact contains."""
+    content: str | None = None
+    """A text whose number of occurrences in files changed."""
+    content_pattern: str | None = None
+    """A regular expression that a changed line matches."""
 
     @property
     def restricts(self) -> bool:
         return self != Choice()
+
+    @property
+    def searches_content(self) -> bool:
+        return self.content is not None or self.content_pattern is not None
 
 
 def choose(snapshots: Iterable[Snapshot], choice: Choice, now: datetime) -> list[Snapshot]:
@@ -40,7 +48,15 @@ def choose(snapshots: Iterable[Snapshot], choice: Choice, now: datetime) -> list
     return [snapshot for snapshot in snapshots if all(test(snapshot) for test in tests)]
 
 
+def _refuse_senseless(choice: Choice) -> None:
+    if choice.content is not None and choice.content_pattern is not None:
+        raise UsageError("-S and -G exclude each other")
+    if "" in (choice.content, choice.content_pattern):
+        raise UsageError("no text to search for", hint="git envlog -S <text>, git envlog -G <regex>")
+
+
 def _tests(choice: Choice, now: datetime) -> list[Test]:
+    _refuse_senseless(choice)
     tests = _time_tests(choice, now)
     if choice.grep:
         tests.append(_grep_test(choice))

@@ -6,10 +6,14 @@ import re
 from collections.abc import Iterator
 
 ARROW = " → "
-PROBES = ("sqlite",)
-SEALED = "sealed:"
+PROBES = ("sqlite", "dump", "parquet", "duckdb", "csv", "notebook")
+SEALED, DIGEST = "sealed:", "#"
+TABLE_OF_A_FILE = "table"
+"""The name of the one table of a file."""
 KINDS = ("index ", "view ", "trigger ", "migration ")
-TABLE = re.compile(r"(?:(\d{1,19}) (rows|pages) |(virtual) )?\((.*)\)", re.DOTALL)
+TABLE = re.compile(
+    r"(?:(\d{1,19}) (rows|pages|keys|cells|outputs|blocks)|(virtual))?(?:(?:^|(?<=\w) )\((.*)\))?", re.DOTALL
+)
 COUNT = re.compile(r"(\d{1,9}) columns #[0-9a-f]+\Z")
 MOST_COLUMNS = 3
 
@@ -18,10 +22,16 @@ def database_words(name: str, before: str | None, after: str | None) -> str:
     """What changed of one thing in a database."""
     if (after or before or "").startswith(SEALED):
         return f"{name} (sealed)"
+    if (after or before or "").startswith(DIGEST):
+        return name
     if name.startswith(KINDS):
         return f"{name} {ARROW.join(value for value in (before, after) if value)}".rstrip()
     if before is None or after is None:
-        return f"table {name} ({_size(after if before is None else before)})"
+        number, unit, columns = _parts(after if before is None else before)
+        if not columns and unit not in ("", "rows", "pages"):
+            return f"{name} ({_amount(number, unit)})"
+        called = name if name == TABLE_OF_A_FILE else f"table {name}"
+        return f"{called} ({_size(after if before is None else before)})"
     return f"{name} {', '.join(_differences(before, after))}"
 
 
@@ -71,7 +81,7 @@ def _parts(value: str | None) -> tuple[int | None, str, str]:
     found = TABLE.fullmatch(value or "")
     if found is None:
         return None, "", ""
-    return int(found[1]) if found[1] else None, found[2] or found[3] or "", found[4]
+    return int(found[1]) if found[1] else None, found[2] or found[3] or "", found[4] or ""
 
 
 def _list(columns: str) -> list[str]:
@@ -79,4 +89,4 @@ def _list(columns: str) -> list[str]:
 
 
 def _amount(number: int | None, unit: str) -> str:
-    return f"{number:,} {unit.removesuffix('s') if number == 1 else unit}"
+    return f"{number or 0:,} {unit.removesuffix('s') if number == 1 else unit}"

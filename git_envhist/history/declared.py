@@ -74,8 +74,11 @@ def _read(facts: Iterable[Fact], probe: str) -> Declared:
         if fact.by != probe:
             continue
         word, _, value = fact.value.partition("=")
-        if word == "needs":
-            declared.needs[fact.key] = [name for name in value.split(",") if name]
+        if word in ("needs", "extra"):
+            # A package that was installed for an extra is named by no list, and is no stranger.
+            declared.needs.setdefault(fact.key, []).extend(name for name in value.split(",") if name)
+        elif word == "requested":
+            continue
         elif word == "root":
             declared.roots.add(fact.key)
         else:

@@ -12,7 +12,11 @@ from typing import NamedTuple
 
 from git_envhist.errors import Damaged
 from git_envhist.model import Agent, Effect, Observed, Record, Snapshot, SnapshotId, Task, TaskStatus
+from git_envhist.values import pattern
 
+CONVERSATION = "conversation.json"
+NUMBERED = pattern(r"[0-9]+-(?=.)")
+"""What a capture attaches has a number before its name."""
 TASK, EFFECT, OBSERVED = "task", "effect", "observed"
 TASK_FORMAT = 1
 """Of what is told of a task; before it had a number, it was the same."""
@@ -58,8 +62,7 @@ def task_record(
 def effect_record(effect: Effect, event: str) -> Record:
     """An event of an effect: that it is about to happen, or how it ended."""
     fields: dict[str, object] = {"mark": effect.mark, "event": event, "text": effect.text}
-    if effect.irreversible:
-        fields["irreversible"] = True
+    fields |= {name: True for name in ("irreversible", "refused") if getattr(effect, name)}
     known = {"command": effect.command, "exit_code": effect.exit_code}
     return Record(
         EFFECT, effect.at, fields | {key: value for key, value in known.items() if value is not None}
@@ -138,6 +141,20 @@ def starting_point(task: Task, tasks: Sequence[Task]) -> SnapshotId:
     return max(ended, key=lambda one: (one.at, one.number)).stands_on if ended else task.stands_on
 
 
+def newest_attached(line: Sequence[Snapshot], start: SnapshotId) -> Snapshot | None:
+    """Return the newest snapshot with a conversation that is not after `start`, else the newest with any attachment."""
+    ids = [one.id for one in line]
+    older = [one for one in line[ids.index(start) if start in ids else 0 :] if attachment_names(one)]
+    with_conversation = [one for one in older if CONVERSATION in attachment_names(one)]
+    return next(iter(with_conversation or older), None)
+
+
+def attachment_names(snapshot: Snapshot) -> set[str]:
+    """Return the names of what is attached to a snapshot, without the numbers that a capture gives."""
+    names = (*snapshot.attachments, *(one.name for one in snapshot.attached))
+    return {NUMBERED.sub("", name) for name in names}
+
+
 def effects_of(snapshots: Iterable[Snapshot]) -> tuple[Effect, ...]:
     """What happened outside the machine, the oldest first; each as it was told last."""
     effects: dict[str, Effect] = {}
@@ -152,6 +169,7 @@ def effects_of(snapshots: Iterable[Snapshot]) -> tuple[Effect, ...]:
             command if isinstance(command, str) else None,
             code if isinstance(code, int) else None,
             before.stands_on if before else told.snapshot,
+            fields.get("refused") is True,
         )
     return tuple(effects.values())
 
@@ -160,7 +178,7 @@ def effects_since(line: Sequence[Snapshot], target: SnapshotId) -> tuple[Effect,
     """What happened at a moment of a timeline, the newest first, or after it; nothing where it stands on another."""
     for number, snapshot in enumerate(line):
         if snapshot.id == target:
-            return effects_of(line[: number + 1])
+            return tuple(one for one in effects_of(line[: number + 1]) if not one.refused)
     return ()
 
 

@@ -1,28 +1,27 @@
-"""Facts of two moments -> what changed of them, and the few words in which a list tells it (pure)."""
+"""Pair the facts of two snapshots into changes, group these into rows, and name each in words (pure)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
 
 from git_envhist.history.databases import PROBES as DATABASES
 from git_envhist.history.databases import database_words
-from git_envhist.history.story import describe_counts
+from git_envhist.history.factkeys import name_of, place_of
+from git_envhist.history.importance import by_importance, mark_of, role_rank
 from git_envhist.history.unread import without_unread
-from git_envhist.model import UNREAD, ChangeCount, Fact, FactChange
+from git_envhist.model import UNREAD, Fact, FactChange, Role
 from git_envhist.values import dataclass, replace
 
 ARROW = " → "
-VARIABLES, PACKAGES = "env", "packages"
-DECLARED = "declared"
-"""The probe whose rows tell where lists and what is installed disagree: too much for a line of the list."""
-MOST_PROBES = 4
-MOST_KEYS = 2
+NODE_MODULES = "node_modules"
+DUMP = "dump"
+"""The probe of the states of services."""
+OF_A_DUMP = {".": "not dumped", "contents": "other contents"}
+"""Names of facts about a dump as a whole."""
 LONGEST_VALUE = 40
 WITH_REVISION = ("dpkg", "rpm", "apk", "conda")
-SET_OFF = re.compile(r"(?<![:/])//(?=[^/])")
-"""What sets off a name that has slashes itself; in front of a further root's own paths there is a colon."""
 MASKED = "***"
 SECRET = ("env", "config")
 """Probes whose values are fingerprints or hidden: that something is another one is all there is to read."""
@@ -34,11 +33,13 @@ NAMED = ("hook", "program")
 
 @dataclass(frozen=True, slots=True)
 class FactRow:
-    """What one probe says of one place."""
+    """The changes of one probe in one place, the most important first."""
 
     probe: str
     place: str
     changes: tuple[FactChange, ...]
+    nested: tuple[FactChange, ...] = ()
+    """Changes of packages in the `node_modules` of other packages: counted, never named."""
 
 
 def pair_facts(gone: Iterable[Fact], come: Iterable[Fact]) -> tuple[FactChange, ...]:
@@ -56,7 +57,12 @@ def _pair(before: list[Fact], after: list[Fact]) -> Iterator[FactChange]:
         assert fact is not None
         values = (old.value if old else None, new.value if new else None)
         if values[0] != values[1]:
-            yield FactChange(fact.probe, fact.key, *values, fact.at, fact.by, fact.auto)
+            yield FactChange(fact.probe, fact.key, *values, fact.at, fact.by, fact.auto, role_of(fact.auto))
+
+
+def role_of(came_along: bool) -> Role:
+    """Return the role of a thing about which no list is known."""
+    return Role.TRANSITIVE if came_along else Role.DIRECT
 
 
 def _by_value(facts: list[Fact]) -> list[Fact]:
@@ -79,34 +85,35 @@ def without_secrets(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
 
 
 def fact_rows(changes: Iterable[FactChange], order: Sequence[str]) -> tuple[FactRow, ...]:
-    """The rows of a story: by probe in this order, those of later versions last, then by place."""
+    """Return the rows of a comparison: by probe in this order, unknown probes last, then by importance and place."""
     places: dict[tuple[str, str], list[FactChange]] = {}
-    for change in changes:
-        places.setdefault((change.probe, place_of(change)), []).append(change)
+    for change in by_importance(changes):
+        places.setdefault((change.probe, _place_of_row(change)), []).append(change)
     ranks = {probe: number for number, probe in enumerate(order)}
-    ordered = sorted(places, key=lambda row: (ranks.get(row[0], len(ranks)), row))
-    return tuple(FactRow(probe, place, tuple(best_first(places[probe, place]))) for probe, place in ordered)
+    ordered = sorted(
+        places, key=lambda row: (ranks.get(row[0], len(ranks)), row[0], role_rank(places[row][0]), row[1])
+    )
+    return tuple(_row(probe, place, places[probe, place]) for probe, place in ordered)
 
 
-def place_of(change: FactChange) -> str:
-    """What a key says before its last name: `.venv` of `.venv/flask`."""
-    return change.key[: -len(name_of(change))].rstrip("/")
+def _row(probe: str, place: str, changes: Sequence[FactChange]) -> FactRow:
+    named = tuple(change for change in changes if change.role is not Role.NESTED)
+    return FactRow(probe, place, named, tuple(change for change in changes if change.role is Role.NESTED))
 
 
-def name_of(change: FactChange) -> str:
-    """The last name of a key, with its scope: `flask`, `@types/node`; what two slashes set off: `symfony/console`."""
-    set_off = list(SET_OFF.finditer(change.key))
-    if set_off:
-        return change.key[set_off[-1].end() :]
-    place, _, name = change.key.rpartition("/")
-    scope = place.rpartition("/")[2]
-    return f"{scope}/{name}" if scope.startswith("@") else name or change.key
+def _place_of_row(change: FactChange) -> str:
+    """Return the place of a change; of a nested package the `node_modules` at the top of it."""
+    place = place_of(change)
+    if change.role is not Role.NESTED:
+        return place
+    parts = place.split("/")
+    return "/".join(parts[: parts.index(NODE_MODULES) + 1]) if NODE_MODULES in parts else place
 
 
-def mark_of(change: FactChange) -> str:
-    if change.before is None:
-        return "+"
-    return "−" if change.after is None else "~"
+def counts_of(changes: Iterable[FactChange]) -> str:
+    """Return the numbers of changes by their marks: `+6 ~11 −32`."""
+    marks = [mark_of(change) for change in changes]
+    return " ".join(f"{mark}{marks.count(mark):,}" for mark in "+~−" if mark in marks)
 
 
 def fact_words(change: FactChange) -> str:
@@ -115,11 +122,37 @@ def fact_words(change: FactChange) -> str:
         return f"not read: {change.before if change.after is None else change.after}"
     if change.probe in SECRET or change.probe in NAMED:
         return name_of(change)
+    if change.probe == DUMP and name_of(change) in OF_A_DUMP:
+        return OF_A_DUMP[name_of(change)]
     if change.probe in DATABASES:
         return database_words(name_of(change), change.before, change.after)
     before, after = short_values(change)
     told = ARROW.join(value for value in (before, after) if value)
     return f"{name_of(change)} {told}".rstrip()
+
+
+def row_cells(row: FactRow, most: int, words: Callable[[FactChange], str] | None = None) -> list[str]:
+    """Return a row in cells: at most `most` changes with their marks, then the numbers of the others."""
+    shown = row.changes if len(row.changes) <= most else row.changes[: most - 1]
+    cells = [f"{mark_of(change)} {(words or fact_words)(change)}" for change in shown]
+    rest = row.changes[len(shown) :]
+    cells += [f"… {counts_of(rest)}"] if rest else []
+    return [*cells, f"nested {counts_of(row.nested)}"] if row.nested else cells
+
+
+def facts_from_values(values: Iterable[Mapping[str, Any]]) -> tuple[FactChange, ...]:
+    """Return the changes that `--json` printed."""
+    return tuple(
+        FactChange(
+            one["probe"],
+            one["key"],
+            one["before"],
+            one["after"],
+            by=one.get("command") or "",
+            role=Role(one.get("role", Role.DIRECT.value)),
+        )
+        for one in values
+    )
 
 
 def short_values(change: FactChange) -> tuple[str | None, str | None]:
@@ -134,63 +167,3 @@ def short_values(change: FactChange) -> tuple[str | None, str | None]:
 
 def _cut(value: str | None) -> str | None:
     return value if value is None or len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
-
-
-def tell_briefly(
-    changes: Sequence[FactChange],
-    changed: ChangeCount,
-    kinds: Mapping[str, str],
-    *,
-    first: bool = False,
-    names: bool = True,
-) -> str:
-    """The line that a list has of a moment: `pip +flask 3.0.1 +6 · 1,204 files`, `~3 files · .env.local: API_URL`.
-
-    `names`: False counts the variables of sealed files, `.env.local: 1 variable`, as the names are sealed.
-    """
-    rows = fact_rows((change for change in changes if change.probe != DECLARED), tuple(kinds))
-    told = [row for row in rows if kinds.get(row.probe) != VARIABLES]
-    variables = [row for row in rows if kinds.get(row.probe) == VARIABLES]
-    by_probe: dict[str, list[FactChange]] = {}
-    for row in told:
-        by_probe.setdefault(row.probe, []).extend(row.changes)
-    parts = [_probe_part(probe, found) for probe, found in list(by_probe.items())[:MOST_PROBES]]
-    if len(by_probe) > MOST_PROBES:
-        more = len(by_probe) - MOST_PROBES
-        parts.append(f"{more} {'kind' if more == 1 else 'kinds'} more")
-    if changed.total or not rows:
-        parts.append(_count_files(changed, bool(told), first))
-    parts += [_variables_part(row, names) for row in variables[:MOST_KEYS]]
-    if len(variables) > MOST_KEYS:
-        more = len(variables) - MOST_KEYS
-        parts.append(f"{more} {'file' if more == 1 else 'files'} of variables more")
-    return " · ".join(parts)
-
-
-def _count_files(changed: ChangeCount, beside_packages: bool, first: bool) -> str:
-    if not beside_packages:
-        return describe_counts(changed, first)
-    return f"{changed.total:,} {'file' if changed.total == 1 else 'files'}"
-
-
-def _probe_part(probe: str, changes: list[FactChange]) -> str:
-    best, *others = best_first(changes)
-    marks = [mark_of(change) for change in others]
-    counts = " ".join(f"{mark}{marks.count(mark)}" for mark in "+~−" if mark in marks)
-    return f"{probe} {mark_of(best)}{fact_words(best)} {counts}".rstrip()
-
-
-def _variables_part(row: FactRow, named: bool) -> str:
-    if not named:
-        count = len(row.changes)
-        return f"{row.place}: {count:,} {'variable' if count == 1 else 'variables'}"
-    names = [name_of(change) for change in row.changes]
-    more = f" +{len(names) - MOST_KEYS}" if len(names) > MOST_KEYS else ""
-    return f"{row.place}: {', '.join(names[:MOST_KEYS])}{more}"
-
-
-def best_first(changes: Iterable[FactChange]) -> list[FactChange]:
-    """What was asked for before what came along; what came, then what is another, then what went; by name."""
-    return sorted(
-        changes, key=lambda one: (one.auto, "+~−".index(mark_of(one)), place_of(one).count("/"), one.key)
-    )

@@ -1,31 +1,37 @@
-"""The moments that somebody who wants to go back most probably means (pure)."""
+"""Choose the snapshots that `git envrestore` without a revision lists (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from git_envhist.history.timeline import own_verdict
-from git_envhist.model import Snapshot, VerdictStatus
+from git_envhist.model import Snapshot, Trigger, VerdictStatus
 
 MOST = 5
 
 
 def likeliest(newest_first: Iterable[Snapshot], content: str) -> tuple[Snapshot, ...]:
-    """At most five moments that differ from what is here now, the likeliest first.
+    """Return at most five snapshots that differ from what is here now, the newest first.
 
-    The newest that passed its check; the newest that was named; then, from the newest on, those with words of a
-    person, and the rest. Of moments with equal content the one that says most stands for all.
+    The newest is always among them. The others are the newest that passed its check, the newest with a name, the
+    newest with an intent of a person, and the newest of the rest. Of snapshots with equal content the one that says
+    most is shown; the newest is replaced so only if it records a restore.
     """
     moments = [snapshot for snapshot in newest_first if snapshot.content != content]
+    newest: dict[str, int] = {}
+    for place, snapshot in enumerate(moments):
+        newest.setdefault(_held_by(snapshot), place)
     telling: dict[str, Snapshot] = {}
     for snapshot in sorted(_words_first(moments), key=_says, reverse=True):
         telling.setdefault(_held_by(snapshot), snapshot)
+    if moments and moments[0].restore is None and moments[0].trigger is not Trigger.RESTORE:
+        telling[_held_by(moments[0])] = moments[0]
     chosen: dict[str, Snapshot] = {}
     for snapshot in _by_promise(moments):
         chosen.setdefault(_held_by(snapshot), telling[_held_by(snapshot)])
         if len(chosen) == MOST:
             break
-    return tuple(chosen.values())
+    return tuple(snapshot for _, snapshot in sorted(chosen.items(), key=lambda one: newest[one[0]]))
 
 
 def _words_first(newest_first: list[Snapshot]) -> list[Snapshot]:
@@ -44,6 +50,7 @@ def _says(snapshot: Snapshot) -> tuple[bool, bool, bool, bool]:
 
 
 def _by_promise(moments: list[Snapshot]) -> Iterator[Snapshot]:
+    yield from moments[:1]
     yield from [snapshot for snapshot in moments if _passed(snapshot)][:1]
     yield from [snapshot for snapshot in moments if snapshot.names][:1]
     yield from [snapshot for snapshot in moments if not snapshot.trigger.automatic]

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from git_envhist.history.facts import best_first, name_of, place_of
+from git_envhist.history.factkeys import name_of, place_of
+from git_envhist.history.importance import by_importance
 from git_envhist.model import FactChange
 
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:@~-]*\Z")
@@ -30,7 +31,7 @@ INSTALL = {
 
 def order_outside(changes: Iterable[FactChange]) -> tuple[FactChange, ...]:
     """The changes from what is here to the moment, what was asked for first."""
-    return tuple(best_first(changes))
+    return tuple(by_importance(changes))
 
 
 def outside_words(change: FactChange) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from git_envhist.history.classes import CACHE, generated_in
 from git_envhist.history.diff import count
 from git_envhist.model import TOP, Change, ChangeCount, ChangeKind, EnvPath, Snapshot
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, pattern
 
+MINUS = pattern(r"(?<!\S)−(?= ?\S)")
+HYPHEN = pattern(r"(?<!\S)-(?=[^\s-])")
 MARKS = {
     ChangeKind.ADDED: "+",
     ChangeKind.MODIFIED: "~",
@@ -46,6 +48,16 @@ def describe_counts(changed: ChangeCount, first: bool = False) -> str:
 def changes_phrase(snapshot: Snapshot) -> str:
     """What changed, as the snapshot itself tells it; at least how many files."""
     return snapshot.story or describe_counts(snapshot.changed, snapshot.parent is None)
+
+
+def with_ascii_signs(text: str) -> str:
+    """Return a summary with `-` in the place of the minus sign, for programs and files."""
+    return MINUS.sub("-", text) if "−" in text else text
+
+
+def with_minus_signs(text: str) -> str:
+    """Return a summary that a program of ours printed as people read it."""
+    return HYPHEN.sub("−", text)
 
 
 def describe_marks(changed: ChangeCount) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from git_envhist.history.times import Moment, Unit
 from git_envhist.model import Snapshot, Verdict, VerdictStatus
+from git_envhist.model.moments import latest_judged
 from git_envhist.values import dataclass, replace
 
 SHORTEST_ID = 4
@@ -186,11 +187,12 @@ def subject(intent: str) -> str:
 
 
 def own_verdict(snapshot: Snapshot) -> Verdict | None:
-    """The latest verdict that was reached here: neither carried over from an equal tree nor claimed by others."""
-    for verdict in reversed(snapshot.verdicts):
-        if verdict.carried_from is None and verdict.claimed_by is None:
-            return verdict
-    return None
+    """Return the latest verdict that was reached here: neither carried over from an equal tree nor claimed by others.
+
+    A check that could not be judged leaves an earlier verdict in its place.
+    """
+    own = [one for one in snapshot.verdicts if one.carried_from is None and one.claimed_by is None]
+    return latest_judged(own)
 
 
 def _own_status(snapshot: Snapshot) -> VerdictStatus | None:

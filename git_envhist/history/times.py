@@ -16,7 +16,7 @@ from enum import Enum
 from git_envhist.errors import UsageError
 from git_envhist.values import dataclass
 
-SPELLINGS = "10:27, '2026-11-18 10:27', 2026-11-18, 'yesterday 10:27', monday, '2 hours ago', 10m, now"
+SPELLINGS = "10:27, '2026-11-18 10:27', 'yesterday 10:27', monday, '13 Nov', '2 hours ago', 'last week', now"
 
 TICK = timedelta(microseconds=1)
 DAY = timedelta(days=1)
@@ -158,9 +158,18 @@ CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
 OFFSET = r"(?: ?(?P<offset>z|[+-][0-9]{2}:?[0-9]{2}))?"
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+FULL_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
 SHORT_DAYS = "|".join(day[:3] for day in DAYS)
 MONTH_NAME = rf"(?P<month>{'|'.join(MONTHS)})"
 MONTH_DAY = r"(?P<day>[0-9]{1,2})"
+MONTH_SPELLINGS = frozenset((*MONTHS, *FULL_MONTHS, "sept"))
+LEAP_YEARS = 9
+"""At most so many years are between two 29 Feb."""
+MONTH_WORD = r"(?P<name>[a-z]{3,9})"
+ORDINAL_DAY = rf"{MONTH_DAY}(?:st|nd|rd|th)?"
 
 # Hours and less are counted on a stopwatch, days and more on the calendar: yesterday at this time is yesterday at
 # this time, also where the night between had 25 hours.
@@ -187,6 +196,29 @@ def _read_clock(match: re.Match[str], now: datetime) -> Moment:
 def _read_date(match: re.Match[str], now: datetime) -> Moment:
     day = date(int(match["year"]), int(match["month"]), int(match["day"]))
     return _day_or_clock(match, day, _zone_of(now))
+
+
+def _read_month_day(match: re.Match[str], now: datetime) -> Moment:
+    """Read `13 Nov`: without a year the newest one that is not still to come."""
+    if match["name"] not in MONTH_SPELLINGS:
+        raise ValueError(match["name"])
+    month = MONTHS.index(match["name"][:3]) + 1
+    zone = _zone_of(now)
+    if match["year"]:
+        return _day_or_clock(match, date(int(match["year"]), month, int(match["day"])), zone)
+    for year in range(now.year, now.year - LEAP_YEARS, -1):
+        try:
+            moment = _day_or_clock(match, date(year, month, int(match["day"])), zone)
+        except ValueError:
+            continue  # 29 Feb
+        if moment.start <= now.astimezone(UTC):
+            return moment
+    raise ValueError(match["name"])
+
+
+def _read_last(match: re.Match[str], now: datetime) -> Moment:
+    unit = match["unit"]
+    return _instant(_days_back(now, CALENDAR_MONTHS.get(unit, 0), CALENDAR_DAYS.get(unit, 0)))
 
 
 def _read_stamp(match: re.Match[str], now: datetime) -> Moment:
@@ -271,6 +303,15 @@ FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], Moment]], ...] = (
     (rf"(?P<named>today|yesterday)(?:[ .]{CLOCK})?", _read_named_day),
     (rf"(?P<last>last[ .])?(?P<weekday>{'|'.join(DAYS)}|{SHORT_DAYS})(?:[ .]{CLOCK})?", _read_weekday),
     (rf"(?P<span>{COUNTED}(?:(?:, ?|[ .])?{COUNTED})*)(?:[ .]ago)?", _read_ago),
+    (r"last[ .](?P<unit>week|month|year)", _read_last),
+    (
+        rf"{ORDINAL_DAY}[ .-]{MONTH_WORD}(?:,?[ .-](?P<year>[0-9]{{4}}))?(?:,?[ ]{CLOCK})?{OFFSET}",
+        _read_month_day,
+    ),
+    (
+        rf"{MONTH_WORD}[ .-]{ORDINAL_DAY}(?:,?[ .-](?P<year>[0-9]{{4}}))?(?:,?[ ]{CLOCK})?{OFFSET}",
+        _read_month_day,
+    ),
     (r"@(?P<seconds>[0-9]{1,12})", _read_unix),
     (r"now", _read_now),
     # As git's own log prints them: `Wed Nov 18 10:27:31 2026 +0100`, `Wed, 18 Nov 2026 10:27:31 +0100`.

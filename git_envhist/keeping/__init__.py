@@ -68,17 +68,22 @@ class Retaining(Core):
         Pruning(self, gentle=True).by_itself()
 
     def purge(
-        self, *paths: str | os.PathLike[str], variable_names: bool = False, dry_run: bool = False
+        self,
+        *paths: str | os.PathLike[str],
+        variable_names: bool = False,
+        dry_run: bool = False,
+        force: bool = False,
     ) -> Purged:
         """Erase paths of the environment from every snapshot and the trash, for good; nothing brings them back.
 
-        `variable_names`: erase the names of variables that earlier versions stored without sealing them.
+        `variable_names`: erase the names of variables that earlier versions stored without sealing them. `force`:
+        ignore a git of another user if the system hides in which repository it works.
         """
         from git_envhist.keeping.purging import Purging  # loaded late: keeps envlog fast
 
         top, here = os.fsencode(self.repository.root), os.fsencode(self.directory)
         meant = [path_below(top, here, os.fsencode(path)) for path in paths]
-        return Purging(self).purge(meant, variable_names=variable_names, dry_run=dry_run)
+        return Purging(self).purge(meant, variable_names=variable_names, dry_run=dry_run, force=force)
 
     @once
     def pruning(self) -> Pruning:

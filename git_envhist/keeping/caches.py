@@ -8,16 +8,18 @@ from contextlib import suppress
 
 from git_envhist.capture.statcache import StatCache
 from git_envhist.store.deflate import crc32
+from git_envhist.store.plain import FORKS
 from git_envhist.store.repository import Repository
 from git_envhist.values import replace
 
 
 def states_of(repository: Repository) -> Iterator[str]:
-    """Our directories in the git directories of all working trees."""
+    """Yield the state directories of all working trees: the main one, linked ones, forks of a plain directory."""
     yield os.path.join(repository.common_dir, "envhist")
-    linked = os.path.join(repository.common_dir, "worktrees")
-    for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
-        yield os.path.join(linked, name, "envhist")
+    for place in ("worktrees", FORKS):
+        linked = os.path.join(repository.common_dir, place)
+        for name in sorted(os.listdir(linked)) if os.path.isdir(linked) else []:
+            yield os.path.join(linked, name, "envhist")
 
 
 def move_caches(repository: Repository, now: Mapping[str, str]) -> None:

@@ -65,7 +65,7 @@ class Digests:
         repository = self._repository
         line = signature(who_am_i(self._history.settings, self._history.environ), self._history.now)
         common = os.path.join(state_directory(repository.common_state), COMMON_LOCK)
-        with locked(common):
+        with locked(common, limited=True):
             tip = repository.resolve_ref(ref)
             texts = self._texts(ref) if tip is not None else {}
             if not texts:

@@ -14,6 +14,7 @@ from functools import partial
 from git_envhist.errors import UsageError
 from git_envhist.history.retention import decide
 from git_envhist.keeping.dropping import Dropping
+from git_envhist.keeping.marking import is_marked
 from git_envhist.keeping.means import History
 from git_envhist.model import SnapshotId
 from git_envhist.model.keeping import Decision, Policy, Pruned, Thinned
@@ -88,15 +89,30 @@ class Pruning:
         return Pruned(tuple(found), until, expired, warnings=tuple(warnings))
 
     def by_itself(self) -> None:
-        """What is done once a day: all timelines of this repository by what is configured, within the size."""
+        """Thin all timelines of this repository by the configured policy, within the size; called once a day.
+
+        In the store of a checkpoint class nothing is thinned: what that marked is dropped, and the trash expires.
+        """
         settings = self._history.settings
         names = own_timelines(self._history)
+        if self._history.repository.library:
+            self._drop_marked(names)
+            self._dropping.expire(self._time_is_over_before(names))
+            self._dropping.join_weeks()
+            return
         self._prune(policy_of(settings), names, False, self._time_is_over_before(names))
         excess = self._excess(settings.max_size)
         if excess > 0:
             self._make_room(names, excess)
         # Not before: with what went today what went this week would not be of an earlier day any more.
         self._dropping.join_weeks()
+
+    def _drop_marked(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._dropping.let_go(name, partial(self._marked, name))
+
+    def _marked(self, timeline: str) -> list[SnapshotId]:
+        return [one.id for one in self._history.log(timeline=timeline) if is_marked(one)]
 
     def _time_is_over_before(self, names: Sequence[str]) -> date:
         """What was let go before this day has lain its thirty days, and not by the word of the clock alone."""

@@ -45,7 +45,7 @@ from git_envhist.store.repository import HEADS, Repository
 from git_envhist.store.retelling import Link
 from git_envhist.store.staging import Staging, sweep
 from git_envhist.upkeep.finding import left_behind
-from git_envhist.values import dataclass, field
+from git_envhist.values import dataclass, field, replace
 from git_envhist.verifying.areas import hidden_base, open_base
 from git_envhist.verifying.areas import sweep as sweep_areas
 
@@ -88,11 +88,17 @@ class Purging:
         self._variable_names = False
 
     def purge(
-        self, paths: Sequence[EnvPath], *, variable_names: bool = False, dry_run: bool = False
+        self,
+        paths: Sequence[EnvPath],
+        *,
+        variable_names: bool = False,
+        dry_run: bool = False,
+        force: bool = False,
     ) -> Purged:
         """Erase them; `PathNotFound` where nothing holds any, after what nothing holds any more was cleaned away.
 
-        `variable_names`: also the names of variables that earlier versions stored without sealing them.
+        `variable_names`: also the names of variables that earlier versions stored without sealing them. `force`:
+        ignore a git of another user if the system hides in which repository it works.
         """
         repository = self._repository
         self._variable_names = variable_names
@@ -108,7 +114,7 @@ class Purging:
             self._erase_from(timeline, paths, tally, dry_run=dry_run)
         if not dry_run:
             forget_fetched(repository, holds=fetched)
-            self._forget()
+            self._forget(force=force)
         nowhere = [os.fsdecode(path) for path in paths if path not in tally.found and not fetched]
         if nowhere and len(nowhere) == len(paths) and not variable_names:
             raise PathNotFound(nowhere[0])
@@ -224,7 +230,7 @@ class Purging:
             told[COMPLETE] = "partial" if missing else "yes"
         return told
 
-    def _forget(self) -> None:
+    def _forget(self, *, force: bool) -> None:
         """Have nothing of ours hold what no snapshot holds any more."""
         repository = self._repository
         stands = [self._rewriting.stand(timeline) for timeline in self._timelines()]
@@ -244,10 +250,10 @@ class Purging:
         git = repository.git
         sweep(repository.common_state, repository.pack_dir, lambda commit: is_published(git, commit))
         try:
-            collect(repository, keep_since=NOTHING_STAYS)
+            collect(replace(repository, ignores_hidden=force), keep_since=NOTHING_STAYS)
         except SomebodyAtWork as busy:
             told = f"no snapshot holds it any more, but {busy.message}"
-            raise SomebodyAtWork(told, hint="run the same command again when it has ended") from busy
+            raise SomebodyAtWork(told, hint=busy.hint) from busy
 
 
 def reading(reader: CatFile) -> Callable[[bytes], bytes]:

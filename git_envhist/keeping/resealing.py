@@ -57,7 +57,7 @@ class Resealing(Purging):
             self._rewriting.rewrite(
                 timeline, lambda stand, staging: self._wanted(stand, staging, done), keeps=False
             )
-        self._forget()
+        self._forget(force=False)
         return done
 
     def _wanted(self, stand: Stand, staging: Staging, done: Resealed) -> Wanted:

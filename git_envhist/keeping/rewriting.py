@@ -198,7 +198,7 @@ class Rewriting:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         place = state_directory(self._repository.common_state)
-        with locked(os.path.join(place, COMMON_LOCK)):
+        with locked(os.path.join(place, COMMON_LOCK), limited=True):
             yield
 
 

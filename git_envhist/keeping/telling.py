@@ -7,8 +7,8 @@ from git_envhist.capturing.factsealing import FindKey
 from git_envhist.errors import EnvhistError, GitEnded
 from git_envhist.facts import kinds
 from git_envhist.history.diff import count
-from git_envhist.history.facts import tell_briefly
 from git_envhist.history.story import describe_counts
+from git_envhist.history.summary import summarize
 from git_envhist.model import Change, ChangeCount, EntryKind
 from git_envhist.store.compare import compare
 from git_envhist.store.git import Git
@@ -52,7 +52,7 @@ class Telling:
             }
         with CatFile(self.git) as reader:
             facts = brief_facts(reader, before, after, self._find_key)
-        return {CHANGED: _counts(changed), STORY: tell_briefly(facts, changed, kinds(), names=False)}
+        return {CHANGED: _counts(changed), STORY: summarize(facts, changed, kinds(), names=False)}
 
 
 def _is_file(change: Change) -> bool:

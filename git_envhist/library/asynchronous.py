@@ -84,10 +84,13 @@ class AsyncEnvHistory(Awaited[EnvHistory]):
         environ: Mapping[str, str] | None = None,
         workers: str = "spawn",
         agent: Agent | None = None,
+        bare: bool = False,
     ) -> Self:
         """As `EnvHistory.open`."""
         return cls(
-            await in_a_thread(EnvHistory.open, directory, environ=environ, workers=workers, agent=agent)
+            await in_a_thread(
+                EnvHistory.open, directory, environ=environ, workers=workers, agent=agent, bare=bare
+            )
         )
 
     @classmethod

@@ -67,13 +67,19 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         environ: Mapping[str, str] | None = None,
         workers: str = "spawn",
         agent: Agent | None = None,
+        bare: bool = False,
     ) -> Self:
-        """The history of the working tree that a directory is in.
+        """Return the history of the working tree that a directory is in.
 
-        `agent`: in whose name captures and tasks are told. `workers`: a host program is never forked, as long as nobody
-        says "fork" here.
+        `agent`: the agent in whose name captures and tasks are recorded. `workers`: a host program is forked only with
+        "fork". `bare`: open a bare repository too; its snapshots can be read, and written into a new directory.
         """
-        return super().open(os.fspath(directory), environ=_named(environ, agent), workers=workers)
+        history = super().open(
+            os.fspath(directory), environ=_named(environ, agent), workers=workers, bare=bare
+        )
+        # A later chdir of the host program changes nothing.
+        history.directory = os.path.abspath(history.directory)
+        return history
 
     @classmethod
     def init(
@@ -90,7 +96,9 @@ class EnvHistory(Configured, Rounds, Causing, Looking, Showing):
         directory was; `anew`: begun without it; `force`: also in a home directory; `environ`: as for `open`.
         """
         wish["environ"] = _named(wish.get("environ"), agent)
-        return super().init(os.fspath(directory), workers=workers, **wish)
+        history = super().init(os.fspath(directory), workers=workers, **wish)
+        history.directory = os.path.abspath(history.directory)
+        return history
 
     def on(self, event: str, handler: Handler) -> Forget:
         """Have a handler called whenever something happens (`Event` says what); given back is what ends that.

@@ -35,8 +35,12 @@ class Sought(TypedDict, total=False):
     triggers: Sequence[str]
     paths: Sequence[str | bytes]
     """git's pathspecs, as from the top: the snapshots that changed what they mean."""
-    told: str
-    """Whose story contains it: a package, a variable, a count. When did flask appear?"""
+    summary: str
+    """A text that the summary or a changed fact contains: a package, a variable, a count. When did flask appear?"""
+    content: str
+    """A text that was added to a file or removed from one, as `git log -S` has it."""
+    content_pattern: str
+    """A regular expression that a changed line of a file matches, as `git log -G` has it."""
     span: str
     """A range, as in `git envlog a..b`."""
     every: bool
@@ -54,9 +58,10 @@ class Looking(EnvHistory):
         """The snapshots of a timeline, newest first; those that were asked for.
 
         Several words of one kind are alternatives, several kinds must all hold: `since` and `until` (times as
-        `git envlog` reads them), `grep` (patterns; `ignore_case`), `told` (whose story contains it), `verdicts`
-        (pass, fail, error, none), `triggers`, `paths` (git's pathspecs, as from the top: those that changed them),
-        `span` (a range, `a..b`), `every` (on every timeline, by time), `reverse` (oldest first).
+        `git envlog` reads them), `grep` (patterns; `ignore_case`), `summary` (whose summary contains it), `content` and
+        `content_pattern` (as `git log -S` and `-G`), `verdicts` (pass, fail, error, none), `triggers`, `paths` (git's
+        pathspecs, as from the top: those that changed them), `span` (a range, `a..b`), `every` (on every timeline, by
+        time), `reverse` (oldest first).
 
         >>> _ = history.capture("not checked")
         >>> _ = history.capture("checked", verify="true")
@@ -81,14 +86,22 @@ class Looking(EnvHistory):
             sought.get("ignore_case", False),
             _known(sought.get("verdicts", ()), VERDICTS),
             _known(sought.get("triggers", ()), tuple(one.value for one in Trigger)),
+            sought.get("summary"),
+            sought.get("content"),
+            sought.get("content_pattern"),
         )
         chosen = choose(found, choice, self.now)
-        if sought.get("paths"):
-            chosen = self._that_changed(chosen, tuple(map(os.fsencode, each(sought["paths"]))))
-        if sought.get("told"):
+        paths = tuple(map(os.fsencode, each(sought.get("paths", ()))))
+        if paths:
+            chosen = self._that_changed(chosen, paths)
+        if choice.summary is not None:
             from git_envhist.capturing.telling import those_that_tell  # loaded late: likewise
 
-            chosen = those_that_tell(self.repository.git, chosen, sought["told"], self.keys.opening)
+            chosen = those_that_tell(self.repository.git, chosen, choice.summary, self.keys.opening)
+        if choice.searches_content:
+            from git_envhist.capturing.searching import those_with_content  # loaded late: likewise
+
+            chosen = those_with_content(self, chosen, choice, paths)
         shown = chosen if limit is None else chosen[:limit]
         return shown[::-1] if sought.get("reverse") else shown
 

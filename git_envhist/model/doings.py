@@ -54,6 +54,8 @@ class Effect:
     """None where there was no command, or it never ended."""
     stands_on: SnapshotId | None = None
     """The newest snapshot before it happened."""
+    refused: bool = False
+    """It was not approved, and did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,10 @@ class Resumed:
 
     task: Task
     start: Snapshot
+    attached: Snapshot | None = None
+    """The newest snapshot with a conversation, not after `start`; if there is none, the newest with any attachment."""
+    conversation: list[object] | None = None
+    """The conversation of `attached`; None if it holds none, or if the key to open it is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,18 @@ class Fact:
     """It came along with something else; nobody asked for it."""
 
 
+class Role(Enum):
+    """The role of a changed thing: packages that a list or the user names come before those that came along."""
+
+    DIRECT = "direct"
+    DEVELOPMENT = "development"
+    """Named for development, tests or an extra."""
+    TRANSITIVE = "transitive"
+    """Another package needs it, and no list names it."""
+    NESTED = "nested"
+    """In the `node_modules` of another package."""
+
+
 @dataclass(frozen=True, slots=True)
 class FactChange:
     """A fact that differs between two moments."""
@@ -200,6 +212,7 @@ class FactChange:
     at: EnvPath = TOP
     by: str = ""
     auto: bool = False
+    role: Role = Role.DIRECT
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 
@@ -100,6 +101,8 @@ class Verdict:
     """The same as `output_tail`, as the note holds it: sealed, in base64."""
     timed_out: bool = False
     """It was ended because it took longer than a check may."""
+    services: str | None = None
+    """Of a verdict carried over: `differ` where services had another state then, `unknown` where none is known now."""
 
     @property
     def changed_something(self) -> bool:
@@ -185,9 +188,17 @@ class Snapshot:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked."""
-        ours = [verdict for verdict in self.verdicts if verdict.claimed_by is None] or self.verdicts
-        return ours[-1] if ours else None
+        """The latest verdict, own or carried over, else the latest that is claimed; None where nothing was checked.
+
+        A check that could not be judged says nothing of the snapshot: an earlier verdict keeps its place.
+        """
+        return latest_judged([one for one in self.verdicts if one.claimed_by is None] or self.verdicts)
+
+
+def latest_judged(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the last verdict that passes or fails, else the last one; None where there is none."""
+    judged = [one for one in verdicts if one.status is not VerdictStatus.ERROR] or verdicts
+    return judged[-1] if judged else None
 
 
 def were_of(message: bytes) -> tuple[str, ...]:
@@ -195,6 +206,16 @@ def were_of(message: bytes) -> tuple[str, ...]:
     _, found, rest = message[message.rfind(b"\n\n") + 1 :].partition(b"\nEnv-Were: ")
     told = rest.partition(b"\n")[0].decode("ascii", "replace").split() if found else ()
     return tuple(one for one in told if one.isalnum())
+
+
+@dataclass(frozen=True, slots=True)
+class KeptService:
+    """The state of a service that a capture kept."""
+
+    name: str
+    bytes: int
+    summary: str
+    """`3 tables, 5,210 rows`; empty where the format of the dump is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +239,7 @@ class Captured:
     """The first time that a file was sealed here: the key was made just now."""
     verdict: Verdict | None = None
     """What the check came to that was to run then."""
+    services: tuple[KeptService, ...] = ()
 
     @property
     def id(self) -> SnapshotId | None:

@@ -27,7 +27,8 @@ class Fault:
     """Something of the store that is not as it was written."""
 
     kind: str
-    """`pack`, `ref`, `notes`, `cache`, `snapshot`, or `gone`: a timeline without its ref."""
+    """`pack`, `ref`, `notes`, `cache`, `snapshot`, `gone`: a timeline without its ref, or
+    `timeline`: the file with the name of this working tree's timeline."""
     subject: str
     why: str
 

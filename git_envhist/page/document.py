@@ -15,6 +15,8 @@ from functools import cache
 from html import escape as as_markup
 from importlib.resources import files
 
+from git_envhist.history.facts import fact_rows, facts_from_values, row_cells
+from git_envhist.history.story import with_minus_signs
 from git_envhist.spelling import escape
 
 BEGINNING = b'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta http-equiv='
@@ -25,13 +27,14 @@ SCRIPTS = tuple(f"script/{name}.js" for name in ("1-words", "2-charts", "3-card"
 """One script, in this order: what stands later uses what stands before."""
 ENOUGH = 300
 """Up to so many moments each may be told at length."""
-AT_LENGTH = {"story": 80, "areas": 40, "paths": 60, "missing": 40}
-IN_SHORT = {"story": 20, "areas": 14, "paths": 8, "missing": 8}
+AT_LENGTH = {"story": 80, "cells": 14, "areas": 40, "paths": 60, "missing": 40}
+IN_SHORT = {"story": 20, "cells": 8, "areas": 14, "paths": 8, "missing": 8}
 """How many rows of a moment are shown: a thousand moments stay below 5 MB."""
 SHOWN = (
     *("id", "timeline", "at", "intent", "title", "names", "trigger", "actor", "trusted", "head", "branch"),
     *("notes", "complete", "external_id", "tasks", "effects", "restored_from", "services"),
 )
+MOST_ROWS = 24
 OF_VERDICT = (
     *(
         "status",
@@ -42,6 +45,7 @@ OF_VERDICT = (
         "duration_ms",
         "at",
         "carried_from",
+        "services",
         "claimed_by",
     ),
 )
@@ -83,14 +87,27 @@ def _shown(moment: Value, most: Mapping[str, int]) -> dict[str, object]:
     shown["env_changed"] = {**changed, "paths": changed["paths"][: most["paths"]]}
     shown["extent"] = {**extent, "areas": extent["areas"][: most["areas"]]}
     shown["story"] = story[: most["story"]]
+    shown["rows"] = _rows(story, most["cells"])
+    shown["summary"] = with_minus_signs(str(moment["summary"]))
     if missing:
         shown["missing"] = [{"path": one["path"], "why": one["why"]} for one in missing[: most["missing"]]]
     shown["more"] = {
         "missing": max(0, len(missing) - most["missing"]),
-        "story": max(0, len(story) - most["story"]),
         "areas": max(0, len(extent["areas"]) - most["areas"]),
     }
     return shown
+
+
+def _rows(story: Sequence[Value], most: int) -> list[dict[str, object]]:
+    """Return the rows of what changed beside the files, as `git envdiff` prints them."""
+    facts = facts_from_values(story)
+    rows = fact_rows(facts, tuple(dict.fromkeys(fact.probe for fact in facts)))
+    told: list[dict[str, object]] = [
+        {"probe": row.probe, "place": row.place, "cells": row_cells(row, most)} for row in rows[:MOST_ROWS]
+    ]
+    if len(rows) > MOST_ROWS:
+        told.append({"probe": "…", "place": "", "cells": [f"{len(rows) - MOST_ROWS} rows more"]})
+    return told
 
 
 def _as_data(value: object) -> str:

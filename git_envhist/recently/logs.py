@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
 
+from git_envhist.history.facts import role_of
 from git_envhist.model import FactChange
 from git_envhist.model.causing import Happened
 
@@ -59,7 +60,7 @@ def read_dpkg(
             found[name] = (found[name][0] if name in found else before, after)
     changed = {name: sides for name, sides in found.items() if sides[0] != sides[1]}
     return tuple(
-        FactChange("system", name, *sides, by="dpkg", auto=name in automatic)
+        FactChange("system", name, *sides, by="dpkg", auto=name in automatic, role=role_of(name in automatic))
         for name, sides in sorted(changed.items())
     )
 

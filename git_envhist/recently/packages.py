@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from git_envhist.facts import PACKAGES, tree_leaf, tree_probes
 from git_envhist.facts.probe import File, TreeProbe
+from git_envhist.history.facts import role_of
 from git_envhist.model import Fact, FactChange
 from git_envhist.recently.walking import Found
 from git_envhist.system import open_itself
@@ -43,7 +44,9 @@ def changed_packages(root: bytes, found: Iterable[Found]) -> tuple[FactChange, .
 
 def _as_change(fact: Fact, born: bool) -> FactChange:
     before = None if born else NOT_KNOWN
-    return FactChange(fact.probe, fact.key, before, fact.value, fact.at, fact.by, fact.auto)
+    return FactChange(
+        fact.probe, fact.key, before, fact.value, fact.at, fact.by, fact.auto, role_of(fact.auto)
+    )
 
 
 def _facts(root: bytes, directory: bytes, probe: TreeProbe, patterns: Iterable[bytes]) -> Iterator[Fact]:

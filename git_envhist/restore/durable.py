@@ -22,6 +22,7 @@ from git_envhist.restore.looks import look
 from git_envhist.restore.proof import open_to_read
 from git_envhist.restore.slots import KEPT, SLOTS, Slots, slot_directory, slot_name
 from git_envhist.restore.swap import Staged
+from git_envhist.system import list_directory
 
 FEW = 16
 """So many paths, at most, are synced one by one."""
@@ -119,9 +120,13 @@ def _changed(door: Door, realm: bytes, staged: list[Staged], own: list[PlannedDi
     for each in own:
         yield door.reach(realm, each.path)
     slots = door.slots(realm)
-    if look(slots.private, KEPT) is not None:
-        # Where what stood at a path had to go, since somebody took that between two renames.
-        yield open_directory(slots.private, KEPT)
+    kept = open_directory(slots.private, KEPT) if look(slots.private, KEPT) is not None else None
+    if kept is not None:
+        # It holds something only if another process took a path between two renames.
+        if list_directory(kept):
+            yield kept
+        else:
+            os.close(kept)
     yield from _slots(slots, {slot_directory(one.slot) for one in staged})
 
 

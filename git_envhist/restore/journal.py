@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -34,6 +35,8 @@ JOURNAL = "journal"
 PHASE = "phase"
 HEAD = b"envhist-restore 1 "
 SECOND = 10**9
+RESERVED = "phase.done", "phase.undone"
+"""Files that hold the text of a phase before the first change: the end of a restore needs no inode and no block."""
 OUT = frozenset((b"", b".", b".."))
 
 
@@ -72,6 +75,8 @@ def write_journal(directory: str, journal: Journal | bytes) -> None:
     if _unlink(directory, PHASE):
         # Left by a restore that was killed in its very last step: it is not this one's.
         _sync(directory)
+    for phase in (Phase.DONE, Phase.UNDONE):
+        _fill(os.path.join(directory, _reserved(phase)), _phase_text(phase))
     _write(directory, JOURNAL, journal if isinstance(journal, bytes) else journal_text(journal))
 
 
@@ -104,8 +109,12 @@ def written_at(directory: str) -> int:
 
 
 def set_phase(directory: str, phase: Phase) -> None:
-    """Remember how far the restore came."""
-    _write(directory, PHASE, phase.value.encode("ascii") + b"\n")
+    """Remember how far the restore came; on a full disk too if the journal was written by this version."""
+    if _is_durable(directory, _reserved(phase), _phase_text(phase)):
+        os.rename(os.path.join(directory, _reserved(phase)), os.path.join(directory, PHASE))
+        _sync(directory)
+    elif not _is_durable(directory, PHASE, _phase_text(phase)):
+        _write(directory, PHASE, _phase_text(phase))
 
 
 def read_phase(directory: str) -> Phase:
@@ -121,22 +130,53 @@ def remove_journal(directory: str) -> None:
     """Forget a restore that is over: the journal first and for good, so that its phase is never missing beside it."""
     if _unlink(directory, JOURNAL):
         _sync(directory)
-    _unlink(directory, PHASE)
+    for name in (PHASE, *RESERVED):
+        _unlink(directory, name)
+
+
+def _reserved(phase: Phase) -> str:
+    return f"{PHASE}.{phase.value}"
+
+
+def _phase_text(phase: Phase) -> bytes:
+    return phase.value.encode("ascii") + b"\n"
 
 
 def _write(directory: str, name: str, data: bytes) -> None:
     path = os.path.join(directory, name)
-    _unlink(directory, name + ".new")
-    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW, 0o600)
+    _fill(path + ".new", data, durable=True)
+    os.rename(path + ".new", path)
+    _sync(directory)
+
+
+def _fill(path: str, data: bytes, *, durable: bool = False) -> None:
+    """Make a new file with these bytes, in the place of a leftover of the same name."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW, 0o600)
     try:
         done = 0
         while done < len(data):
             done += os.write(descriptor, data[done : done + (1 << 24)])
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_durable(directory: str, name: str, data: bytes) -> bool:
+    """Bring a file onto the medium if it holds these bytes; False if it does not, e.g. after a power cut."""
+    try:
+        descriptor = open_itself(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        if os.read(descriptor, len(data) + 1) != data:
+            return False
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.rename(path + ".new", path)
-    _sync(directory)
+    return True
 
 
 def _sync(directory: str) -> None:

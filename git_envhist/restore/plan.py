@@ -37,6 +37,8 @@ OTHER_TREE = "another working tree"
 NEW = "new, and kept"
 NOT_CAPTURED = "not captured then"
 NOT_SAVED = "its bytes are not saved"
+NOT_CHOSEN = ""
+"""The caller did not ask for it, so there is no reason to report."""
 HOLDS_KEPT = "holds what is left alone"
 
 
@@ -173,7 +175,8 @@ class _Planner:
 
     def _let_go(self, key: Key, after: Entry | None) -> None:
         why = None if after is None else self._why_left(key, None, after)
-        if why is not None:
+        # A file that was not chosen does not come; what was chosen in the directory goes all the same.
+        if why is not None and why != NOT_CHOSEN:
             self._leave(*key, why)
             self._kept.add(key)
         self._going[key] = None if why is not None else after
@@ -282,10 +285,6 @@ def _linked(pairs: Iterable[Pair]) -> Iterator[tuple[Key, Leaf]]:
 
 def _leaf(entry: Entry | None) -> Entry | None:
     return None if entry is None or entry.kind is EntryKind.DIRECTORY else entry
-
-
-def _is_boundary(entry: Entry | None) -> bool:
-    return entry is not None and entry.kind is EntryKind.BOUNDARY
 
 
 def _lacks_bytes(entry: Entry) -> bool:

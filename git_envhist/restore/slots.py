@@ -36,7 +36,8 @@ class Slots:
         self._open: tuple[bytes, int] | None = None
 
     def prepare(self, numbers: Iterable[int]) -> None:
-        """Make what the slots stand in."""
+        """Make the directories of the slots, and the one of kept files: no inode is needed for it later."""
+        make_directory(self.hands, self.private, KEPT)
         make_directory(self.hands, self.private, SLOTS)
         slots = open_itself(SLOTS, DIRECTORY, dir_fd=self.private)
         try:
@@ -104,8 +105,11 @@ class Slots:
         return self.keep_named(self.private, SLOTS, SLOTS)
 
     def empty(self) -> None:
-        """Remove the slots and all in them."""
+        """Remove the slots and all in them, and the directory of kept files if it is empty."""
         self.close()
+        # The slots are removed last: a later command looks for them to remove the rest.
+        with suppress(OSError):
+            self.hands.rmdir(self.private, KEPT)
         remove_tree(self.hands, self.private, SLOTS)
 
     def close(self) -> None:

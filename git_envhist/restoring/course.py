@@ -220,7 +220,7 @@ class Course:
         refuse_locked_repositories(planned.plan, bases)
         git = held.context.repository.git
         with closing(self.here.contents(git)) as contents:
-            refuse_without_room(planned.plan, bases, git, contents)
+            refuse_without_room(planned.plan, bases, held.staging.path, git, contents)
         if not self.wish.force:
             refuse_mounted(planned.plan, held.taken.out_of_reach)
             refuse_open_databases(planned.plan, bases)

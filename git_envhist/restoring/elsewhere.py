@@ -13,12 +13,12 @@ from git_envhist.errors import Refused
 from git_envhist.model import TOP, EnvPath, LeftAlone, Pair, Plan, Restored, Snapshot
 from git_envhist.restore.anew import Filled, fill, is_taken, still_to_come
 from git_envhist.restore.fresh import Source as Moment
-from git_envhist.restore.plan import Rules, make_plan
+from git_envhist.restore.plan import NOT_CHOSEN, Rules, make_plan
 from git_envhist.restoring.inspection import inspect, nearest_directory, room_at
 from git_envhist.restoring.losses import told_losses
 from git_envhist.restoring.names import manner_of, refuse_names
 from git_envhist.restoring.planning import chosen_paths
-from git_envhist.restoring.scope import NOT_CHOSEN, with_directories
+from git_envhist.restoring.scope import with_directories
 from git_envhist.restoring.sources import FromPlan, FromSnapshot, plan_of
 from git_envhist.restoring.trust import told
 from git_envhist.restoring.wish import NO_WISH, Wish

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from git_envhist.capturing.factdiff import about, changed_facts
 from git_envhist.capturing.holding import Held
 from git_envhist.errors import EnvhistError
 from git_envhist.facts import PACKAGES, PROBES, machine_probes, tree_probes
+from git_envhist.history.machineneeds import LISTS, RUNTIMES, mark_used
 from git_envhist.history.outside import SERVICE, order_outside
 from git_envhist.model import TOP, FactChange, Plan, Restored, Snapshot
 from git_envhist.restoring.wish import Wish
+from git_envhist.store.facts import read_fact_text
+from git_envhist.store.objects import CatFile
+from git_envhist.system import open_file_only
 from git_envhist.values import replace
 
+LARGEST_LIST = 1 << 18
 NOT_GITS = ("?", "!")
 
 
@@ -34,7 +41,7 @@ def with_facts(planned: Restored, held: Held, wish: Wish) -> Restored:
         )
     except EnvhistError:
         return planned
-    outside = tuple(_outside_of(changes, planned.target, wish)) if outside_is_told else ()
+    outside = tuple(_outside_of(changes, planned.target, wish, held)) if outside_is_told else ()
     return replace(
         planned, outside=outside, story=_brought(changes, planned.plan, wish) if wish.dry_run else ()
     )
@@ -57,14 +64,41 @@ def _places(path: bytes) -> Iterator[bytes]:
         path = path.rpartition(b"/")[0]
 
 
-def _outside_of(changes: Iterable[FactChange], target: Snapshot, wish: Wish) -> Iterator[FactChange]:
-    """The packages of the machine that are not as they were, and services that ran."""
+def _outside_of(
+    changes: Iterable[FactChange], target: Snapshot, wish: Wish, held: Held
+) -> Iterator[FactChange]:
+    """The packages of the machine that are not as they were, those that are used here first; services that ran."""
     changes = tuple(changes)
     machine = machine_probes()
-    yield from order_outside(
-        one for one in changes if one.probe in machine and PROBES[one.probe].kind == PACKAGES
-    )
+    packages = [one for one in changes if one.probe in machine and PROBES[one.probe].kind == PACKAGES]
+    if packages:
+        packages = list(mark_used(packages, _lists(held, target), _installed(held)))
+    yield from order_outside(packages)
     yield from order_outside(() if wish.classes else _services_that_ran(changes, target))
+
+
+def _lists(held: Held, target: Snapshot) -> Iterator[str]:
+    """The files that name packages of a machine, as they are now and as the snapshot has them."""
+    repository = held.context.repository
+    with CatFile(repository.git) as reader:
+        for name in LISTS:
+            path = os.path.join(repository.root, name)
+            with suppress(OSError), open(path, "rb", opener=open_file_only) as file:
+                yield file.read(LARGEST_LIST).decode("utf-8", "replace")
+            then = reader.read(f"{target.tree}:{name}")
+            if then is not None and then.kind == "blob":
+                yield then.data[:LARGEST_LIST].decode("utf-8", "replace")
+
+
+def _installed(held: Held) -> dict[str, frozenset[str]]:
+    """By probe, the names of what the environment holds now."""
+    found = {}
+    for name in RUNTIMES:
+        kept = held.facts.kept.get(name)
+        text = read_fact_text(name, held.facts.text(name, kept.oid)) if kept is not None else None
+        lines = text.lines if text is not None else []
+        found[name] = frozenset(os.fsdecode(line.partition(b" ")[0].rpartition(b"/")[2]) for line in lines)
+    return found
 
 
 def _services_that_ran(changes: Iterable[FactChange], target: Snapshot) -> Iterator[FactChange]:

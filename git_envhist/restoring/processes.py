@@ -6,11 +6,22 @@ Read from `/proc`, as far as it may be read; where there is none, nothing is kno
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from git_envhist.facts.processes import GONE, PROC, open_files, others, parent_of, places, target, words_of
+from git_envhist.facts.processes import (
+    GONE,
+    PROC,
+    is_serving,
+    open_files,
+    others,
+    parent_of,
+    places,
+    target,
+    words_of,
+)
 from git_envhist.history.classes import INSTALLED
 from git_envhist.model import Plan
 from git_envhist.ourselves import START
@@ -21,6 +32,19 @@ LONGEST_COMMAND = 60
 OUR_GIT = [word.encode() for word in COMMAND]
 OUR_STARTS = (b"git_envhist.", START.partition("{")[0].encode())
 """A word of a worker, and of a program that another one of ours has started, e.g. the daily cleaning, begins so."""
+OUR_PROGRAM = re.compile(rb"(?:\A|/)git-env(?:log|diff|restore|hist)\Z|/git_envhist/")
+"""The path of one of our programs, or of a module that is run as a file."""
+MOST_WORDS = 4
+INTERPRETER = re.compile(
+    rb"(?:python|pypy|node|deno|bun|ruby|perl|php|java|dotnet|beam\.smp|lua|julia|R|Rscript|guile|erl)[-0-9.a-z]*"
+)
+"""Programs that run code of the directory they were started in."""
+SHOWING = re.compile(
+    rb"(?:(?:n|g|e)?vi(?:m|ew)?(?:\.[a-z]+)?|nvim|nano|pico|micro|hx|kak|emacs(?:-[a-z0-9-]+)?|ed|ex|joe|code|codium"
+    rb"|less|more|most|man|tail|head|cat|watch|bat|tmux(?:: [a-z]+)?|screen|zellij|xterm|[a-z-]*terminal[a-z-]*|kitty"
+    rb"|ssh|sshd|script|mc|ranger|fzf|top|htop)"
+)
+"""Programs that show or edit files and run none of them."""
 MOST_ABOVE = 4
 """So many generations a process is looked at for a git of ours."""
 PACKAGE_FILES = (
@@ -85,10 +109,11 @@ class Touched(NamedTuple):
 
 
 def still_running(touched: Touched) -> list[Process]:
-    """Processes that go on with what a restore replaces, and are not how we were called.
+    """Return the processes that run or serve what a restore replaces, and did not call this one.
 
-    One that has any of it open, mapped or as its program does; and one that stands in the environment, or whose program
-    does, where the package that it stands in holds any of it.
+    A process counts that has any of it mapped, open or as its program. So does an interpreter or a server in the
+    environment, and a program of the environment itself, where the package around it holds any of it. Editors, pagers
+    and terminals show files and run none.
     """
     # This process, and those that wait for it: the shell, git.
     ours = callers()
@@ -98,13 +123,23 @@ def still_running(touched: Touched) -> list[Process]:
 
 def _is_concerned(pid: int, touched: Touched) -> bool:
     directory, program = places(pid)
-    if program in touched.replaced:
+    if program in touched.replaced or _maps_any(pid, touched):
         return True
-    for place in (directory, os.path.dirname(program)):
-        top = next((top for top in touched.tops if place == top or place.startswith(top + b"/")), None)
-        if top is not None and touched.holds(package_of(place, top)):
-            return True
-    return not touched.replaced.isdisjoint(open_files(pid)) or _maps_any(pid, touched)
+    name = os.path.basename(program)
+    if SHOWING.fullmatch(name):
+        return False
+    if _is_in_touched_package(os.path.dirname(program), touched):
+        return True
+    if not touched.replaced.isdisjoint(open_files(pid)):
+        return True
+    if not _is_in_touched_package(directory, touched):
+        return False
+    return INTERPRETER.fullmatch(name) is not None or is_serving(pid)
+
+
+def _is_in_touched_package(place: bytes, touched: Touched) -> bool:
+    top = next((top for top in touched.tops if place == top or place.startswith(top + b"/")), None)
+    return top is not None and touched.holds(package_of(place, top))
 
 
 def package_of(place: bytes, top: bytes) -> bytes:
@@ -143,7 +178,7 @@ def _works_for_us(pid: int) -> bool:
     A git of ours and one of our modules are known by their words, whoever has started them.
     """
     words = words_of(pid)
-    if any(word.startswith(OUR_STARTS) for word in words):
+    if any(word.startswith(OUR_STARTS) or OUR_PROGRAM.search(word) for word in words[:MOST_WORDS]):
         return True
     return (parent_of(pid) == os.getpid() and words == words_of(os.getpid())) or _is_our_git(pid)
 

@@ -35,7 +35,7 @@ class Restoring:
     def restore(self, wish: Wish, part: RestorePart, choose: Choose) -> Restored:
         """Go to a moment, chosen once it is known what is here now."""
         repository = self._stay_at_top()
-        if not wish.force:
+        if not (wish.force or self.here.capturing.settings.named_only):
             refuse_home(repository.root, self.here.capturing.environ)
         capturing = self.here.unbounded()
         with capturing.locked(Request(waiting=wish.waiting, dry_run=wish.dry_run)):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from git_envhist.errors import StorageFull
 from git_envhist.model import Entry, EntryKind, Plan, PlanAction, StoredAs
+from git_envhist.restore.slots import FAN_OUT
 from git_envhist.settings import BIG_FILE
 from git_envhist.store.contents import Contents
 from git_envhist.store.git import Git
@@ -25,6 +26,8 @@ OURS = 1 << 20
 """What the journal, the slots and the moment that is taken afterwards need at least."""
 EACH = 1 << 9
 """What they need for every path."""
+OUR_INODES = 32
+"""Files and directories that a restore needs beside what comes: slots, journal, and the two snapshots that it takes."""
 LARGEST = {StoredAs.PLAIN: BIG_FILE, StoredAs.SEALED: 8 * BIG_FILE, StoredAs.FINGERPRINT: 0}
 """What a file holds at most that is kept in such a way; hardly any secret is so large."""
 
@@ -36,29 +39,30 @@ class Coming(NamedTuple):
     files: list[Entry]
 
 
-def refuse_without_room(plan: Plan, bases: Mapping[bytes, bytes], git: Git, contents: Contents) -> None:
-    """`StorageFull` where a file system cannot take in what is to come."""
+def refuse_without_room(
+    plan: Plan, bases: Mapping[bytes, bytes], state: str, git: Git, contents: Contents
+) -> None:
+    """Raise `StorageFull` if a file system cannot hold what comes, or that of `state` what the restore itself needs."""
     if not SYSTEM.statvfs:
         return
-    for device, coming in _by_device(plan, bases).items():
+    for device, coming in _by_device(plan, bases, os.fsencode(state)).items():
         place = os.statvfs(device)
         if not place.f_blocks:
             continue  # a file system that does not tell of its size
         room = place.f_bavail * place.f_frsize - OURS - EACH * coming.paths
-        if place.f_files and coming.paths > place.f_favail:
-            raise _full(
-                f"{coming.paths:,} more files than there are now, and there is room for {place.f_favail:,}"
-            )
+        inodes = coming.paths + (coming.paths >> FAN_OUT) + OUR_INODES
+        if place.f_files and inodes > place.f_favail:
+            raise _full(f"{inodes:,} inodes are needed, and {place.f_favail:,} are free")
         if _at_most(coming.files, contents) > room:
             needed = _exactly(coming.files, git, contents, place.f_frsize, room)
             if needed > room:
                 raise _full(f"{needed:,} bytes are needed, and {max(0, room):,} are there")
 
 
-def _by_device(plan: Plan, bases: Mapping[bytes, bytes]) -> dict[bytes, Coming]:
-    """What comes, by a directory on the file system that takes it in."""
-    place_of = _one_a_device(bases)
-    found: dict[bytes, Coming] = {}
+def _by_device(plan: Plan, bases: Mapping[bytes, bytes], state: bytes) -> dict[bytes, Coming]:
+    """Return what comes, by a directory on the file system that takes it in; that of `state` is always among them."""
+    place_of, ours = _one_a_device(bases, state)
+    found = {ours: Coming(0, [])}
     groups: set[tuple[bytes, int]] = set()
     for realm, entry in _entries(plan):
         coming = found.setdefault(place_of[realm], Coming(0, []))
@@ -72,9 +76,11 @@ def _by_device(plan: Plan, bases: Mapping[bytes, bytes]) -> dict[bytes, Coming]:
     return found
 
 
-def _one_a_device(bases: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def _one_a_device(bases: Mapping[bytes, bytes], state: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    """Return one directory of each root's file system, and the one of the file system of `state`."""
     devices: dict[int, bytes] = {}
-    return {realm: devices.setdefault(os.stat(place).st_dev, place) for realm, place in bases.items()}
+    places = {realm: devices.setdefault(os.stat(place).st_dev, place) for realm, place in bases.items()}
+    return places, devices.setdefault(os.stat(state).st_dev, state)
 
 
 def _entries(plan: Plan) -> Iterator[tuple[bytes, Entry]]:

@@ -17,6 +17,7 @@ from git_envhist.capture.descent import REALM_MARK, join
 from git_envhist.capture.ignore import MOST_PATTERNS, ignore_rules, usable
 from git_envhist.errors import Damaged
 from git_envhist.model import EnvPath, Missing, WhyMissing
+from git_envhist.restore.plan import NOT_CHOSEN
 from git_envhist.store.layout import MISSING, RESERVED, RULES
 from git_envhist.store.listings import ROOT_MARK, read_missing, read_rules
 from git_envhist.store.objects import CatFile
@@ -32,10 +33,6 @@ HOLDS_LEFT_OUT = "it holds what is no part of the environment"
 NO_ROOT = "its root is not configured here"
 CODE = "HEAD tracks it"
 IMMUTABLE = "it cannot be changed: it is immutable, or its file system read-only"
-NOT_CHOSEN = ""
-"""Not asked for: nothing that anybody needs to be told."""
-
-
 LONGEST_ASKED = 60.0
 """Seconds for the patterns of a snapshot, which may come from elsewhere."""
 
@@ -111,12 +108,15 @@ class Scope:
         self._then = then
         self._now = now
         self._roots = roots
-        self._chosen = None if chosen is None else with_directories(chosen)
+        self._chosen = None if chosen is None else frozenset(chosen)
+        self._above = with_directories(chosen or ())
         self._code = code
 
     def keep(self, path: EnvPath, directory: bool = False) -> str | None:
         """Why a path must stay as it is; None where it may be touched."""
-        if self._chosen is not None and path not in self._chosen:
+        # A directory that a chosen path lies in is brought; a file that the snapshot has at its place is not.
+        is_above = directory and path in self._above
+        if self._chosen is not None and path not in self._chosen and not is_above:
             return NOT_CHOSEN
         if path in self._code:
             return CODE

@@ -22,21 +22,23 @@ class Seen:
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._directories: dict[bytes, dict[bytes, Row]] = {}
+        self._directory: bytes | None = None
+        self._of_directory: dict[bytes, Row] = {}
+        """The rows of one directory: a restore asks in the order of the paths, and may ask for very many."""
 
     def __call__(self, realm: bytes, path: EnvPath) -> Row | None:
         """What was seen at a path; None where that was too young to be relied on, or is not known any more."""
         above, _, name = path.rpartition(b"/")
         directory = _recorded(realm, above)
-        if directory not in self._directories:
-            self._directories[directory] = self._rows(directory)
-        row = self._directories[directory].get(name)
+        if directory != self._directory:
+            self._directory, self._of_directory = directory, self._rows(directory)
+        row = self._of_directory.get(name)
         # A change time of zero stands for one that proves nothing.
         return row if row is not None and row[4] != 0 else None
 
     def _rows(self, directory: bytes) -> dict[bytes, Row]:
         try:
-            record = self._records.get(directory)
+            record = self._records.peek(directory)
         except CacheDamaged:
             return {}
         if record is None:
@@ -100,7 +102,7 @@ def _is_plain(entry: Entry) -> bool:
 def _is_complete(records: Records, path: bytes) -> bool:
     """Whether nothing in a directory was missing, or would not stand still: what was, is told again by a look alone."""
     try:
-        record = records.get(path)
+        record = records.peek(path)
     except CacheDamaged:
         return False
     return record is not None and not record.flags & INCOMPLETE

@@ -168,6 +168,8 @@ class Going:
         return effects_since(newest if is_near else self._history.log(), target.id)
 
     def _is_captured(self, directory: str) -> bool:
+        if self._history.repository.bare:
+            return False
         bases = self._capturing.survey(None).bases.values()
         inside = os.path.realpath(os.fsencode(directory)) + b"/"
         git_dir = os.path.realpath(os.fsencode(self._history.repository.git_dir)) + b"/"

@@ -7,10 +7,11 @@ behind when it ends by itself stays: that is how a server is started.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple
@@ -30,6 +31,7 @@ MOST_SAID = 1 << 24
 """So many bytes of what a command says are on the disk at a time: what one that failed said last is enough."""
 BLOCK = 512
 LONGEST_WORD = 200
+FAILURE = re.compile(rb"\b(?:error|fatal|failed|failure|refused|denied|cannot|not found)\b", re.IGNORECASE)
 
 
 class Way(NamedTuple):
@@ -122,8 +124,15 @@ def _told(status: int, said: IO[bytes]) -> str | None:
     how = f"it ended with status {status}" if status > 0 else f"it was ended by signal {-status}"
     size = _size(said)
     tail = os.pread(said.fileno(), TAIL, max(0, size - TAIL)).replace(b"\0", b"").strip().splitlines()
-    words = mask_secrets(tail[-1]).decode("utf-8", "replace")[:LONGEST_WORD] if tail else ""
+    words = mask_secrets(telling_line(tail)).decode("utf-8", "replace")[:LONGEST_WORD]
     return f"{how}: {words}" if words else how
+
+
+def telling_line(lines: Sequence[bytes]) -> bytes:
+    """Return the line of a program's last words that says what failed: hints and questions follow it."""
+    told = [line.strip() for line in lines if line.strip()]
+    found = [line for line in told if FAILURE.search(line)]
+    return (found or told[::-1] or [b""])[0]
 
 
 def _size(file: IO[bytes]) -> int:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryFile
 from typing import IO
 
+from git_envhist.facts.dumps import describe
 from git_envhist.services.commands import UNDER_WAY, Way, run_into
 from git_envhist.services.states import NONE, Dump, Dumps
 from git_envhist.settings import Service, Settings
@@ -35,7 +36,7 @@ def dumped(services: Iterable[Service], way: Way, settings: Settings, state: str
             file = stack.enter_context(TemporaryFile(dir=state_directory(state)))
             why = _dump(service, way, settings, state, file)
             if why is None:
-                taken.append(Dump(service.name, file))
+                taken.append(Dump(service.name, file, describe(service.name, file)))
             else:
                 failed.append((service.name, why))
         yield Dumps(tuple(taken), tuple(failed))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import IO, NamedTuple
 
+from git_envhist.facts.dumps import Told
+
 
 class Dump(NamedTuple):
     """What a service gave: a file without a name."""
 
     name: str
     file: IO[bytes]
+    told: Told
+    """The tables, rows or keys in it."""
 
 
 class Dumps(NamedTuple):

@@ -1,25 +1,26 @@
-"""Which gits are at work in a repository at this moment, as the system tells it; None where it does not tell.
+"""List the git processes that can be working in a repository, from /proc; None where the system has none.
 
 A git that finds its repository by itself has its directory inside it, in one of its working trees or in the git
-directory; one that is led there has it among its words (`--git-dir`, `git clone <place>`) or in its environment. What
-we may not look at (another user's process) counts as being at work here. Directories are compared by device and inode,
-so that links and other mounts of the same place do not mislead.
+directory; another one names it in its arguments (`--git-dir`, `git clone <path>`) or in its environment. Directories
+are compared by device and inode, because links and mounts give one directory several names. The directory of another
+user's process is hidden: `otherusers` decides whether such a process can have the repository open.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
+from git_envhist.store.otherusers import NO_ACCESS, PROCESSES, Access, access_of, parent_of, runs_no_code
 from git_envhist.system import SYSTEM, open_file_only
 from git_envhist.values import dataclass
 
-PROCESSES = "/proc"
 START_TIME = 19
 """The field of /proc/<pid>/stat after the command's name that says when the process began, in ticks since the boot."""
 TAKES_A_VALUE = frozenset(
-    ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env")
+    (b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--super-prefix", b"--config-env")
 )
 LEADS = (b"GIT_DIR", b"GIT_COMMON_DIR", b"GIT_WORK_TREE", b"GIT_OBJECT_DIRECTORY")
 OUR_OWN = b"git-env"
@@ -38,7 +39,16 @@ class RunningGit:
     pid: int
     started: float
     command: str
-    """`gc`, `update-ref`; empty where it is not told."""
+    """`gc`, `update-ref`; empty if it cannot be read."""
+    uid: int = -1
+    directory: str | None = None
+    """Its working directory; None if the system hides it. Whether the process works here is not known then."""
+    writes: bool = True
+    """Whether it can write in the repository."""
+
+    def __str__(self) -> str:
+        where = f"in '{self.directory}'" if self.directory is not None else "directory not readable"
+        return f"git {self.command or '(unknown)'} (pid {self.pid}, user {_user_name(self.uid)}, {where})"
 
 
 def gits_at_work(
@@ -58,11 +68,9 @@ def gits_at_work(
     if not gits:
         return []
     places = _identities((common_dir, *roots, *_linked(common_dir)))
-    return [
-        RunningGit(int(name), at, _command(f"{processes}/{name}"))
-        for name, at in gits
-        if _may_work_in(f"{processes}/{name}", places, os.path.realpath(common_dir))
-    ]
+    common_dir = os.path.realpath(common_dir)
+    found = (_examine(name, at, places, common_dir, processes) for name, at in gits)
+    return [git for git in found if git is not None]
 
 
 def callers() -> frozenset[int]:
@@ -71,17 +79,35 @@ def callers() -> frozenset[int]:
     pid = os.getppid()
     while pid > 1 and pid not in found:
         found.add(pid)
-        pid = _parent(pid)
+        pid = parent_of(pid)
     return frozenset(found)
 
 
-def _parent(pid: int) -> int:
+def is_hidden(git: RunningGit) -> bool:
+    """Return whether the system hides in which repository a git works."""
+    return git.directory is None
+
+
+def in_words(gits: Iterable[RunningGit]) -> str:
+    """Return a list of gits for an error."""
+    return ", ".join(map(str, sorted(gits, key=lambda git: git.pid))) or "another git"
+
+
+def hint_after(gits: Iterable[RunningGit]) -> str:
+    """Return the hint of an error that names these gits."""
+    again = "run the command again when it has ended"
+    if any(map(is_hidden, gits)):
+        return f"{again}; with --force if it works in another repository"
+    return again
+
+
+def _user_name(uid: int) -> str:
+    import pwd  # loaded late: needed in errors only
+
     try:
-        with open(f"{PROCESSES}/{pid}/stat", "rb") as file:
-            # The name stands in parentheses and may hold anything.
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
 
 
 def _boot_time(processes: str) -> float:
@@ -134,24 +160,69 @@ def _identity(path: str | bytes) -> Identity | None:
     return seen.st_dev, seen.st_ino
 
 
-def _may_work_in(process: str, places: frozenset[Identity], common_dir: str) -> bool:
+def _examine(
+    name: str, started: float, places: frozenset[Identity], common_dir: str, processes: str
+) -> RunningGit | None:
+    """Return a git if it can be working in one of the places."""
+    process = f"{processes}/{name}"
+    try:
+        directory, paths = _look_at(process)
+    except PermissionError:
+        directory, access = None, _access_of_hidden(process, places, common_dir, processes)
+        if not access.reads:
+            return None
+    except OSError:
+        return None  # it ended
+    else:
+        access = Access(reads=True, writes=True)
+        if not any(_finds(path, places, common_dir) for path in paths):
+            return None
+    return RunningGit(int(name), started, _command(process), _owner(process), directory, access.writes)
+
+
+def _look_at(process: str) -> tuple[str, list[bytes]]:
+    """Return the directory of a process, and all paths by which it can have found its repository."""
     for attempt in range(LOOKS):
         try:
-            directory = os.fsencode(os.readlink(f"{process}/cwd"))
-            led_to = [*_named(process), *_led(process)]
+            directory = os.readlink(f"{process}/cwd")
+            named = [*_named(process), *_led(process)]
             break
         except PermissionError:
-            # Nobody may look at one that is just ending, either.
-            if attempt + 1 == LOOKS:
-                return True
+            # The kernel hides a process that is just ending from its own user, too.
+            if attempt + 1 == LOOKS or not runs_no_code(process):
+                raise
             time.sleep(BETWEEN_LOOKS)
-        except OSError:
-            return False  # it ended meanwhile
-    # The link itself leads there even where the path means something else to us.
+    # The link itself leads there, even if the path means another directory to us.
     start = os.fsencode(f"{process}/cwd")
-    return any(
-        _finds(path, places, common_dir) for path in (start, *(os.path.join(directory, p) for p in led_to))
-    )
+    return directory, [start, *(os.path.join(os.fsencode(directory), path) for path in named)]
+
+
+def _access_of_hidden(process: str, places: frozenset[Identity], common_dir: str, processes: str) -> Access:
+    if runs_no_code(process):
+        return NO_ACCESS
+    # `git -C /srv/other fetch` works there, wherever it was started.
+    directories = [path for path in _chosen_directories(process) if os.path.isabs(path)]
+    if directories and not any(_finds(path, places, common_dir) for path in directories):
+        return NO_ACCESS
+    return access_of(process, common_dir, processes)
+
+
+def _chosen_directories(process: str) -> list[bytes]:
+    """Return the directories that the options of a git name for its repository."""
+    try:
+        words = _strings(f"{process}/cmdline")
+    except OSError:
+        return []
+    options = words[1 : 1 + _options_of(words)]
+    after = [value for option, value in pairwise(options) if option in (b"-C", b"--git-dir")]
+    return after + [word.partition(b"=")[2] for word in options if word.startswith(b"--git-dir=")]
+
+
+def _owner(process: str) -> int:
+    try:
+        return os.stat(process).st_uid
+    except OSError:
+        return -1
 
 
 def _finds(path: bytes, places: frozenset[Identity], common_dir: str) -> bool:
@@ -207,18 +278,25 @@ def _strings(path: str) -> list[bytes]:
 
 
 def _command(process: str) -> str:
-    """The command of git's that a process runs."""
+    """Return the git command that a process runs."""
     try:
-        words = list(map(os.fsdecode, _strings(f"{process}/cmdline")))
+        words = _strings(f"{process}/cmdline")
     except OSError:
         return ""
-    program = os.path.basename(words[0]) if words else ""
-    if program.startswith("git-"):
-        return program.removeprefix("git-")
+    program = os.path.basename(words[0]) if words else b""
+    if program.startswith(b"git-"):
+        return os.fsdecode(program.removeprefix(b"git-"))
+    return os.fsdecode(b"".join(words[1 + _options_of(words) :][:1]))
+
+
+def _options_of(words: Sequence[bytes]) -> int:
+    """Return the number of arguments before the command."""
     rest = iter(words[1:])
+    number = 0
     for word in rest:
-        if word in TAKES_A_VALUE:
-            next(rest, None)
-        elif not word.startswith("-"):
-            return word
-    return ""
+        if not word.startswith(b"-"):
+            break
+        number += 1
+        if word in TAKES_A_VALUE and next(rest, None) is not None:
+            number += 1
+    return number

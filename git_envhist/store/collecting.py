@@ -102,7 +102,7 @@ def collect(
 def _turn(repository: Repository, waits: bool) -> Iterator[bool]:
     path = os.path.join(repository.common_state, UPKEEP_LOCK)
     if waits:
-        with locked(path):
+        with locked(path, limited=True):
             yield True
     else:
         with locked_now(path) as mine:

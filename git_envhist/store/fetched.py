@@ -119,7 +119,7 @@ class Fetched:
     @contextmanager
     def receiving(self, waiting: Callable[[], None] | None = None) -> Iterator[None]:
         """Alone here, to take something in; what a git left that was ended half way goes, before and after."""
-        with locked(os.path.join(self.path, LOCK), waiting=waiting):
+        with locked(os.path.join(self.path, LOCK), waiting=waiting, limited=True):
             self._sweep()
             try:
                 yield

@@ -64,6 +64,8 @@ class Half:
         self.decoded: dict[bytes, Tree] = beside.decoded if beside is not None else {}
         self.shared: dict[bytes, bytes] = beside.shared if beside is not None else {}
         self._trees: dict[bytes, Tree] = {}
+        self._oids: dict[bytes, bytes] = {}
+        """Of the trees of directories."""
         self._texts: dict[bytes, bytes] = {}
         self._shards: dict[bytes, Tree] = {}
 
@@ -116,6 +118,24 @@ class Half:
             self._trees[stored] = self._read_tree(stored)
         return self._trees[stored]
 
+    def forget(self, stored: bytes) -> None:
+        """Release the tree and the shard of a directory without subdirectories; a later question reads them again.
+
+        Those of a directory with subdirectories stay: each of these is asked about by its parent.
+        """
+        tree = self._trees.get(stored, {})
+        if not stored or any(mode == DIRECTORY for mode, _ in tree.values()):
+            return
+        oid = self._oids.pop(stored, None)
+        if oid is not None:
+            self.decoded.pop(oid, None)
+        self._trees.pop(stored, None)
+        if self._texts.pop(stored, None) is not None:
+            outer, inner = _shard_names(stored)
+            item = self.shards_below(outer).get(inner)
+            if item is not None:
+                self.shared.pop(item[1], None)
+
     def ids(self, stored: bytes) -> tuple[bytes, bytes]:
         """The ids of the shard and of the tree of a directory that is described, and not the top; none of a tree where
         no tree holds it."""
@@ -162,7 +182,10 @@ class Half:
         # What is damaged further up is told as that directory's.
         mode, oid = self._above(above).get(name, (0, b""))
         with told_of(stored):
-            return self._decode(oid) if mode == DIRECTORY else {}
+            if mode != DIRECTORY:
+                return {}
+            self._oids[stored] = oid
+            return self._decode(oid)
 
     def _above(self, stored: bytes) -> Tree:
         if stored == RESERVED:

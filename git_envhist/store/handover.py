@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from git_envhist.errors import EnvhistError, GitFailed
-from git_envhist.store.atwork import RunningGit, callers
+from git_envhist.store.atwork import RunningGit, callers, hint_after, in_words
 from git_envhist.store.durable import sync_directory, told_by_the_system
 from git_envhist.store.gitcaches import drop_graphs_of
 from git_envhist.store.locks import COMMON_LOCK, locked
@@ -21,7 +21,6 @@ from git_envhist.store.staging import Staging
 
 TRIES, PAUSE = 20, 0.25
 TRIES_WHILE_CAPTURES_WAIT = 4
-HINT = "run the command again when it has ended"
 AGAIN = "nothing was removed; run the command again"
 
 
@@ -40,7 +39,7 @@ def alone(repository: Repository, *, removes: bool) -> Iterator[None]:
     for turn in range(TRIES):
         if turn:
             time.sleep(PAUSE)
-        with locked(os.path.join(repository.common_state, COMMON_LOCK)):
+        with locked(os.path.join(repository.common_state, COMMON_LOCK), limited=True):
             writers = may_write(repository.gits_at_work() or ()) if removes else ()
             if not writers and is_quiet(
                 repository.common_dir, lambda: _but_for_readers(repository.gits_at_work())
@@ -112,6 +111,7 @@ def _wait_for_others(repository: Repository, *, removes: bool) -> None:
 
 def _busy(gits: Sequence[RunningGit]) -> SomebodyAtWork:
     ours = callers()
-    others = sorted({f"git {git.command} ({git.pid})" for git in gits if git.pid not in ours})
-    who = ", ".join(others) or "another git"
-    return SomebodyAtWork(f"packs cannot go while others may rely on them: {who}", hint=HINT)
+    others = [git for git in gits if git.pid not in ours and git.command not in HARMLESS]
+    return SomebodyAtWork(
+        f"packs cannot be removed while another git may use them: {in_words(others)}", hint=hint_after(others)
+    )

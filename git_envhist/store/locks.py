@@ -11,8 +11,9 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from git_envhist.errors import EnvhistError
 from git_envhist.store.durable import cannot_write
@@ -25,6 +26,9 @@ UPKEEP_LOCK = "lock.upkeep"
 NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP))
 
 
+LIMIT = 600.0
+"""Seconds that commands which rewrite or clean a history wait for other processes."""
+INTERVAL = 0.05
 STATE = "/envhist/"
 """Every directory of this program inside a git directory lies in one of this name."""
 HINT = "set XDG_RUNTIME_DIR to a directory of yours on a local disk"
@@ -34,6 +38,12 @@ class NoLocks(EnvhistError):
     """Neither the file system nor this machine's own directory gives a lock."""
 
     code = "no-locks"
+
+
+class StillLocked(EnvhistError):
+    """Another process held a lock for longer than a command waits."""
+
+    code = "locked"
 
 
 def state_directory(path: str) -> str:
@@ -108,13 +118,49 @@ def _open_elsewhere(seen: os.stat_result) -> int:
         ) from error
 
 
+def lock_within(descriptor: int, kind: int, path: str, limit: float) -> bool:
+    """Lock an open file as `lock_file` does; `StillLocked` with the holders' names after `limit` seconds."""
+    until = time.monotonic() + limit
+    while True:
+        try:
+            return lock_file(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise _still_locked(descriptor, path, limit) from None
+        time.sleep(INTERVAL)
+
+
+def _still_locked(descriptor: int, path: str, limit: float) -> StillLocked:
+    holders = ", ".join(_holders(os.fstat(descriptor))) or "another process"
+    return StillLocked(
+        f"'{path}' is still locked by {holders} after {limit:g} s",
+        hint="run the command again when it has ended",
+    )
+
+
+def _holders(seen: os.stat_result) -> Iterator[str]:
+    """Name the processes that Linux lists as holders of a lock on a file."""
+    place = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
+    with suppress(OSError), open("/proc/locks", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+        for pid in sorted({row[4] for row in rows if len(row) > 5 and row[5] == place and row[4].isdigit()}):
+            with suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
+                yield f"{name.read().strip()} ({pid})"
+
+
 @contextmanager
 def locked(
-    path: str, *, shared: bool = False, waiting: Callable[[], None] | None = None, reading: bool = False
+    path: str,
+    *,
+    shared: bool = False,
+    waiting: Callable[[], None] | None = None,
+    reading: bool = False,
+    limited: bool = False,
 ) -> Iterator[None]:
     """Hold a lock; `waiting` is called once where somebody else holds it.
 
-    `reading`: whoever wants it changes nothing, and does without where there is none and none can be made.
+    `reading`: whoever wants it changes nothing, and does without where there is none and none can be made. `limited`:
+    raise `StillLocked` instead of waiting for longer than `LIMIT`.
     """
     try:
         descriptor = open_ours(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -133,7 +179,10 @@ def locked(
         except BlockingIOError:
             if waiting is not None:
                 waiting()
-            lock_file(descriptor, kind)
+            if limited:
+                lock_within(descriptor, kind, path, LIMIT)
+            else:
+                lock_file(descriptor, kind)
         yield
     finally:
         os.close(descriptor)

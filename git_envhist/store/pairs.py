@@ -44,6 +44,8 @@ def read_pairs(objects: Objects, before: bytes | None, after: bytes) -> Iterator
         pair = _pair(old, new, stored)
         met.update(_groups_that_differ(pair))
         yield pair
+        old.forget(stored)
+        new.forget(stored)
     if met:
         for stored in sorted(old.directories_with_links(met) | new.directories_with_links(met)):
             if stored not in differing:
@@ -182,6 +184,8 @@ def _differing_trees(old: Half, new: Half) -> Iterator[bytes]:
                 raise damaged("no directory is described for what stands in", stored)
         below = {name for name, (mode, _) in mine.items() ^ theirs.items() if mode == DIRECTORY}
         todo += [stored + b"/" + name if stored else name for name in below]
+        old.forget(stored)
+        new.forget(stored)
 
 
 def _realms(old: Half, new: Half) -> Iterator[bytes]:

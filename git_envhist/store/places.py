@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.store.durable import forget, read_exactly, sync, write_all
-from git_envhist.store.locks import lock_file
+from git_envhist.store.locks import LIMIT, lock_file, lock_within
 from git_envhist.store.openness import bits_of, directory_mode, tighten_directory
 from git_envhist.store.ownpacks import KEEP_MARK, is_pack_name
 from git_envhist.system import NOFOLLOW, open_ours
@@ -92,7 +92,7 @@ def take_turn(place: str) -> int:
     try:
         if os.fstat(turn).st_uid == os.geteuid():
             os.fchmod(turn, stat.S_IMODE(os.stat(place).st_mode) & 0o666)
-        lock_file(turn, fcntl.LOCK_EX)
+        lock_within(turn, fcntl.LOCK_EX, os.path.join(place, TURN), LIMIT)
     except BaseException:
         os.close(turn)
         raise

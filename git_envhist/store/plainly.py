@@ -116,8 +116,27 @@ def bare_repository(git_dir: str) -> NotARepository:
     """The error of a repository that has no working tree."""
     return NotARepository(
         f"'{git_dir}' is a bare repository: there is no environment to capture",
-        hint="name both: GIT_DIR=<repository> GIT_WORK_TREE=<directory>, or go into a clone",
+        hint="envrestore <rev> --to <directory> needs no working tree; "
+        "for all else name both: GIT_DIR=<repository> GIT_WORK_TREE=<directory>",
     )
+
+
+def find_bare(directory: str) -> str | None:
+    """Return the git directory that a directory is in, unless it may be part of another repository's working tree.
+
+    A repository among the files of a clone brings a configuration that the user never agreed to.
+    """
+    place = os.path.realpath(directory)
+    while not _is_git_directory(place):
+        place, below = os.path.dirname(place), place
+        if place == below:
+            return None
+    above = place
+    while above != os.path.dirname(above):
+        above = os.path.dirname(above)
+        if os.path.lexists(os.path.join(above, ".git")) or _is_git_directory(above):
+            return None
+    return place
 
 
 def _is_git_directory(path: str) -> bool:

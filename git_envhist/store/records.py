@@ -111,7 +111,15 @@ def attached_record(attached: Attached, at: datetime) -> Record:
 def verdict_record(verdict: Verdict) -> Record:
     """The verdict as a record; what a reader claims about it stays out, and so does output that is not sealed."""
     fields: dict[str, object] = {"status": verdict.status.value, "command": verdict.command}
-    for key in ("exit_code", "signal", "duration_ms", "tree_before", "tree_after", "carried_from"):
+    for key in (
+        "exit_code",
+        "signal",
+        "duration_ms",
+        "tree_before",
+        "tree_after",
+        "carried_from",
+        "services",
+    ):
         value = getattr(verdict, key)
         if value is not None:
             fields[key] = value
@@ -200,6 +208,7 @@ def read_verdict(record: Record) -> Verdict | None:
         None,
         _text(fields, "output") or "",
         fields.get("timed_out") is True,
+        _text(fields, "services"),
     )
 
 

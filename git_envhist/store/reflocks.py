@@ -13,9 +13,10 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from git_envhist.errors import EnvhistError
-from git_envhist.store.atwork import RunningGit
+from git_envhist.store.atwork import RunningGit, is_hidden
 
 STALE_AFTER = 5.0
 """Seconds. A git that we cannot see (in another container, on another machine) has long moved its ref by then."""
@@ -45,6 +46,13 @@ ONLY_READ = frozenset((
 AtWork = Callable[[], Sequence[RunningGit] | None]
 
 
+class Lock(NamedTuple):
+    """A lock file: the time and the user that made it."""
+
+    made: float
+    uid: int
+
+
 class RefLocked(EnvhistError):
     """Somebody holds the lock of a ref, or died with it."""
 
@@ -63,12 +71,12 @@ def remove_stale_lock(path: str, at_work: AtWork) -> bool:
 
     A lock that no living git can have made is waited for until it is old enough.
     """
-    made = _made(path)
-    while made is not None and not has_an_owner(made, at_work()):
-        if _age(made) >= STALE_AFTER:
+    lock = _look(path)
+    while lock is not None and not has_an_owner(lock, at_work()):
+        if _age(lock.made) >= STALE_AFTER:
             return _unlink(path)
         time.sleep(INTERVAL)
-        if (now := _made(path)) != made:
+        if (now := _look(path)) != lock:
             return now is None
     return False
 
@@ -76,29 +84,36 @@ def remove_stale_lock(path: str, at_work: AtWork) -> bool:
 def sweep_locks(places: Iterable[str], at_work: AtWork) -> int:
     """Take away the locks that killed gits left below some directories, an hour ago or longer; how many went."""
     found = [
-        (path, made)
+        (path, lock)
         for place in places
         for directory, _, names in os.walk(place)
         for path in (os.path.join(directory, name) for name in names if name.endswith(".lock"))
-        if (made := _made(path)) is not None and _age(made) >= LONG_AGO
+        if (lock := _look(path)) is not None and _age(lock.made) >= LONG_AGO
     ]
     if not found:
         return 0
     gits = at_work()
-    return sum(not has_an_owner(made, gits) and _unlink(path) for path, made in found)
+    return sum(not has_an_owner(lock, gits) and _unlink(path) for path, lock in found)
 
 
-def has_an_owner(made: float, gits: Sequence[RunningGit] | None) -> bool:
-    """Whether one of these gits may have made a lock at that time; nothing known means that it may."""
-    return gits is None or any(git.started <= made + GRAIN and git.command not in ONLY_READ for git in gits)
+def has_an_owner(lock: Lock, gits: Sequence[RunningGit] | None) -> bool:
+    """Return whether one of these gits may have made a lock; True where the processes are not known."""
+    return gits is None or any(_may_have_made(lock, git) for git in gits)
 
 
-def _made(path: str) -> float | None:
+def _may_have_made(lock: Lock, git: RunningGit) -> bool:
+    if git.started > lock.made + GRAIN or git.command in ONLY_READ:
+        return False
+    # A file belongs to the user of the process that made it.
+    return not is_hidden(git) or (git.writes and git.uid == lock.uid)
+
+
+def _look(path: str) -> Lock | None:
     try:
         seen = os.lstat(path)
     except OSError:
         return None
-    return seen.st_mtime if stat.S_ISREG(seen.st_mode) else None
+    return Lock(seen.st_mtime, seen.st_uid) if stat.S_ISREG(seen.st_mode) else None
 
 
 def _age(made: float) -> float:

@@ -9,11 +9,19 @@ from collections.abc import Mapping, Sequence
 
 from git_envhist.errors import EnvhistError, GitFailed, NotARepository
 from git_envhist.store.asconfigured import Config, parse_config, shared_bits
-from git_envhist.store.atwork import RunningGit, gits_at_work
+from git_envhist.store.atwork import RunningGit, gits_at_work, is_hidden
 from git_envhist.store.durable import CLOSED, NO_ROOM, cannot_write
 from git_envhist.store.git import COMMAND, SAFE_GIT, Completed, Git, spawn
 from git_envhist.store.looserefs import read_loose_ref
-from git_envhist.store.plainly import bare_repository, is_inside, listing, place_here, places, refuse_pipes
+from git_envhist.store.plainly import (
+    bare_repository,
+    find_bare,
+    is_inside,
+    listing,
+    place_here,
+    places,
+    refuse_pipes,
+)
 from git_envhist.store.reflocks import TABLES_LOCK, WAIT, RefLocked, remove_stale_lock
 from git_envhist.values import dataclass, field
 
@@ -61,13 +69,33 @@ class Repository:
     git: Git
     config: Config | None = field(default=None, repr=False, compare=False)
     """The configuration as it was when the repository was opened."""
+    bare: bool = False
+    """It has no working tree: `root` is the git directory."""
     plain: bool = False
     """Made by us for a directory that is no git repository: there is no index and no code commit."""
+    library: bool = False
+    """It belongs to a checkpoint class of `compat/`, which alone decides what is dropped."""
+    ignores_hidden: bool = False
+    """Whether a git of another user is ignored if the system hides in which repository it works (`--force`)."""
 
     @classmethod
-    def open(cls, directory: str = ".", environment: Mapping[bytes, bytes] | None = None) -> Repository:
-        """Find the repository of a directory as git itself would: GIT_DIR and GIT_WORK_TREE are obeyed."""
-        return _open(directory, dict(os.environb if environment is None else environment))
+    def open(
+        cls, directory: str = ".", environment: Mapping[bytes, bytes] | None = None, *, bare: bool = False
+    ) -> Repository:
+        """Find the repository of a directory as git itself would: GIT_DIR and GIT_WORK_TREE are obeyed.
+
+        `bare`: open a repository without a working tree too; it can be read, and restored from into a new directory.
+        """
+        given = dict(os.environb if environment is None else environment)
+        if bare and b"GIT_DIR" not in given and (place := find_bare(directory)) is not None:
+            _refuse_distrusted(place, given)
+            given[b"GIT_DIR"] = os.fsencode(place)
+        return _open(directory, given, bare=bare)
+
+    def require_tree(self) -> None:
+        """Raise NotARepository if there is no working tree."""
+        if self.bare:
+            raise bare_repository(self.git_dir)
 
     @property
     def objects_dir(self) -> str:
@@ -152,8 +180,11 @@ class Repository:
         return bool(removed)
 
     def gits_at_work(self) -> list[RunningGit] | None:
-        """Every git that may be working in this repository now; None where the system does not tell."""
-        return gits_at_work(self.common_dir, (self.root, self.git_dir))
+        """Return every git that can be working in this repository now; None where the system has no list."""
+        gits = gits_at_work(self.common_dir, (self.root, self.git_dir))
+        if gits is None or not self.ignores_hidden:
+            return gits
+        return [git for git in gits if not is_hidden(git)]
 
     def sync_refs(self, refs: Sequence[str]) -> None:
         """Make moved refs survive a power cut."""
@@ -181,7 +212,7 @@ def sync_refs(git_dir: str, refs: Sequence[str]) -> None:
         _sync_path(place)
 
 
-def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
+def _open(directory: str, environment: dict[bytes, bytes], *, bare: bool) -> Repository:
     if not os.path.isdir(directory):
         raise NotARepository(f"cannot change to '{directory}': no such directory")
     refuse_pipes(directory)
@@ -189,7 +220,7 @@ def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
     listed = listing(directory, asked)
     config = parse_config(listed, 3) if listed.status == 0 else ()
     place = place_here(directory, asked, listed.out, dict(config))
-    answers = place or _ask_all(directory, asked, b"GIT_WORK_TREE" in environment)
+    answers = place or _ask_all(directory, asked, b"GIT_WORK_TREE" in environment, bare=bare)
     if listed.status != 0:
         raise GitFailed(listed.complaint)
     root, git_dir, common_dir, object_format = answers
@@ -197,18 +228,37 @@ def _open(directory: str, environment: dict[bytes, bytes]) -> Repository:
         # git before 2.38 does not know `safe.bareRepository`.
         raise bare_repository(git_dir)
     common = os.path.realpath(os.path.join(directory, common_dir))
-    return Repository(root, git_dir, common, object_format, Git(git_dir, root, base=environment), config)
+    git = Git(git_dir, root, base=environment)
+    is_bare = root == git_dir and b"GIT_WORK_TREE" not in environment
+    return Repository(root, git_dir, common, object_format, git, config, bare=is_bare)
 
 
-def _ask_all(directory: str, asked: Mapping[bytes, bytes], named: bool) -> tuple[str, str, str, str]:
-    """The top of the working tree, the git directory, the common one, the hash; `named`: the user said which tree."""
+def _refuse_distrusted(git_dir: str, environment: Mapping[bytes, bytes]) -> None:
+    """Refuse a bare repository that git itself refuses: owned by another user, or by the user's safe.bareRepository.
+
+    git checks neither of a repository that GIT_DIR names.
+    """
+    done = spawn(["git", "-C", git_dir, "rev-parse", "--absolute-git-dir"], places(environment))
+    if done.status != 0:
+        raise _not_a_repository(git_dir, done)
+
+
+def _ask_all(
+    directory: str, asked: Mapping[bytes, bytes], named: bool, *, bare: bool
+) -> tuple[str, str, str, str]:
+    """Return the top of the working tree, the git directory, the common one and the hash.
+
+    `named`: the user named the working tree; `bare`: without one the git directory is returned for it.
+    """
     done = _rev_parse(directory, asked, *QUESTIONS, "--show-toplevel")
     answers = os.fsdecode(done.out).removesuffix("\n").split("\n")
     if done.status == 0 and len(answers) == len(QUESTIONS) + 1 and answers[3] == "false" and answers[4]:
         return answers[4], answers[0], answers[1], answers[2]
     # Whatever is the matter is told by asking again, step by step.
-    git_dir, common_dir, object_format, bare = _ask(directory, asked, *QUESTIONS)
-    if bare == "true" and not named:
+    git_dir, common_dir, object_format, has_no_tree = _ask(directory, asked, *QUESTIONS)
+    if has_no_tree == "true" and not named:
+        if bare:
+            return git_dir, git_dir, common_dir, object_format
         raise bare_repository(git_dir)
     (root,) = _ask(directory, asked, "--show-toplevel")
     if not root:

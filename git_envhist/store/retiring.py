@@ -73,9 +73,9 @@ def undecided(path: str, pack_dir: str) -> None:
 
 
 def may_write(gits: Iterable[RunningGit]) -> list[RunningGit]:
-    """Those at work that may have found an object here, and rely on it in a moment."""
+    """Return the gits that may have found an object here, and may be writing a reference to it."""
     ours = callers()
-    return [git for git in gits if git.command not in HARMLESS and git.pid not in ours]
+    return [git for git in gits if git.writes and git.command not in HARMLESS and git.pid not in ours]
 
 
 def _move(source: str, target: str, bases: Sequence[str], suffixes: Sequence[str]) -> None:

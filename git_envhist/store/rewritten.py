@@ -51,11 +51,3 @@ def remember_rewritten(common_state: str, now: Mapping[str, str]) -> None:
         os.rename(path + ".new", path)
     except OSError as error:
         raise cannot_write(error, common_state) from error
-
-
-def forget_rewritten(common_state: str) -> None:
-    """Have no list."""
-    try:
-        os.unlink(os.path.join(common_state, FILE))
-    except FileNotFoundError:
-        return

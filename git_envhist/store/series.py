@@ -14,11 +14,12 @@ from git_envhist.model import Change
 from git_envhist.store.compare import find_changes, is_directory
 from git_envhist.store.git import Git
 from git_envhist.store.objects import CatFile
-from git_envhist.store.pathspecs import matching
-from git_envhist.store.rows import NOT_PIECES, RAW, Row, Rows, parse_row, sort_rows
+from git_envhist.store.pathspecs import matching, with_positive
+from git_envhist.store.rows import NOT_PIECES, NOT_RESERVED, RAW, Row, Rows, parse_row, sort_rows
 from git_envhist.store.treediff import compare_many
 
 HINT = "'git envlog fsck' says what is missing"
+PLAIN_DIFF = ("--no-textconv", "--no-ext-diff")
 AT_ONCE = 64
 """So many snapshots are compared by one git: what it says of them is held in memory."""
 
@@ -31,6 +32,20 @@ class Paths(NamedTuple):
 
     files: tuple[bytes, ...]
     directories: tuple[bytes, ...]
+
+
+class ContentSearch(NamedTuple):
+    """A text whose number of occurrences changes, or a regular expression that a changed line matches."""
+
+    text: str | None = None
+    pattern: str | None = None
+    ignore_case: bool = False
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of git's diff commands."""
+        searched = f"-S{self.text}" if self.text is not None else f"-G{self.pattern}"
+        return (searched, "-i") if self.ignore_case else (searched,)
 
 
 def those_that_changed(git: Git, steps: Sequence[Step], pathspecs: Sequence[bytes]) -> frozenset[str]:
@@ -47,6 +62,37 @@ def those_that_changed(git: Git, steps: Sequence[Step], pathspecs: Sequence[byte
         for commit, paths in changed.items()
         if not (meant.isdisjoint(paths.files) and meant_directories.isdisjoint(paths.directories))
     )
+
+
+def those_with_content(
+    git: Git, steps: Sequence[Step], search: ContentSearch, pathspecs: Sequence[bytes]
+) -> frozenset[str]:
+    """Return the commits whose files differ from those before by a text or a pattern, as `git log -S` and `-G` do.
+
+    git reads the stored bytes: nothing is found in a sealed file, nor in one that is stored in pieces.
+    """
+    limits: tuple[bytes, ...] = (
+        (*with_positive(pathspecs), NOT_RESERVED) if pathspecs else (b":(top)", NOT_RESERVED)
+    )
+    words: tuple[str | bytes, ...] = (
+        *RAW,
+        *PLAIN_DIFF,
+        "--stdin",
+        "--root",
+        "--no-renames",
+        *search.options,
+        "--",
+        *limits,
+    )
+    found: set[str] = set()
+    for start in range(0, len(steps), AT_ONCE):
+        asked = steps[start : start + AT_ONCE]
+        lines = "".join(f"{commit} {before or ''}".rstrip() + "\n" for commit, before in asked)
+        trees = [name for step in asked for name in step if name]
+        found.update(
+            commit for commit, _ in _by_commit(compare_many(git, words, lines.encode("ascii"), trees))
+        )
+    return frozenset(found)
 
 
 def changes_of(git: Git, reader: CatFile, steps: Sequence[Step]) -> Iterator[tuple[str, tuple[Change, ...]]]:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged, Refused
+from git_envhist.store.atwork import hint_after, in_words
 from git_envhist.store.durable import sync_directory
 from git_envhist.store.gitcaches import drop_broken_index
 from git_envhist.store.handover import let_go
@@ -33,12 +34,12 @@ class Held(NamedTuple):
 
 
 def refuse_beside_writers(repository: Repository) -> None:
-    """Nobody may be adding what they found in a pack that is about to go."""
+    """Raise `Refused` while another git may add a reference to an object that is about to be removed."""
     writers = may_write(repository.gits_at_work() or ())
     if writers:
-        who = ", ".join(sorted(f"git {git.command} ({git.pid})" for git in writers))
         raise Refused(
-            f"others may rely on what is to go: {who}", hint="run the command again when it has ended"
+            f"packs cannot be removed while another git may use them: {in_words(writers)}",
+            hint=hint_after(writers),
         )
 
 

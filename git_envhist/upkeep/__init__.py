@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from git_envhist.core import Core
 from git_envhist.store.fetched import is_fetched
 from git_envhist.store.repository import TRASH
+from git_envhist.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,12 +24,14 @@ class Upkeep(Core):
         prune: str | None = None,
         *,
         empty_trash: bool = False,
+        force: bool = False,
         tell: Callable[[str], None] | None = None,
     ) -> Collected:
         """Take away what nothing reaches, and pack the rest well.
 
         `prune`: what nothing reaches goes where its pack was not used since then (`now`, `never`, `3 days ago`; two
         weeks ago where it is not said). `empty_trash`: dropped snapshots go for good first, and `prune` is `now`.
+        `force`: ignore a git of another user if the system hides in which repository it works.
         """
         from git_envhist.upkeep.cleaning import clean  # loaded late: keeps envlog fast
 
@@ -36,7 +39,8 @@ class Upkeep(Core):
             self.dropping.empty_trash()
             self.forget_world()
             prune = prune or "now"
-        return clean(self._capturing.repository, prune, tell or _say_nothing)
+        repository = replace(self._capturing.repository, ignores_hidden=force)
+        return clean(repository, prune, tell or _say_nothing)
 
     def fsck(
         self, *, quick: bool = False, repair: bool = False, tell: Callable[[str], None] | None = None

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 from git_envhist.capture.statcache import StatCache
+from git_envhist.capturing.timelines import FILE as TIMELINE
+from git_envhist.capturing.timelines import read_name
 from git_envhist.errors import Damaged, GitEnded, GitFailed
 from git_envhist.keeping.caches import states_of
 from git_envhist.model import Broken, Fault, Health, Snapshot
@@ -26,7 +28,6 @@ from git_envhist.store.repository import HEADS, NOTES, Repository
 from git_envhist.store.staging import open_published
 from git_envhist.store.touched import Hurt, Touched
 from git_envhist.store.trees import object_id
-from git_envhist.system import open_file_only
 from git_envhist.upkeep.finding import left_behind, outside_trash
 from git_envhist.values import dataclass, field
 
@@ -71,7 +72,7 @@ def check(
     looked = check_packs(repository, quick=quick, only=only)
     tell("following every snapshot")
     lists = () if quick else _lists(repository)
-    more = (*lists, *_caches(repository), *_gone(repository, refs))
+    more = (*lists, *_caches(repository), *_gone(repository, refs), *_name(repository))
     if not looked.bad and is_connected(repository.git, refs.sound.values()):
         return Found(refs, looked, more=more, snapshots=_count(repository.git, refs))
     with closing(_Search(repository, looked)) as search:
@@ -188,20 +189,23 @@ def _gone(repository: Repository, refs: Refs) -> Iterator[Fault]:
     """Timelines of working trees here whose ref is gone, while our packs still hold moments of them."""
     known = {*refs.sound, *(bad.ref for bad in refs.bad)}
     for state in states_of(repository):
-        try:
-            with open(
-                os.path.join(state, "timeline"), encoding="utf-8", errors="replace", opener=open_file_only
-            ) as file:
-                name = file.read().strip()
-        except OSError:
-            continue
-        if HEADS + name in known:
+        name = read_name(state)
+        if name is None or HEADS + name in known:
             continue
         if held := outside_trash(repository, name):
             yield Fault("gone", HEADS + name, f"our packs still hold {len(held):,} moments that it led to")
     for name, links in left_behind(repository).items():
         told = f"it began anew; our packs still hold {len(links):,} moments from before"
         yield Fault("gone", HEADS + name, told)
+
+
+def _name(repository: Repository) -> Iterator[Fault]:
+    """Yield a fault if the file with the name of this working tree's timeline is damaged."""
+    path = os.path.join(repository.state, TIMELINE)
+    if os.path.lexists(path) and read_name(repository.state) is None:
+        yield Fault(
+            "timeline", os.path.relpath(path, repository.common_dir), "it contains no timeline's name"
+        )
 
 
 def _lists(repository: Repository) -> Iterator[Fault]:

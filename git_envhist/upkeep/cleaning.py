@@ -35,7 +35,7 @@ HINT = "git envlog gc --prune=now"
 
 
 def clean(repository: Repository, prune: str | None, tell: Callable[[str], None]) -> Collected:
-    """What somebody asked for."""
+    """Run the cleaning that a command asked for."""
     keep_since = since_when(repository, prune)
     sweep_killed(repository)
     spared = _left_behind(repository)

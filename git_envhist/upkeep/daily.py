@@ -12,10 +12,12 @@ import time
 from contextlib import suppress
 
 from git_envhist.ourselves import start_words
-from git_envhist.store.git import clean_environment
+from git_envhist.store.asconfigured import parse_config
+from git_envhist.store.git import SAFE_GIT, clean_environment, spawn
 from git_envhist.store.repository import Repository
 
 STAMP = "upkeep"
+LIST_SCOPES = ("config", "--list", "-z", "--show-scope")
 DAY = 24 * 3600.0
 AGAIN = 3600.0
 """Seconds after which it is tried again where others were in the way."""
@@ -59,18 +61,33 @@ def _touch(stamp: str, when: float) -> None:
 
 
 def _is_switched_off(repository: Repository) -> bool:
-    config = dict(repository.read_config())
+    # Our own repositories switch git's own cleaning off; only what the user configured counts there.
+    config = _users_config(repository) if repository.plain else dict(repository.read_config())
     return config.get("gc.auto") == "0" or config.get("maintenance.auto") in ("false", "no", "off", "0")
+
+
+def _users_config(repository: Repository) -> dict[str, str | None]:
+    """Return the configuration without what the repository itself says."""
+    done = spawn([*SAFE_GIT, *LIST_SCOPES], repository.git.environment)
+    listed = done.out.split(b"\0")
+    pairs = zip(listed[::2], listed[1::2], strict=False)
+    users = b"\0".join(item for scope, item in pairs if scope != b"local")
+    return dict(parse_config(done._replace(out=users)))
 
 
 def _start(repository: Repository) -> None:
     environment = clean_environment()
     # A capture may be given another moment than now: by that the trash would be many years old.
     environment.pop(b"GIT_COMMITTER_DATE", None)
-    if not repository.plain:
+    if repository.plain:
+        # Its directory may be in a repository of the user's, which is not to be cleaned instead.
+        kind = "library" if repository.library else "plain"
+        places = (repository.root, repository.git_dir, repository.common_dir)
+        words = [*start_words("upkeep"), kind, *places]
+    else:
         environment[b"GIT_DIR"] = os.fsencode(repository.git_dir)
         environment[b"GIT_WORK_TREE"] = os.fsencode(repository.root)
-    words = [*start_words("envlog"), "-C", repository.root, "gc", "--auto"]
+        words = [*start_words("envlog"), "-C", repository.root, "gc", "--auto"]
     # The shell complains if the directory of this process is gone.
     quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
     child = os.posix_spawn(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from git_envhist.capture.statcache import StatCache
+from git_envhist.capturing.timelines import ensure_timeline
 from git_envhist.keeping.caches import states_of
 from git_envhist.keeping.rewriting import Rewriting
 from git_envhist.keeping.stands import Stand, Wanted
@@ -65,6 +66,7 @@ class Repair:
                 self._rejoin()
                 self._leave_out()
             self._forget_caches(found)
+        self._write_name(found)
         if not left_behind(self._repository):
             forget_left_behind(self._repository.common_state)
         after = check(self._repository, quick=False, tell=self._tell)
@@ -195,6 +197,13 @@ class Repair:
         self._repository.move_refs([RefMove(ref, new, tip)])
         self._repository.sync_refs([ref])
         self._done.append(f"'{ref}' holds what can be read of it and of what it was before")
+
+    def _write_name(self, found: Found) -> None:
+        """Write the name of this working tree's timeline again if its file is damaged."""
+        if any(fault.kind == "timeline" for fault in found.more):
+            state = state_directory(self._repository.state)
+            with locked(os.path.join(state, "lock")):
+                ensure_timeline(self._repository, self._capturing.settings, self._done.append)
 
     def _forget_caches(self, found: Found) -> None:
         if any(fault.kind == "cache" for fault in found.more):

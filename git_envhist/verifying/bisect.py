@@ -8,6 +8,7 @@ from typing import NamedTuple
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.timeline import own_verdict
 from git_envhist.model import Bisected, Checked, Snapshot, VerdictStatus
+from git_envhist.values import replace
 from git_envhist.verifying.outcome import NOT_JUDGED
 from git_envhist.verifying.search import next_to_try, suspects, tries_left
 from git_envhist.verifying.watching import Watching
@@ -113,10 +114,9 @@ class _Search:
         return known
 
     def _said(self, snapshot: Snapshot) -> VerdictStatus | None:
-        verdict = own_verdict(snapshot)
-        if verdict is None or verdict.command != self._command or verdict.status is VerdictStatus.ERROR:
-            return None
-        return verdict.status
+        same = tuple(one for one in snapshot.verdicts if one.command == self._command)
+        verdict = own_verdict(replace(snapshot, verdicts=same))
+        return None if verdict is None or verdict.status is VerdictStatus.ERROR else verdict.status
 
     def _try(self, snapshot: Snapshot, left: int, tries: int) -> VerdictStatus:
         if self._watching.trying is not None:

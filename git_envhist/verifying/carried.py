@@ -13,12 +13,15 @@ from git_envhist.facts import PACKAGES, PROBES, SERVICES
 from git_envhist.facts.probe import TreeProbe
 from git_envhist.model import Record, Verdict, VerdictStatus
 from git_envhist.store import layout
+from git_envhist.store.facts import SUFFIX
 from git_envhist.store.git import Git
 from git_envhist.store.records import verdict_record
 from git_envhist.values import replace
 from git_envhist.verifying.ledger import Ledger, Line
 
 FACTS = layout.FACTS + b"/"
+DUMP = b"dump"
+DIFFER, UNKNOWN = "differ", "unknown"
 
 
 def circumstances(facts: Iterable[tuple[bytes, str]]) -> str:
@@ -34,23 +37,40 @@ def _counts(name: bytes) -> bool:
     return probe is not None and not isinstance(probe, TreeProbe) and probe.kind in (PACKAGES, SERVICES)
 
 
-def circumstances_of(git: Git, tree: str) -> str:
-    """The same of a snapshot that is stored."""
+def circumstances_of(git: Git, tree: str) -> tuple[str, str]:
+    """Return the circumstances and the states of services of a stored snapshot."""
     path = layout.RESERVED + b"/" + FACTS
     listed = git.run("ls-tree", "-r", "-z", "--full-tree", tree, path).split(b"\0")
     rows = (line.partition(b"\t") for line in listed if line)
-    return circumstances((name[len(path) :], head.split()[2].decode("ascii")) for head, _, name in rows)
+    facts = [(name[len(path) :], head.split()[2].decode("ascii")) for head, _, name in rows]
+    return circumstances(facts), service_states(facts)
 
 
-def carried_verdict(line: Line, content: str) -> Verdict | None:
-    """The verdict of an equal environment, as it stands at another moment; an error says nothing of it."""
+def service_states(facts: Iterable[tuple[bytes, str]]) -> str:
+    """Return the states of services in a snapshot as one word, empty where it holds none."""
+    told = sorted(fact for fact in facts if fact[0].removesuffix(SUFFIX.encode("ascii")) == DUMP)
+    return hashlib.sha256(repr(told).encode("ascii")).hexdigest() if told else ""
+
+
+def carried_verdict(line: Line, content: str, services: str = "") -> Verdict | None:
+    """Return the verdict of an equal environment for another snapshot of it; None for an error.
+
+    `services`: the states of services now; the verdict says where they differ from those that were checked.
+    """
     if line.verdict.status is VerdictStatus.ERROR:
         return None
-    return replace(line.verdict, tree_before=content, tree_after=content, carried_from=line.snapshot)
+    differ = None if line.services == services else DIFFER if services and line.services else UNKNOWN
+    return replace(
+        line.verdict,
+        tree_before=content,
+        tree_after=content,
+        carried_from=line.snapshot,
+        services=differ,
+    )
 
 
-def carried_record(common_state: str, content: str, facts: str) -> Record | None:
-    """What is to be noted on a snapshot that is taken now, where its environment is known."""
+def carried_record(common_state: str, content: str, facts: str, services: str = "") -> Record | None:
+    """Return the verdict to note on a snapshot that is taken now, where its environment is known."""
     line = Ledger(common_state).known(content, facts)
-    verdict = carried_verdict(line, content) if line is not None else None
+    verdict = carried_verdict(line, content, services) if line is not None else None
     return verdict_record(verdict) if verdict is not None else None

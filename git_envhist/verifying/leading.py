@@ -12,21 +12,60 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from git_envhist.forking.relocation import Moved, is_text, rewrite
+from git_envhist.history.classes import CACHES
 
 LARGEST_TEXT = 64 << 20
 BYTECODE = b".pyc"
 """Its paths are for tracebacks alone."""
 CHUNK = 1 << 20
+RUNNABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ", b"PK\3\4", b"#!")
+"""Beginnings of programs, libraries, archives of code, and scripts."""
+LOADED = (b".so", b".node", b".dylib", b".dll", b".jar", b".pyz", b".egg", b".wasm")
+"""Endings of files that programs load."""
+CACHE = b"cache"
+WITH_PROGRAMS = frozenset((b".next", b".nuxt", b".svelte-kit", b".angular", b".docusaurus"))
+"""Directories of built sites: what they hold is run, but for the directory `cache` in them."""
 
 
 def lead_away(root: str, moved: Moved) -> list[bytes]:
-    """Rewrite what names the other place; what still does."""
-    return [path for path in _naming(os.fsencode(root), moved) if not _rewritten(path, moved)]
+    """Rewrite what names the other place; return what still does, and would be run or loaded."""
+    return [
+        path for path in _naming(os.fsencode(root), moved) if not _rewritten(path, moved) and _is_run(path)
+    ]
 
 
 def leads_back(root: str, moved: Moved) -> list[bytes]:
-    """What names the other place."""
-    return list(_naming(os.fsencode(root), moved))
+    """Return what names the other place, and would be run, loaded or followed."""
+    top = os.fsencode(root)
+    return [
+        path
+        for path in _naming(top, moved)
+        if os.path.islink(path) or _is_run(path) or (_is_small_text(path) and not _is_in_cache(path, top))
+    ]
+
+
+def _is_run(path: bytes) -> bool:
+    """Return whether a file is a program, a library or a script: a mere path in other data starts nothing."""
+    if os.lstat(path).st_mode & 0o111 or path.endswith(LOADED):
+        return True
+    with open(path, "rb", opener=_opened) as file:
+        return file.read(8).startswith(RUNNABLE)
+
+
+def _is_small_text(path: bytes) -> bool:
+    if os.lstat(path).st_size > LARGEST_TEXT:
+        return False
+    with open(path, "rb", opener=_opened) as file:
+        return is_text(file.read())
+
+
+def _is_in_cache(path: bytes, top: bytes) -> bool:
+    """Return whether a file lies in a cache, which programs read as data and make again."""
+    names = path[len(top) :].strip(b"/").split(b"/")[:-1]
+    return any(
+        name in CACHES - WITH_PROGRAMS or (name == CACHE and above in CACHES)
+        for above, name in zip((b"", *names), names, strict=False)
+    )
 
 
 def _naming(top: bytes, moved: Moved) -> Iterator[bytes]:

@@ -33,6 +33,8 @@ class Line:
     facts: str
     typed: str
     verdict: Verdict
+    services: str = ""
+    """The states of services that the snapshot held, as one word; empty where it held none."""
 
 
 class Ledger:
@@ -57,9 +59,15 @@ class Ledger:
             os.close(descriptor)
 
     def known(self, content: str, facts: str) -> Line | None:
-        """The last verdict on an environment with this content, where everything else agrees too."""
+        """Return the last line on this content, where everything else agrees too; an error is no verdict on it."""
         return next(
-            (line for line in self._newest_first() if (line.content, line.facts) == (content, facts)), None
+            (
+                line
+                for line in self._newest_first()
+                if (line.content, line.facts) == (content, facts)
+                and line.verdict.status is not VerdictStatus.ERROR
+            ),
+            None,
         )
 
     def typed(self, told: str) -> str | None:
@@ -73,7 +81,8 @@ class Ledger:
             lines = list(self._newest_first())[::-1]
             if not lines:
                 return
-            told = [_text(replace(line, content=digest(line.content))) for line in lines]
+            # The states of services are known by sealed texts, which another key seals otherwise.
+            told = [_text(replace(line, content=digest(line.content), services="")) for line in lines]
             write_anew(self._path, b"".join(told))
         except OSError as error:
             raise cannot_write(error, self._path) from error
@@ -117,6 +126,7 @@ def _fields(line: Line) -> dict[str, Any]:
         "snapshot": line.snapshot,
         "content": line.content,
         "facts": line.facts,
+        "services": line.services,
         "typed": line.typed,
         "command": verdict.command,
         "status": verdict.status.value,
@@ -139,6 +149,13 @@ def _read(text: bytes) -> Line | None:
             fields["signal"],
             fields["duration_ms"],
         )
-        return Line(fields["snapshot"], fields["content"], fields["facts"], fields["typed"], verdict)
+        return Line(
+            fields["snapshot"],
+            fields["content"],
+            fields["facts"],
+            fields["typed"],
+            verdict,
+            fields.get("services") or "",
+        )
     except (ValueError, KeyError, TypeError):
         return None

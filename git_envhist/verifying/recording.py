@@ -77,8 +77,8 @@ class Scribe:
     def _remember(self, snapshot: Snapshot, verdict: Verdict, typed: str) -> list[str]:
         approve(self.environ, self.repository.common_dir, typed)
         try:
-            facts = circumstances_of(self.repository.git, snapshot.tree)
-            self.ledger.add(Line(snapshot.id, verdict.tree_before or "", facts, typed, verdict))
+            facts, services = circumstances_of(self.repository.git, snapshot.tree)
+            self.ledger.add(Line(snapshot.id, verdict.tree_before or "", facts, typed, verdict, services))
         except (EnvhistError, OSError) as error:
             return [f"an equal environment will not be recognised: {in_words(error)}"]
         return []

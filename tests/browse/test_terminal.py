@@ -65,7 +65,7 @@ def test_the_timeline_stands_left_and_what_changed_right(told: Repo, browse: Ope
 def test_in_a_large_terminal_rows_say_what_changed(told: Repo, browse: Open) -> None:
     shown = browse(LARGE).see("3 moments", "Timeline:", "(works)")
     assert all(len(line) <= 200 for line in shown.split("\n"))
-    assert ".env: 1 variable" in cursor(shown)
+    assert ".env: +1 variable" in cursor(shown)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from git_envhist.api import EnvHistory
 from git_envhist.capture.lines import HereLine, Inbox, Outbox, fork_line, receive, send
 from git_envhist.capture.pool import MAX_TICKETS, Frame, Line, Pool, Shared, WorkerFailed
+from git_envhist.capturing.gather import Gatherer
 from git_envhist.capturing.worker import CaptureWorker
-from git_envhist.errors import Damaged, EnvhistError, StorageFull
+from git_envhist.errors import Damaged, EnvhistError, StorageFull, WorkingTreeGone
 from tests.capture.taking import HOWS, snapshot, take
 from tests.end_to_end.captures import assert_holds, history, tip
 from tests.support.oracle import git_fsck
@@ -139,6 +142,41 @@ def test_what_befalls_a_worker_is_an_error_of_ours(method: str, kind: type[Envhi
             list(pool.ask_each(method))
     finally:
         pool.close()
+
+
+def test_error_of_a_worker_that_cannot_start_reaches_the_caller() -> None:
+    def make() -> Echo:
+        raise StorageFull("no room")
+
+    lines: list[Line] = [fork_line(make, [])]
+    pool = Pool(Shared(1), lines)
+    try:
+        with pytest.raises(StorageFull, match="no room"):
+            list(pool.ask_each("echo"))
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_capture_reports_the_directory_as_gone_when_it_is_removed_before_a_worker_starts(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "plain"
+    directory.mkdir()
+    (directory / "a").write_text("1")
+    history = EnvHistory.init(directory, workers=how)
+    make = Gatherer._make_pool
+
+    def remove_and_make(gatherer: Gatherer) -> Pool:
+        shutil.rmtree(directory)
+        return make(gatherer)
+
+    monkeypatch.setattr(Gatherer, "_make_pool", remove_and_make)
+    with pytest.raises(WorkingTreeGone, match="nothing was captured"):
+        history.capture("x")
+    assert capfd.readouterr().err == ""
+    directory.mkdir()
+    assert history.log() == []
 
 
 def test_what_to_type_next_comes_along_with_what_befell_a_worker() -> None:

@@ -248,7 +248,7 @@ def test_for_eyes_it_has_the_form_of_a_patch_which_pagers_show(secret: Views) ->
 
 def test_the_story_tells_variables_by_their_keys(secret: Views) -> None:
     assert secret.show("story") == (
-        "env       .env.local     ~ API_URL   + DEBUG   − OLD\n"
+        "env       .env.local     ~ API_URL   + DEBUG   - OLD\n"
         "env       lost/.env      ~ sealed with key 'abc123', which is not here\n"
         "files     ~ id_rsa (sealed)\n"
     )
@@ -256,7 +256,7 @@ def test_the_story_tells_variables_by_their_keys(secret: Views) -> None:
 
 def test_reveal_shows_values_to_whoever_has_the_key(secret: Views) -> None:
     reveal = Manner(reveal=True)
-    assert "~ API_URL http://a → http://b   + DEBUG 'yes'   − OLD 1" in secret.show("story", reveal)
+    assert "~ API_URL http://a → http://b   + DEBUG 'yes'   - OLD 1" in secret.show("story", reveal)
     patch = secret.show("patch", reveal)
     assert "--- a/.env.local\n+++ b/.env.local\n@@ -1,4 +1,3 @@\n-# comment\n-API_URL=http://a" in patch
     assert "--- a/id_rsa\n+++ b/id_rsa\n@@ -1 +1 @@\n-1\n\\ No newline at end of file\n+2\n" in patch

@@ -169,7 +169,7 @@ def secret(repo: Repo) -> Repo:
 
 
 def test_variables_of_sealed_files_are_told_by_their_keys(secret: Repo) -> None:
-    assert diff(secret) == "env       .env.local     ~ API_URL   + DEBUG   − OLD\nfiles     + other\n"
+    assert diff(secret) == "env       .env.local     ~ API_URL   + DEBUG   - OLD\nfiles     + other\n"
     for form in ("-p", "--stat", "--raw", "--json"):
         assert "http" not in diff(secret, form)
     assert "~ API_URL=***\n+ DEBUG=***\n- OLD=***\n" in diff(secret, "-p")
@@ -205,7 +205,13 @@ def test_json_tells_the_same_and_is_what_the_schema_says(secret: Repo) -> None:
         ("M", ".env.local"), ("M", "app.py"), ("A", "empty"), ("A", "other")
     ]  # fmt: skip
     assert told["files"][1]["attributes"] == ["mode"]
-    assert {"probe": "env", "key": ".env.local/DEBUG", "before": None, "after": "***"} in told["facts"]
+    assert {
+        "probe": "env",
+        "key": ".env.local/DEBUG",
+        "before": None,
+        "after": "***",
+        "role": "direct",
+    } in told["facts"]
 
 
 def test_an_error_under_json_is_json(repo: Repo) -> None:

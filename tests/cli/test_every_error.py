@@ -117,6 +117,7 @@ ELSEWHERE = {
     "slow-patterns": ("capture/test_globs.py", "TooSlow"),
     "busy": ("upkeep/test_collect.py", "SomebodyAtWork"),
     "interrupted": ("services/test_services.py", "stopped: "),
+    "locked": ("keeping/test_locked.py", "StillLocked"),
     "newer-format": ("doing/test_resuming.py", "NewerRecord"),
     "read-only": ("hygiene/test_a_git_directory_that_cannot_be_written.py", "cannot write below"),
     "ref-locked": ("hygiene/test_a_ref_that_is_locked.py", "a ref is locked by"),

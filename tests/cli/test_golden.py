@@ -67,7 +67,7 @@ def shown(result: Result, ids: list[str]) -> str:
 
 LIST = """\
 <4..>  10:27  · the \\x1b[2Jintent\\u202e of  ~1 file
-<3..>  10:18  · after package install       +2 −1 files
+<3..>  10:18  · after package install       +2 -1 files
 <2..>  10:11  · before auth refactor (v1)   +1 ~1 files
 <1..>  10:02  · clean clone                 1 file
 """
@@ -166,7 +166,7 @@ Date:      Wed Nov 18 10:18:03 2026 +0000
 Trigger:   manual
 Head:      <hash> (main)
 Meta:      ticket=42
-Story:     +2 −1 files
+Story:     +2 -1 files
 Complete:  yes
 
     after package install

@@ -338,3 +338,10 @@ def test_a_renamed_directory_keeps_its_checkpoints(workspace: Path, tmp_path: Pa
     renamed = workspace.rename(tmp_path / "renamed")
     assert names(CheckpointManager(renamed)) == ["first"]
     assert os.listdir(renamed) == []
+
+
+def test_git_environment_runs_git_as_the_workflow_of_the_library_asks(workspace: Path) -> None:
+    env = GitEnvironment(str(workspace))
+    env.setup()
+    assert env._git("checkout -b chimera/x").exit_code == 0
+    assert env._git("rev-parse --abbrev-ref HEAD").stdout.strip() == "chimera/x"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,16 +72,15 @@ def test_nothing_but_the_named_paths_is_touched(workspace: Path) -> None:
     assert (workspace / "other").read_text() == "2"
 
 
-def test_a_path_that_leads_out_is_refused(workspace: Path, tmp_path: Path) -> None:
+def test_snapshot_skips_a_path_that_leads_out_and_raises_nothing(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("outside")
     (workspace / "out").symlink_to(tmp_path)
     ghost = GhostCommitManager(str(workspace))
     for path in ("../x", str(tmp_path / "x"), "out/x", "."):
-        with pytest.raises(PermissionError, match="Path escapes workdir"):
-            ghost.snapshot("no", [path])
-        with pytest.raises(ValueError, match="Path escapes workdir"):
-            ghost.snapshot("no", [path])
-    assert ghost.depth == 0
+        ghost.snapshot("no", [path])
+        (tmp_path / "x").write_text("changed")
+        assert ghost.undo() == [f"skipped: {path} (it is outside the working directory)"]
+        assert (tmp_path / "x").read_text() == "changed"
     inside = str(workspace / "a")
     ghost.snapshot("yes", [inside])
     (workspace / "a").write_text("1")
@@ -110,3 +111,98 @@ def test_without_paths_those_of_the_last_snapshot_are_kept_again(workspace: Path
     (workspace / "a").write_text("2")
     ghost.snapshot("again")
     assert ghost.history[-1].files == {"a": "2"}
+
+
+def test_undo_brings_back_a_named_file_that_envhistignore_leaves_out(workspace: Path) -> None:
+    (workspace / ".envhistignore").write_text("*.log\n")
+    (workspace / "old.log").write_text("old")
+    ghost = GhostCommitManager(str(workspace))
+    ghost.snapshot("logs", ["old.log", "new.log"])
+    (workspace / "old.log").write_text("changed")
+    (workspace / "new.log").write_text("new")
+    assert ghost.undo() == ["restored: old.log", "deleted: new.log"]
+    assert sorted(path.name for path in workspace.iterdir()) == [".envhistignore", "old.log"]
+    assert (workspace / "old.log").read_text() == "old"
+
+
+def test_undo_reports_what_it_cannot_bring_back_as_skipped(workspace: Path, tmp_path: Path) -> None:
+    hook = workspace / ".git/hooks/pre-commit"
+    hook.parent.mkdir(parents=True)
+    (tmp_path / "target").write_text("old")
+    (workspace / "out").symlink_to(tmp_path / "target")
+    ghost = GhostCommitManager(str(workspace))
+    ghost.snapshot("both", [".git/hooks/pre-commit", "out", "a"])
+    for path in (hook, workspace / "out", workspace / "a"):
+        path.write_text("new")
+    assert ghost.undo() == [
+        "skipped: out (it leads out of the working directory)",
+        "deleted: a",
+        "skipped: .git/hooks/pre-commit (it belongs to a git repository)",
+    ]
+    assert hook.read_text() == (tmp_path / "target").read_text() == "new"
+    # A link that was replaced is brought back.
+    ghost.snapshot("the link", ["out"])
+    (workspace / "out").unlink()
+    (workspace / "out").write_text("a file")
+    assert ghost.undo() == ["restored: out"]
+    assert (workspace / "out").is_symlink()
+
+
+def test_undo_of_a_path_below_a_file_tells_what_happened(workspace: Path) -> None:
+    (workspace / "file").write_text("1")
+    ghost = GhostCommitManager(str(workspace))
+    ghost.snapshot("below a file", ["file/below"])
+    assert ghost.undo() == []
+    ghost.snapshot("below a file", ["file/below"])
+    (workspace / "file").unlink()
+    (workspace / "file").mkdir()
+    (workspace / "file/below").write_text("2")
+    assert ghost.undo() == ["deleted: file/below"]
+    assert not (workspace / "file/below").exists()
+
+
+def test_stack_of_a_home_directory_takes_paths_as_objects(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(workspace))
+    ghost = GhostCommitManager(workspace)
+    ghost.snapshot("an object", [Path("a")])
+    (workspace / "a").write_text("1")
+    assert ghost.undo() == ["deleted: a"]
+    assert not (workspace / "a").exists()
+
+
+TOOL = """
+import sys
+from pathlib import Path
+from git_envhist.compat.chimera import GhostCommitManager
+top = Path(sys.argv[1])
+ghost = GhostCommitManager(top)
+for number in (1, 2):
+    ghost.snapshot(f"write {number}", ["a", "b"])
+    (top / "a").write_text(f"tool {number}")
+"""
+
+
+@pytest.mark.full
+def test_undo_in_a_later_process_skips_what_was_changed_since(workspace: Path) -> None:
+    def run_tool() -> GhostCommitManager:
+        (workspace / "a").write_text("begin")
+        subprocess.run([sys.executable, "-c", TOOL, str(workspace)], check=True)
+        return GhostCommitManager(workspace)
+
+    ghost = run_tool()
+    assert ghost.undo(2) == ["restored: a", "restored: a"]
+    assert (workspace / "a").read_text() == "begin"
+    ghost = run_tool()
+    (workspace / "a").write_text("the user")
+    skipped = ["skipped: a (changed since that process ended; undo(force=True) restores it)"]
+    assert ghost.undo(2) == skipped
+    # What this process does is taken back to what the user wrote, and no further.
+    ghost.snapshot("write 3", ["a"])
+    (workspace / "a").write_text("tool 3")
+    assert ghost.undo(9) == ["restored: a", *skipped]
+    assert (workspace / "a").read_text() == "the user"
+    assert ghost.depth == 2
+    assert ghost.undo(2, force=True) == ["restored: a", "restored: a"]
+    assert (workspace / "a").read_text() == "begin"

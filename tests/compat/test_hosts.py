@@ -178,8 +178,8 @@ def test_a_way_out_behind_a_link_is_one(workspace: Path, tmp_path: Path) -> None
     (workspace / "x").write_text("1")
     ghost = GhostCommitManager(str(workspace))
     for path in ("link/../x", "link/..", "..", "x/../.."):
-        with pytest.raises(PermissionError, match="Path escapes workdir"):
-            ghost.snapshot("no", [path])
+        ghost.snapshot("no", [path])
+        assert ghost.undo() == [f"skipped: {path} (it is outside the working directory)"]
     (workspace / "sub").mkdir()
     ghost.snapshot("yes", ["sub/../x", "./x"])
     (workspace / "x").write_text("2")

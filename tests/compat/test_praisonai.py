@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from git_envhist.compat.praisonai import CheckpointEvent, CheckpointService
 from git_envhist.compat.praisonai.service import is_protected
 
@@ -286,3 +288,22 @@ def test_what_there_is_no_room_for_can_still_be_gone_back_to(run: Run, begin: Be
     (workspace / "a.txt").write_text("unsaved")
     assert run(service.delete(run(service.list())[0].id))
     assert not run(service.restore(saved[21].id)).success
+
+
+@pytest.mark.parametrize("storage", ["st", "./st", Path("st")])
+def test_service_saves_and_restores_with_relative_paths_after_a_change_of_directory(
+    run: Run, workspace: Path, monkeypatch: pytest.MonkeyPatch, storage: str | Path
+) -> None:
+    (workspace.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(workspace.parent)
+    service = CheckpointService(workspace.name, storage)  # type: ignore[arg-type]
+    assert run(service.initialize())
+    (workspace / "a").write_text("1")
+    saved = run(service.save("one"))
+    assert (saved.success, saved.error) == (True, None)
+    (workspace / "a").write_text("2")
+    monkeypatch.chdir("elsewhere")
+    assert run(service.save("two")).success
+    assert run(service.restore(saved)).success
+    assert (workspace / "a").read_text() == "1"
+    assert sorted(path.name for path in workspace.parent.iterdir()) == ["elsewhere", "st", "workspace"]

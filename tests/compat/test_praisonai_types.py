@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,20 @@ def test_the_events_are_theirs() -> None:
         "error",
     ]
     assert CheckpointEvent.ERROR == "error"
+
+
+def test_relative_paths_are_resolved_once_when_the_configuration_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRAISONAI_HOME", "home")
+    made = [CheckpointConfig("ws", "st"), CheckpointConfig("./ws", "./st"), CheckpointConfig("ws")]
+    places = [one.get_checkpoint_dir() for one in made]
+    monkeypatch.chdir("elsewhere")
+    assert {one.workspace_dir for one in made} == {str(tmp_path / "ws")}
+    assert [one.storage_dir for one in made] == [
+        *[str(tmp_path / "st")] * 2,
+        str(tmp_path / "home/checkpoints"),
+    ]
+    assert [one.get_checkpoint_dir() for one in made] == places

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from git_envhist import EnvHistory
+from git_envhist.compat.workbench.commands import without_platform_options
+from git_envhist.compat.workbench.platform_id import PlatformError, find_id
 from git_envhist.doing.observing import read_list
+from git_envhist.model import Trigger
 from tests.cli.test_json import validate
 from tests.support.repository import Repo, Result
 
@@ -156,6 +159,92 @@ def test_what_fails_is_told_and_nothing_is_lost(repo: Repo) -> None:
     assert "ours" in listed.out
     repo.git("config", "envhist.platformCreate", "echo done")
     refused = workbench(repo, "checkpoint", "create", "x", check=False)
-    assert (refused.status, "said no id" in refused.err) == (3, True)
+    assert (refused.status, "printed no checkpoint id" in refused.err) == (3, True)
     for words in ((), ("checkpoint",), ("checkpoint", "explode"), ("restore",)):
         assert workbench(repo, *words, check=False).status == 129
+
+
+STREAM = """{"type": "info", "data": "Creating checkpoint...", "time": "2026-01-05T10:30:00Z"}
+{"type": "info", "data": "Saving 14 files", "time": "2026-01-05T10:30:01Z"}
+{"type": "complete", "data": "Checkpoint v8 created (2 files, 14 KB)", "time": "2026-01-05T10:30:02Z"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("Created checkpoint v5 (2 files, 14 KB)\n", "v5"),
+        ("Checkpoint v5 created in 0.3s\n", "v5"),
+        ("Checkpoint created: v1\n", "v1"),
+        ("Saving 14 files\nCheckpoint created as snap_77\nTook 300 ms\n", "snap_77"),
+        (STREAM, "v8"),
+        ("saving\n" + STREAM, "v8"),
+        (json.dumps([json.loads(line) for line in STREAM.splitlines()]), "v8"),
+        ('{"id": "ckpt_1", "created_at": "2026-03-06T14:30:00Z", "size": 52428800}', "ckpt_1"),
+        ('{\n  "checkpoint": {"id": "v9", "files": 3},\n  "took_ms": 300\n}', "v9"),
+        ('{"version": 12}\n', "12"),
+        ("Checkpoint id: 2026-03-06T14:30 (3 files)\n", "2026-03-06T14:30"),
+        ("v3\n", "v3"),
+        ("17\n", "17"),
+        ("made snap-9.\n", "snap-9"),
+        ("from v4 to v5 in 20 seconds", "v5"),
+        ("done", None),
+        ("", None),
+        ("id: \x1b[2J7;rm", None),
+    ],
+)
+def test_id_of_a_platforms_checkpoint_is_found_in_its_output(output: str, expected: str | None) -> None:
+    assert find_id(output) == expected
+
+
+def test_error_event_of_a_platform_is_an_error() -> None:
+    with pytest.raises(PlatformError, match="disk full"):
+        find_id('{"type": "info", "data": "Creating v7"}\n{"type": "error", "error": "disk full"}\n')
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-s", "dev", "checkpoint", "create", "--comment", "x"),
+        ("checkpoint", "-o", "org", "create", "-s=dev", "--comment", "x"),
+        ("checkpoint", "create", "--sprite", "dev", "--comment", "x", "--org=org", "--debug=/tmp/log"),
+        ("checkpoint", "create", "--comment", "x", "-sprite", "dev", "--debug"),
+    ],
+)
+def test_options_of_a_platform_are_taken_anywhere(words: tuple[str, ...]) -> None:
+    assert without_platform_options(words) == ["checkpoint", "create", "--comment", "x"]
+
+
+def test_comment_that_looks_like_an_option_of_a_platform_is_kept() -> None:
+    words = ["checkpoint", "create", "--comment", "--debug"]
+    assert without_platform_options(words) == words
+    assert without_platform_options(["checkpoint", "create", "--", "-s"])[-2:] == ["--", "-s"]
+
+
+@pytest.mark.full
+def test_scripts_written_for_a_platform_run_as_they_are(repo: Repo, platform: Path) -> None:
+    repo.git("config", "--unset", "envhist.platformList")
+    repo.git("config", "envhist.platformCreate", "echo 'Created checkpoint v5 (2 files, 14 KB)'")
+    assert (
+        workbench(repo, "checkpoint", "create", "-s", "dev", "--comment", "one").out
+        == "Checkpoint v5 created\n"
+    )
+    repo.git("config", "--unset", "envhist.platformCreate")
+    repo.write("app.py", b"2")
+    repo.run("envlog", "capture", "--if-changed", check=True)
+    workbench(repo, "checkpoint", "create", "-s", "dev", "-comment", "two")
+    listed = answer(repo, "checkpoint", "ls", "-s", "dev", "--history", "v6")
+    assert [one["id"] for one in listed] == ["v6"]
+    history = EnvHistory.open(repo.path)
+    repo.write("app.py", b"3")
+    automatic = history.capture("by itself", trigger=Trigger.WATCH)
+    assert [one["id"] for one in answer(repo, "checkpoint", "list")] == ["v6", "v5"]
+    listed = answer(repo, "checkpoint", "list", "--include-auto", "-o", "org")
+    assert [(one["id"], one["is_auto"]) for one in listed] == [
+        (automatic.id[:7], True),
+        ("v6", False),
+        ("v5", False),
+    ]
+    for words in (("restore", "v5"), ("restore", automatic.id[:7]), ("checkpoint", "restore", "v5")):
+        assert f"Restored {words[-1]}" in workbench(repo, *words, "-s", "dev").out
+    assert "Restored v6" in workbench(repo, "checkpoint", "restore", "-s", "dev", "v6").out

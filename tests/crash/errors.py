@@ -104,6 +104,21 @@ COMMANDS = {
     "fetch": Case(("envlog", "fetch", "origin")),
     "key": Case(("envlog", "key"), reads=True),
     "install": Case(("envlog", "install")),
+    "capture-verify": Case(("envlog", "capture", "--verify", "true", "-m", "checked")),
+    "restore-new": Case(("envrestore", "--keep-new", "@~2"), restores=True),
+    "restore-verify": Case(("envrestore", "--verify=true", "@~2"), restores=True),
+    "task": Case(("envlog", "task", "add", "a task")),
+    "task-done": Case(("envlog", "task", "done", "1")),
+    "resume": Case(("envlog", "resume"), reads=True),
+    "effect": Case(("envlog", "effect", "a deployment")),
+    "observe": Case(("envlog", "observe", "checkpoint-1")),
+    "import": Case(("envlog", "import", "../archive")),
+    "key-new": Case(("envlog", "key", "new")),
+    "key-reseal": Case(("envlog", "key", "new", "--reseal"), forgets=True),
+    "key-export": Case(("envlog", "key", "export", "-o", "../key"), reads=True),
+    "uninstall": Case(("envlog", "uninstall")),
+    "log-paths": Case(("envlog", "-p", "--all", "--", "d1"), reads=True),
+    "json": Case(("envlog", "--json", "--all"), reads=True),
     "hook": Case(("envhist", "hook", "post-commit")),
 }
 
@@ -136,8 +151,8 @@ class Template:
         target = self.place / "copies"
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        subprocess.run(["cp", "-a", str(self.repo.path), str(self.repo.path.parent / "remote.git"), str(target)],
-                       check=True)  # fmt: skip
+        beside = [str(self.repo.path.parent / name) for name in ("remote.git", "archive")]
+        subprocess.run(["cp", "-a", str(self.repo.path), *beside, str(target)], check=True)
         return Repo(target / self.repo.path.name, self.repo.env)
 
     def count(self, command: str, kind: str) -> tuple[int, int]:
@@ -184,6 +199,8 @@ def prepare(place: Path) -> Template:
         repo.run("envlog", "capture", "-m", f"step {step}", check=True)
     repo.run("envlog", "drop", "@~3", check=True)
     repo.run("envlog", "push", "--yes", "origin", check=True)
+    repo.run("envlog", "export", "../archive", "@~1", check=True)
+    repo.run("envlog", "task", "add", "the first task", check=True)
     repo.run("envrestore", "@~1", check=True)
     repo.run("envrestore", "@~1", check=True)
     repo.run("envlog", "undo", check=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.crash.faults import needs_strace, traced
 from tests.crash.restorecut import left_behind
 from tests.support.mounts import Room, private_mounts
 from tests.support.oracle import Listing, listing
@@ -23,8 +25,8 @@ class SmallDisk:
         self.room, self.place = room, place
         self.repo = Repo(room.seen(place), env)
 
-    def run(self, *words: str, check: bool = False) -> Result:
-        prefix = (*self.room.inside(self.place), "timeout", "--kill-after=5", "120")
+    def run(self, *words: str, check: bool = False, fault: tuple[str, ...] = ()) -> Result:
+        prefix = (*self.room.inside(self.place), "timeout", "--kill-after=5", "120", *fault)
         return self.repo.run(words[0], *words[1:], prefix=prefix, check=check)
 
     def capture(self, *words: str) -> str:
@@ -138,7 +140,80 @@ def test_a_file_system_without_another_number_for_a_file_is_told(disk: SmallDisk
     before, used = disk.look(), os.statvfs(disk.repo.path)
     many = used.f_files - used.f_ffree + 40
     disk.room.mount("-o", f"remount,nr_inodes={many}", disk.place)
-    assert_refused(disk, disk.run("envrestore", first), before, "50 more files than there are now")
+    assert_refused(disk, disk.run("envrestore", first), before, "82 inodes are needed, and 3")
     disk.room.mount("-o", "remount,nr_inodes=10k", disk.place)
     disk.run("envrestore", first, check=True)
     assert disk.look() == then
+
+
+def exhaust_inodes(disk: SmallDisk) -> list[Path]:
+    """Take every free inode; the files that hold them."""
+    fillers: list[Path] = []
+    (disk.repo.path / ".git/fillers").mkdir()
+    try:
+        while True:
+            filler = disk.repo.path / f".git/fillers/{len(fillers)}"
+            filler.touch()
+            fillers.append(filler)
+    except OSError:
+        return fillers
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def few_inodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
+    with private_mounts() as room:
+        place = tmp_path / "few"
+        place.mkdir()
+        if request.param == "tmpfs":
+            room.mount("-t", "tmpfs", "-o", "size=32m,nr_inodes=400", "tmpfs", place)
+        else:
+            room.run("truncate", "-s", "32m", tmp_path / "image")
+            room.run("mkfs.ext4", "-q", "-N", "400", tmp_path / "image")
+            room.mount("-o", "loop", tmp_path / "image", place)
+            room.run("rmdir", place / "lost+found")
+        room.run("git", "init", "-q", "--template=", place)
+        try:
+            yield SmallDisk(room, place, dict(os.environ))
+        finally:
+            room.umount(place)
+
+
+@pytest.mark.full
+def test_restore_is_refused_or_complete_at_each_number_of_free_inodes(few_inodes: SmallDisk) -> None:
+    disk = few_inodes
+    first, then = edited(disk)
+    now = disk.look()
+    fillers = exhaust_inodes(disk)
+    for _ in range(64):
+        done = disk.run("envrestore", first)
+        if done.status == 0:
+            break
+        assert_refused(disk, done, now, "inodes are needed" if ": no room" in done.err else "no space left")
+        fillers.pop().unlink()
+    assert (done.status, done.err) == (0, "")
+    assert disk.look() == then
+    shutil.rmtree(fillers[0].parent)
+    disk.run("envrestore", "--undo", check=True)
+    assert disk.look() == now
+
+
+@needs_strace
+@pytest.mark.full
+@pytest.mark.parametrize("end", ["--abort", "--continue"])
+def test_interrupted_restore_can_be_ended_without_a_free_inode(few_inodes: SmallDisk, end: str) -> None:
+    disk = few_inodes
+    first, then = edited(disk)
+    now, second, ended = disk.look(), disk.capture("second"), 0
+    for call in range(1, 12):
+        disk.run("envrestore", first, fault=traced("renameat2", "signal=KILL", str(call)))
+        if not (disk.repo.path / ".git/envhist/restore/journal").exists():
+            continue
+        fillers = exhaust_inodes(disk)
+        done = disk.run("envrestore", end)
+        assert done.status in (0, 5), done.err
+        assert disk.look() == (then if end == "--continue" else now)
+        shutil.rmtree(fillers[0].parent)
+        disk.run("envrestore", second, check=True)
+        assert disk.look() == now
+        ended += 1
+    assert ended > 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from git_envhist.api import EnvHistory
+from git_envhist.doing.effects import approve_all
 from git_envhist.errors import Refused
 from git_envhist.history.doings import effects_of, tasks_of
 from git_envhist.model import Effect, TaskStatus
@@ -52,7 +53,7 @@ def test_what_is_here_is_captured_when_a_task_begins_or_ends(repo: Repo) -> None
 
 
 def test_resume_names_what_is_next_and_where_it_starts_from(repo: Repo) -> None:
-    assert answer(repo, "resume") == {"schema": 1, "task": None, "start": None}
+    assert answer(repo, "resume") == {"schema": 1, "task": None, "start": None, "attached": None}
     answer(repo, "task", "add", "first")
     answer(repo, "task", "add", "second")
     repo.write("app.py", b"1")
@@ -115,7 +116,7 @@ def test_what_cannot_be_undone_is_done_only_after_a_yes(repo: Repo) -> None:
     assert (refused.status, (repo.path / "paid").exists()) == (3, False)
     assert ask(repo, words, b"\n") == 3
     assert not (repo.path / "paid").exists()
-    assert answer(repo, "show")["effects"] == []
+    assert [one["refused"] for one in answer(repo, "show")["effects"]] == [True, True]
     assert ask(repo, words, b"y\n") == 0
     (repo.path / "paid").unlink()
     repo.run("envlog", "effect", "--yes", "paid", "--irreversible", "--", "touch", "paid", check=True)
@@ -173,9 +174,56 @@ def test_a_host_program_may_refuse_an_effect(repo: Repo) -> None:
 
     with pytest.raises(Refused, match="not approved"):
         history.effects.perform("send it", act, irreversible=True, approve=refuse)
-    assert ([one.text for one in asked], happened, history.effects.all()) == (["send it"], [], ())
+    assert ([one.text for one in asked], happened) == (["send it"], [])
+    assert [(one.text, one.refused, one.exit_code) for one in history.effects] == [("send it", True, None)]
+    assert history.effects.since(history.log()[-1]) == ()
     assert history.effects.perform("send it", act, approve=refuse).exit_code == 0
     assert happened == ["sent"]
+    assert [one.refused for one in history.effects] == [True, False]
+
+
+def test_irreversible_effect_is_refused_when_no_decision_was_given(repo: Repo) -> None:
+    history = EnvHistory.open(str(repo.path), workers="here")
+    happened: list[str] = []
+    with pytest.raises(Refused) as refused:
+        history.effects.perform("pay", lambda: happened.append("paid"), irreversible=True)
+    assert (happened, refused.value.hint) == ([], "give approve=, which decides")
+    assert [one.refused for one in history.effects.all()] == [True]
+    done = history.effects.perform(
+        "pay", lambda: happened.append("paid"), irreversible=True, approve=approve_all
+    )
+    assert (happened, done.exit_code) == (["paid"], 0)
+
+
+def test_effect_that_cannot_be_called_is_not_noted(repo: Repo) -> None:
+    async def later() -> int:
+        return 0
+
+    history = EnvHistory.open(str(repo.path), workers="here")
+    wrong: list[Any] = [None, "make deploy", 0, later, lambda first: first]
+    for act in wrong:
+        with pytest.raises(TypeError, match="'act'"):
+            history.effects.perform("deploy", act)
+    with pytest.raises(TypeError, match="'approve'"):
+        history.effects.perform("deploy", lambda: 0, irreversible=True, approve=True)  # type: ignore[arg-type]
+    assert history.effects.all() == ()
+    # One that begins and fails may have happened.
+    with pytest.raises(ZeroDivisionError):
+        history.effects.perform("deploy", lambda: 1 // 0)
+    assert [(one.text, one.exit_code, one.refused) for one in history.effects.all()] == [
+        ("deploy", None, False)
+    ]
+
+
+def test_refused_effect_is_listed_as_refused_and_named_by_no_restore(repo: Repo) -> None:
+    repo.run("envlog", "capture", "--name", "one", check=True)
+    repo.write("app.py", b"two")
+    refused = repo.run("envlog", "effect", "pay", "--irreversible", "--", "touch", "paid")
+    assert refused.status == 3
+    assert not (repo.path / "paid").exists()
+    history = EnvHistory.open(str(repo.path))
+    assert [(one.text, one.refused) for one in history.effects.all()] == [("pay", True)]
+    assert "not undone" not in repo.run("envrestore", "one", check=True).out
 
 
 def test_a_host_program_keeps_what_was_said_with_a_moment(repo: Repo) -> None:

@@ -170,3 +170,45 @@ def test_a_snapshot_of_a_later_format_is_refused_clearly_and_hides_no_other(repo
     assert repo.run("envlog", "show", newer[:12]).status == 4
     with pytest.raises(Damaged, match="format '99'"):
         raise NewerRecord(99)
+
+
+def test_resume_brings_the_conversation_of_an_earlier_snapshot(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_ENVHIST_WORKERS", "here")
+    history = EnvHistory.open(repo.path)
+    said = [{"role": "user", "content": "build it"}]
+    talked = history.capture("asked", conversation=said)
+    history.tasks.add("server")
+    repo.write("server.py", b"half")
+    history.tasks.set(1, TaskStatus.IN_PROGRESS)
+    repo.write("server.py", b"more")
+    later = history.capture("later", conversation=[*said, "not known then"])
+    resumed = history.tasks.resume()
+    assert resumed is not None
+    assert resumed.attached is not None
+    assert (resumed.attached.id, resumed.conversation) == (talked.id, said)
+    assert resumed.start.id not in (talked.id, later.id)
+    done = repo.run("envlog", "resume", check=True).out
+    words = f"git envrestore {talked.id[:7]} --attachments"
+    assert words in done
+    repo.run("envrestore", talked.id[:7], "--attachments", "../there", check=True)
+    assert "build it" in "".join(path.read_text() for path in (repo.path / "../there").iterdir())
+    answer = json.loads(repo.run("envlog", "resume", "--json", check=True).out)
+    assert answer["attached"] == talked.id
+    validate("resumed", answer)
+    assert [task.text for task in history.tasks] == ["server"]
+
+
+def test_resume_goes_on_without_a_conversation(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_ENVHIST_WORKERS", "here")
+    history = EnvHistory.open(repo.path)
+    history.tasks.add("server")
+    resumed = history.tasks.resume()
+    assert resumed is not None
+    assert (resumed.attached, resumed.conversation) == (None, None)
+    history.attach(resumed.start, attached=[("notes.txt", b"by hand")])
+    resumed = history.tasks.resume()
+    assert resumed is not None
+    assert resumed.attached is not None
+    assert (resumed.attached.id, resumed.conversation) == (resumed.start.id, None)

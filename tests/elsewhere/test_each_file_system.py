@@ -73,11 +73,44 @@ def mount_tmpfs(room: Room, above: Path) -> Path:
     return place
 
 
+def mount_bind(room: Room, above: Path) -> Path:
+    """Bind a directory of a file system to another place of the same one: renames between the two fail."""
+    place, source = above / "mounted", above / "bound"
+    place.mkdir()
+    source.mkdir()
+    room.mount("--bind", source, place)
+    return place
+
+
+def mount_fuse(room: Room, above: Path, manner: str = "hiding") -> Path:
+    """Serve a directory through FUSE; `hiding`: an open file that is removed keeps a name."""
+    place, source = above / "mounted", above / "served"
+    place.mkdir()
+    source.mkdir()
+    room.serve(manner, source, place)
+    return place
+
+
+def mount_casefold(room: Room, above: Path) -> Path:
+    """Make a directory of ext4 in which names differ by more than case; skips where the kernel has no Unicode."""
+    place = mount_image(room, above, "mkfs.ext4", "-q", "-O", "casefold", "-E", "encoding=utf8")
+    room.run("mkdir", place / "folded")
+    room.run("chattr", "+F", place / "folded")
+    return place / "folded"
+
+
 FILE_SYSTEMS: dict[str, Callable[[Room, Path], Path]] = {
     "btrfs": lambda room, above: mount_image(room, above, "mkfs.btrfs", "-q"),
     "btrfs subvolume": mount_subvolume,
     "xfs": lambda room, above: mount_image(room, above, "mkfs.xfs", "-q"),
     "ext4": lambda room, above: mount_image(room, above, "mkfs.ext4", "-q"),
+    "xfs of old": lambda room, above: mount_image(room, above, "mkfs.xfs", "-q", "-m", "bigtime=0,reflink=0"),
+    "ext4, times in seconds": lambda room, above: mount_image(room, above, "mkfs.ext4", "-q", "-I", "128"),
+    "ext4, casefold": mount_casefold,
+    "ext3": lambda room, above: mount_image(room, above, "mkfs.ext3", "-q"),
+    "ext2": lambda room, above: mount_image(room, above, "mkfs.ext2", "-q", "-b", "1024"),
+    "bind mount": mount_bind,
+    "fuse": mount_fuse,
     "overlayfs": mount_overlay,
     "tmpfs": mount_tmpfs,
 }
@@ -121,6 +154,28 @@ def test_every_way_back_is_exact_on_each_file_system(room: Room, tmp_path: Path,
     assert listing(room.seen(place / "forked")) == {path: entry for path, entry in first.items() if path}
     run(room, repo, "envlog", "verify", "first", "--", "grep", "-q", "1", "deep/er/file")
     run(room, repo, "envlog", "verify", "second", "--", "grep", "-q", "2", "deep/er/file")
+
+
+@pytest.mark.full
+def test_snapshot_of_a_btrfs_subvolume_is_a_working_tree_of_its_own(room: Room, tmp_path: Path) -> None:
+    volume = mount_subvolume(room, tmp_path)
+    env = make_repo(tmp_path / "source").env
+    room.run("cp", "-a", tmp_path / "source", volume / "repo")
+    repo = Repo(volume / "repo", env)
+    build(TREE, room.seen(repo.path))
+    run(room, repo, "envlog", "capture", "first", "--name", "first")
+    (room.seen(repo.path) / "link").unlink()
+    before = look(room, repo.path)
+    room.run("btrfs", "-q", "subvolume", "snapshot", volume, volume.parent / "copied")
+    copied = Repo(volume.parent / "copied/repo", env)
+    (room.seen(copied.path) / "many/7").write_bytes(b"changed in the copy")
+    now = look(room, copied.path)
+    run(room, copied, "envlog", "capture", "second", "--name", "second")
+    run(room, copied, "envrestore", "first")
+    assert look(room, copied.path)[b"link"].target == b"deep/er/file"
+    run(room, copied, "envrestore", "--undo")
+    assert look(room, copied.path) == now
+    assert look(room, repo.path) == before
 
 
 def test_restore_to_fails_when_the_written_paths_are_not_there(

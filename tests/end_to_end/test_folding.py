@@ -113,11 +113,11 @@ def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_n
         repo.run(*words, check=True)
     told = [" ".join(line.split()[3:]) for line in lines(repo)]
     assert told == [
-        'redo to "all set up" ~1 file · .env: 1 variable',
-        'undo to what was before "all set up" ~1 file · .env: 1 variable',
-        'restored "all set up" ~1 file · .env: 1 variable',
+        'redo to "all set up" ~1 file · .env: ~1 variable',
+        'undo to what was before "all set up" ~1 file · .env: ~1 variable',
+        'restored "all set up" ~1 file · .env: ~1 variable',
         # What was in no snapshot yet has a line of its own.
-        'before the restore of "all set up" ~1 file · .env: 1 variable',
+        'before the restore of "all set up" ~1 file · .env: ~1 variable',
         told[-1],
     ]
     every = lines(repo, "--no-fold")

@@ -20,17 +20,17 @@ def test_keys_of_tracked_and_ignored_configuration_are_told(repo: Repo) -> None:
     repo.write("package-lock.json", '{"a": 2}\n')
     repo.write("new.json", '{"a": 1}\n')
     second = capture(repo, "after")
-    rows = "config    config/app.toml + name   ~ server.port\nconfig    local.yaml     + cache.size   − cache.ttl\n"
+    rows = "config    config/app.toml ~ server.port   + name\nconfig    local.yaml     + cache.size   - cache.ttl\n"
     shown = repo.run("envdiff", first, second, check=True).out
     assert rows in shown
     assert shown.count("config    ") == 2
     assert (
-        "config    local.yaml     + cache.size   − cache.ttl\n"
+        "config    local.yaml     + cache.size   - cache.ttl\n"
         in repo.run("envdiff", first, "now", check=True).out
     )
-    assert "config    local.yaml     + cache.ttl   − cache.size\n" in repo.run("envdiff", second, first).out
+    assert "config    local.yaml     + cache.ttl   - cache.size\n" in repo.run("envdiff", second, first).out
     card = repo.run("envlog", "show", check=True).out
-    assert "           config    local.yaml     + cache.size   − cache.ttl\n" in card
+    assert "           config    local.yaml     + cache.size   - cache.ttl\n" in card
     assert "config " not in repo.run("envdiff", first, second, "--only=packages,env", check=True).out
     assert "app.toml" not in repo.run("envdiff", first, second, "--", "local.yaml", check=True).out
     told = [

@@ -68,7 +68,7 @@ def test_a_cluster_is_told_by_version_and_how_its_server_left_it(open_repo: Repo
         )
     assert rows(repo, running, capture(repo, "stopped")) == (
         "postgres  pg             ~ data in production → shut down   ~ server started, port 5432 → stopped\n"
-        "database  pg             − PostgreSQL at work\n"
+        "database  pg             - PostgreSQL at work\n"
     )
 
 
@@ -89,7 +89,7 @@ def test_a_dump_of_redis_is_told_by_version_and_keys(open_repo: Repo) -> None:
     assert "redis     redis/dump.rdb + keys 100   + version " in told
     assert "database  redis          + Redis at work\n" in told
     assert rows(repo, first, second) == "redis     redis/dump.rdb ~ keys 100 → 101\n"
-    assert "database  redis          − Redis at work\n" in rows(repo, second, capture(repo, "stopped"))
+    assert "database  redis          - Redis at work\n" in rows(repo, second, capture(repo, "stopped"))
 
 
 def test_directories_of_mysql_are_told_by_version_and_tables() -> None:

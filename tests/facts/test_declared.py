@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from git_envhist.facts import declared, declarednode, declaredpython
 from git_envhist.facts.probe import File
-from git_envhist.history.brought import mark_brought
 from git_envhist.history.declared import disagreements
+from git_envhist.history.dependencies import assign_roles
 from git_envhist.history.versions import same_version, satisfies
-from git_envhist.model import EnvPath, Fact, FactChange
+from git_envhist.model import EnvPath, Fact, FactChange, Role
 from tests.facts.test_story import MACHINE, capture, stories
 from tests.support.needs import require
 from tests.support.repository import Repo
@@ -303,19 +303,25 @@ def test_the_story_says_what_was_installed_by_hand(repo: Repo) -> None:
     row = "declared  .venv          + psycopg2-binary 2.9.13, in no list\n"
     assert row in repo.run("envdiff", first, second, check=True).out
     assert row in repo.run("envdiff", "--only=packages", "@~1", "now", check=True).out
-    assert row.replace("+", "−") in repo.run("envdiff", second, first, check=True).out
+    assert row.replace("+", "-") in repo.run("envdiff", second, first, check=True).out
     assert "           " + row in repo.run("envlog", "show", check=True).out
     story = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
     assert [one for one in story if one["probe"] == "declared"] == [
-        {"probe": "declared", "key": ".venv/psycopg2-binary", "before": None, "after": "2.9.13, in no list"}
+        {
+            "probe": "declared",
+            "key": ".venv/psycopg2-binary",
+            "before": None,
+            "after": "2.9.13, in no list",
+            "role": "direct",
+        }
     ]
-    assert stories(repo)[0] == "pip +psycopg2-binary 2.9.13 +1 · 2 files"
+    assert stories(repo)[0] == "pip: +psycopg2-binary 2.9.13, … +1 · 2 files"
     assert row in repo.run("envdiff", first, second, "--", ".venv", check=True).out
     assert "declared" not in repo.run("envdiff", first, second, "--", "app.py", check=True).out
 
     repo.write("requirements.txt", "flask==3.0.1\npsycopg2-binary\n")
     assert (
-        "declared  .venv          − psycopg2-binary 2.9.13, in no list\n"
+        "declared  .venv          - psycopg2-binary 2.9.13, in no list\n"
         in repo.run("envdiff", check=True).out
     )
 
@@ -326,12 +332,38 @@ def test_what_came_along_is_told_after_what_was_asked_for() -> None:
     keys = {"pip": [f".venv/{name}" for name in ("blinker", "click", "flask")]}
     keys["npm"] = [f"node_modules/{name}" for name in ("@s/a", "b", "pg")] + ["web/node_modules/a"]
     changes = [FactChange(probe, key, None, "1") for probe, found in keys.items() for key in found]
-    brought = {one.key for one in mark_brought(changes, [*needs, *npm]) if one.auto}
-    assert brought == {".venv/click", "node_modules/@s/a"}
+    along = {one.key for one in assign_roles(changes, [*needs, *npm]) if one.role is Role.TRANSITIVE}
+    # A package that is in no list is named only where no direct one changed.
+    assert along == {".venv/click", "node_modules/@s/a", "node_modules/pg"}
     gone = [FactChange("pip", ".venv/click", "1", None), FactChange("system", "click", "1", None)]
-    assert [one.auto for one in mark_brought(gone, needs)] == [True, False]
+    assert [one.role for one in assign_roles(gone, needs)] == [Role.TRANSITIVE, Role.DIRECT]
     asked = listed("requirements.txt", click="asked=")
-    assert not any(one.auto for one in mark_brought(gone, [*needs, *asked]))
+    assert {one.role for one in assign_roles(gone, [*needs, *asked])} == {Role.DIRECT}
+
+
+def test_extra_of_another_package_does_not_make_a_need() -> None:
+    data = b"Name: tool\nRequires-Dist: numpy; extra == 'dev'\nRequires-Dist: click (>=8)\n\n"
+    lines = [value for _, value in declaredpython.read_metadata(SITE.encode() + b"/tool-1.dist-info", data)]
+    assert lines == ["needs=click", "extra=numpy"]
+    found = [Fact("declared", ".venv/tool", value, by="pip") for value in ("needs=click", "extra=numpy")]
+    changes = [FactChange("pip", f".venv/{name}", None, "1") for name in ("click", "numpy")]
+    assert [one.role for one in assign_roles(changes, found)] == [Role.TRANSITIVE, Role.DIRECT]
+
+
+def test_package_that_pip_was_asked_for_is_direct_though_others_need_it() -> None:
+    facts = [
+        Fact("declared", ".venv/pandas", "needs=numpy,pytz", by="pip"),
+        Fact("declared", ".venv/numpy", "requested=", by="pip"),
+    ]
+    changes = [FactChange("pip", f".venv/{name}", None, "1") for name in ("numpy", "pytz", "pip")]
+    roles = [one.role for one in assign_roles(changes, facts)]
+    assert roles == [Role.DIRECT, Role.TRANSITIVE, Role.TRANSITIVE]
+
+
+def test_only_pip_marks_what_it_was_asked_for() -> None:
+    assert declaredpython.is_requested(b"pip\n", is_marked=True)
+    assert not declaredpython.is_requested(b"uv\n", is_marked=True)
+    assert not declaredpython.is_requested(b"pip\n", is_marked=False)
 
 
 def test_npm_itself_leaves_what_is_told(repo: Repo, tmp_path: Path) -> None:

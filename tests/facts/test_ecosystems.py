@@ -84,7 +84,9 @@ def test_names_with_slashes_are_told_by_their_place(repo: Repo) -> None:
         "rootfs    rootfs         + lib.i686 1   + small 1.5   + small-tool 2.0~rc1\n"
     )
     story = repo.run("envlog", "--format=%(story)", "-1", check=True).out
-    assert story.startswith("go +example.com/Base/lib v1.2.0 +1 · composer +some-vendor/branch dev-main ")
+    assert story.startswith(
+        "go: +example.com/Base/lib v1.2.0, +example.com/top v0.3.0 · composer: +some-vendor/branch dev-main "
+    )
     shown = repo.run("envdiff", "@~1", "@", "--only=packages", "--", "rootfs", check=True).out
     assert shown.startswith("rootfs ")
 
@@ -99,7 +101,7 @@ def test_what_changed_of_a_manager_is_told_without_what_did_not(repo: Repo) -> N
     (repo.path / place / "old-1.0.gemspec").unlink()
     history.capture("after")
     shown = repo.run("envdiff", "@~1", "@", "--only=packages", check=True).out
-    assert shown == "gem       vendor/bundle  ~ rack 3.0.0 → 3.1.0   − old 1.0\n"
+    assert shown == "gem       vendor/bundle  ~ rack 3.0.0 → 3.1.0   - old 1.0\n"
 
 
 def test_rpms_database_on_the_machine_is_read_with_its_log_and_without_a_trace(tmp_path: Path) -> None:

@@ -79,17 +79,23 @@ def test_a_server_that_starts_moves_and_stops_is_told(here: Repo) -> None:
     capture(here, "stopped")
     stories = here.run("envlog", "--format=%(story)", check=True).out.splitlines()
     assert stories[:3] == [
-        f"service −server.py :{other}",
-        f"service ~server.py :{port} → :{other}",
-        f"service +server.py :{port}",
+        f"service: -server.py :{other}",
+        f"service: server.py :{port} → :{other}",
+        f"service: +server.py :{port}",
     ]
     row = "service   web            "
     assert services(here, "@~3", "@~2") == f"{row}+ server.py :{port} ({program} server.py 0)\n"
     assert services(here, "@~2", "@~1") == f"{row}~ server.py :{port} → :{other} ({program} server.py 0)\n"
-    assert services(here, "@~1", "@") == f"{row}− server.py :{other} ({program} server.py 0)\n"
+    assert services(here, "@~1", "@") == f"{row}- server.py :{other} ({program} server.py 0)\n"
     assert services(here, "@", "now") == services(here, "@~3", "@") == ""
     told = json.loads(here.run("envdiff", "--json", "@~2", "@~1", check=True).out)["facts"]
-    moved = {"probe": "service", "key": "web/server.py", "before": f":{port}", "after": f":{other}"}
+    moved = {
+        "probe": "service",
+        "key": "web/server.py",
+        "before": f":{port}",
+        "after": f":{other}",
+        "role": "direct",
+    }
     assert of_services(told) == [{**moved, "command": f"{program} server.py 0"}]
     # Nothing of a process that another start of the same would not have.
     texts = [here.git("show", f"{moment}:.envhist/facts/service") for moment in (started, again)]

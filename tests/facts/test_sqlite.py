@@ -309,24 +309,25 @@ def test_what_changed_in_a_database_is_told_in_a_row(repo: Repo) -> None:
     sql(repo, "alter table orders add column paid boolean", "create index by_name on orders (name)")
     second = capture(repo, "after")
     row = (
-        "sqlite    app.db         + table invoices (2 columns)   ~ orders 1,204 → 1,210 rows, + column paid boolean"
-        "   − table old (1 column)   + index by_name on orders\n"
+        "sqlite    app.db         - table old (1 column)   ~ orders 1,204 → 1,210 rows, + column paid boolean"
+        "   + table invoices (2 columns)   + index by_name on orders\n"
     )
     assert repo.run("envdiff", first, second, check=True).out == row + "files     ~ app.db\n"
     assert repo.run("envdiff", first, second, "--only=databases", check=True).out == row
     assert repo.run("envlog", "--format=%(story)", "-n1", check=True).out == (
-        "sqlite +table invoices (2 columns) +1 ~1 −1 · 1 file\n"
+        "sqlite: -table old (1 column), orders 1,204 → 1,210 rows, + column paid boolean, … +2 · 1 file\n"
     )
     assert "           " + row in repo.run("envlog", "show", check=True).out
     facts = json.loads(repo.run("envdiff", "--json", first, second, check=True).out)["facts"]
-    assert facts[-1] == {
+    assert next(one for one in facts if one["key"] == "app.db/orders") == {
+        "role": "direct",
         "probe": "sqlite",
         "key": "app.db/orders",
         "before": "1204 rows (id integer, name text)",
         "after": "1210 rows (id integer, name text, paid boolean)",
     }
     back = repo.run("envdiff", second, first, "--only=databases", check=True).out
-    assert "~ orders 1,210 → 1,204 rows, − column paid" in back
+    assert "~ orders 1,210 → 1,204 rows, - column paid" in back
     assert "+app.db/invoices " in repo.git("diff", first, second, "--", ".envhist/facts")
 
 
@@ -361,7 +362,7 @@ def test_of_what_can_not_be_read_nothing_is_claimed(repo: Repo) -> None:
     repo.write("app.db", whole)
     third = capture(repo, "whole again")
     assert repo.run("envdiff", "@~1", third, "--only=databases", check=True).out == (
-        "sqlite    app.db         − not read: it is cut off\n"
+        "sqlite    app.db         - not read: it is cut off\n"
     )
     assert repo.run("envdiff", first, third, check=True).out == ""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from git_envhist.history.facts import fact_rows, pair_facts, tell_briefly
-from git_envhist.model import ChangeCount, EnvPath, Fact, FactChange
+from git_envhist.history.facts import fact_rows, pair_facts
+from git_envhist.history.summary import summarize
+from git_envhist.model import ChangeCount, EnvPath, Fact, FactChange, Role
 from git_envhist.store.facts import (
     differing_facts,
     fact_line,
@@ -71,27 +72,27 @@ def change(probe: str, key: str, before: str | None, after: str | None, **words:
 
 def test_the_line_of_a_list_names_what_was_asked_for() -> None:
     installed = [
-        change("pip", ".venv/blinker", None, "1.9", auto=True),
+        change("pip", ".venv/blinker", None, "1.9", role=Role.TRANSITIVE),
         change("pip", ".venv/flask", None, "3.0.1"),
-        change("pip", ".venv/click", "8.1.7", "8.5.1", auto=True),
+        change("pip", ".venv/click", "8.1.7", "8.5.1", role=Role.TRANSITIVE),
     ]
-    assert tell_briefly(installed, ChangeCount(1200, 4), KINDS) == "pip +flask 3.0.1 +1 ~1 · 1,204 files"
-    assert tell_briefly(installed[2:], ChangeCount(), KINDS) == "pip ~click 8.1.7 → 8.5.1"
+    assert summarize(installed, ChangeCount(1200, 4), KINDS) == "pip: +flask 3.0.1, … +1 ~1 · 1,204 files"
+    assert summarize(installed[2:], ChangeCount(), KINDS) == "pip: click 8.1.7 → 8.5.1"
     server = change("system", "postgresql-15", None, "1:15.18-0+deb12u1", by="dpkg")
-    assert tell_briefly([server], ChangeCount(), KINDS) == "system +postgresql-15 15.18"
+    assert summarize([server], ChangeCount(), KINDS) == "system: +postgresql-15 15.18"
 
 
 def test_the_line_of_a_list_names_variables_by_their_keys() -> None:
     variables = [change("env", f".env.local/{key}", "ab", "cd") for key in ("API_URL", "B", "C")]
-    assert tell_briefly(variables[:1], ChangeCount(0, 3), KINDS) == "~3 files · .env.local: API_URL"
-    assert tell_briefly(variables, ChangeCount(0, 1), KINDS) == "~1 file · .env.local: API_URL, B +1"
-    assert tell_briefly([], ChangeCount(0, 2), KINDS) == "~2 files"
-    assert tell_briefly([], ChangeCount(3811), KINDS, first=True) == "3,811 files"
+    assert summarize(variables[:1], ChangeCount(0, 3), KINDS) == "~3 files · .env.local: ~API_URL"
+    assert summarize(variables, ChangeCount(0, 1), KINDS) == "~1 file · .env.local: ~API_URL, ~B, … ~1"
+    assert summarize([], ChangeCount(0, 2), KINDS) == "~2 files"
+    assert summarize([], ChangeCount(3811), KINDS, first=True) == "3,811 files"
 
 
 def test_a_revision_of_a_distribution_is_told_where_nothing_else_differs() -> None:
     changed = change("system", "openssl", "3.0.1-1", "3.0.1-2", by="dpkg")
-    assert tell_briefly([changed], ChangeCount(), KINDS) == "system ~openssl 3.0.1-1 → 3.0.1-2"
+    assert summarize([changed], ChangeCount(), KINDS) == "system: openssl 3.0.1-1 → 3.0.1-2"
 
 
 def test_rows_are_by_probe_and_place_and_keep_scopes() -> None:

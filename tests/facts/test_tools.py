@@ -41,16 +41,16 @@ def test_versions_that_are_asked_for_are_told_where_they_change(repo: Repo) -> N
     capture(repo, "after")
     assert only_tools(repo, "@~1", "@") == (
         "tools                    ~ python 3.11.2 → 3.12.1\n"
-        "tools     web            + pnpm 9.1.0   ~ node >=18 → >=20\n"
+        "tools     web            ~ node >=18 → >=20   + pnpm 9.1.0\n"
     )
     story = json.loads(repo.run("envlog", "show", "--json", check=True).out)["story"]
     assert [(one["key"], one["before"], one["after"]) for one in story if one["probe"] == "tools"] == [
-        ("python", "3.11.2", "3.12.1"),
         ("web/node", ">=18", ">=20"),
+        ("python", "3.11.2", "3.12.1"),
         ("web/pnpm", None, "9.1.0"),
     ]
     assert repo.run("envlog", "--format=%(story)", check=True).out.splitlines()[0] == (
-        "tools +pnpm 9.1.0 ~2 · 2 files"
+        "tools: node >=18 → >=20, python 3.11.2 → 3.12.1, … +1 · 2 files"
     )
 
 
@@ -130,11 +130,11 @@ def test_hooks_that_come_change_and_go_are_told_by_name(repo: Repo) -> None:
     capture(repo, "gone")
     assert only_tools(repo, "@~3", "@~2") == "hook                     + pre-commit (pre-commit)\n"
     assert (
-        only_tools(repo, "@~2", "@~1") == "hook                     + pre-push   ~ pre-commit (pre-commit)\n"
+        only_tools(repo, "@~2", "@~1") == "hook                     ~ pre-commit (pre-commit)   + pre-push\n"
     )
-    assert only_tools(repo, "@~1", "@") == "hook                     − pre-commit (pre-commit)\n"
+    assert only_tools(repo, "@~1", "@") == "hook                     - pre-commit (pre-commit)\n"
     assert repo.run("envlog", "--format=%(story)", check=True).out.splitlines()[:3] == [
-        "hook −pre-commit",
+        "hook -pre-commit",
         "hook +pre-push ~1",
         "hook +pre-commit",
     ]
@@ -147,7 +147,7 @@ def test_hooks_are_looked_for_where_git_does(repo: Repo) -> None:
     repo.write(".husky/_/pre-commit", "#!/bin/sh\n. husky.sh\n", mode=0o755)
     repo.git("config", "core.hooksPath", ".husky/_")
     capture(repo, "after")
-    assert only_tools(repo, "@~1", "@") == "hook                     + pre-commit (husky)   − pre-push\n"
+    assert only_tools(repo, "@~1", "@") == "hook                     + pre-commit (husky)   - pre-push\n"
 
 
 def test_a_hook_that_never_ends_holds_nobody_up(repo: Repo) -> None:
@@ -173,7 +173,7 @@ def test_a_program_that_appears_is_told(repo: Repo) -> None:
     (repo.path / "bin/old").unlink()
     os.symlink("deploy", repo.path / "bin/link")
     capture(repo, "after")
-    told = "program   bin            + becomes   + deploy   + link   − old\nprogram   other          + run\n"
+    told = "program   bin            + becomes   + deploy   + link   - old\nprogram   other          + run\n"
     assert only_tools(repo, "@~1", "@") == only_tools(repo, "@~1") == told
     card = repo.run("envlog", "show", check=True).out
     assert all(row in card for row in told.splitlines())

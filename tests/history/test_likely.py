@@ -19,7 +19,7 @@ def intents(moments: tuple[Snapshot, ...]) -> list[str]:
     return [one.intent for one in moments]
 
 
-def test_what_passed_and_what_was_named_comes_first_and_what_is_here_not_at_all() -> None:
+def test_newest_is_first_and_what_passed_or_has_a_name_is_in_the_list() -> None:
     line = [
         moment("here", "h"),
         moment("by hook", "a", trigger=Trigger.COMMIT),
@@ -28,7 +28,9 @@ def test_what_passed_and_what_was_named_comes_first_and_what_is_here_not_at_all(
         moment("passed", "d", verdicts=(PASSED,)),
         moment("passed before", "e", verdicts=(PASSED,)),
     ]
-    assert intents(likeliest(line, "h")) == ["passed", "named", "by hand", "passed before", "by hook"]
+    assert intents(likeliest(line, "h")) == ["by hook", "by hand", "named", "passed", "passed before"]
+    many = [moment("newest", "n"), *(moment(str(number), str(number)) for number in range(9)), *line]
+    assert intents(likeliest(many, "h")) == ["newest", "0", "1", "named", "passed"]
 
 
 def test_of_equal_moments_one_is_shown_and_five_are_enough() -> None:
@@ -57,3 +59,10 @@ def test_a_name_that_failed_since_does_not_stand_for_an_equal_moment_that_passed
     ]
     assert intents(likeliest(line, "h")) == ["named before"]
     assert intents(likeliest(line[:2], "h")) == ["undo"]
+
+
+def test_newest_is_shown_itself_unless_it_records_a_restore() -> None:
+    line = [moment("again", "a"), moment("other", "b"), moment("named", "a", names=("clean",))]
+    assert intents(likeliest(line, "")) == ["again", "other"]
+    restored = [moment("restored", "a", trigger=Trigger.RESTORE), *line[1:]]
+    assert intents(likeliest(restored, "")) == ["named", "other"]

@@ -214,3 +214,17 @@ def test_what_is_printed_reads_back_as_a_time_that_covers_it(
 def test_any_text_is_a_time_or_none_and_never_breaks_the_reader(text: str) -> None:
     moment = parse_moment(text, NOW)
     assert moment is None or moment.start <= moment.end + timedelta(microseconds=1)
+
+
+def test_day_of_a_month_is_the_last_one_and_a_week_ago_counts_back() -> None:
+    # NOW is 2026-11-18 10:30 in Berlin.
+    for text in ("13 Nov", "Nov 13", "13th november", "13-nov-2026", "november 13, 2026"):
+        assert read(text).start == at("2026-11-13 00:00:00").astimezone(UTC), text
+        assert read(text).unit is Unit.DAY
+    assert read("19 Nov").start == at("2025-11-19 00:00:00").astimezone(UTC)
+    assert read("13 Nov 10:27").start == at("2026-11-13 10:27:00").astimezone(UTC)
+    assert read("29 feb").start == at("2024-02-29 00:00:00").astimezone(UTC)
+    assert read("last week").end == at("2026-11-11 10:30:12").astimezone(UTC)
+    assert read("last month").end == at("2026-10-18 10:30:12").astimezone(UTC)
+    for text in ("31 nov", "13 november 99", "13 novem", "nov", "13 x", "last fortnight"):
+        assert parse_moment(text, NOW) is None, text

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from git_envhist.store.atwork import gits_at_work
-from git_envhist.store.reflocks import STALE_AFTER, TABLES_LOCK, has_an_owner, sweep_locks
+from git_envhist.store.reflocks import STALE_AFTER, TABLES_LOCK, Lock, has_an_owner, sweep_locks
 from git_envhist.store.repository import HEADS, RefMove, Repository
 from tests.end_to_end.captures import assert_holds, capture, history
 from tests.hygiene.guests import worktree
@@ -184,7 +184,7 @@ def test_one_that_a_git_may_hold_does_not(repo: Repo) -> None:
     _until_it_runs(waiting.pid)
     [lock] = trash_locks(repo, 0)
     at_work = Repository.open(str(repo.path)).gits_at_work
-    assert not has_an_owner(0.0, at_work())
+    assert not has_an_owner(Lock(0.0, os.getuid()), at_work())
     assert sweep_locks([str(lock.parent)], at_work) == 0
     os.utime(lock, (time.time() + 7200,) * 2)
     assert sweep_locks([str(lock.parent)], at_work) == 0

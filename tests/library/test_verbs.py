@@ -32,12 +32,12 @@ def test_a_story_is_searched_and_a_range_listed(history: EnvHistory, repo: Repo)
     history.capture("a variable")
     repo.write("file", b"1")
     last = history.capture("a file")
-    assert intents(history, told="API_URL") == ["a variable"]
-    assert intents(history, told="nothing of that kind") == []
+    assert intents(history, summary="API_URL") == ["a variable"]
+    assert intents(history, summary="nothing of that kind") == []
     assert intents(history, span="@~2..") == ["a file", "a variable"]
     assert intents(history, span="@~2..@~1", reverse=True) == ["a variable"]
     assert intents(history, reverse=True, limit=2) == ["a variable", "a file"]
-    assert intents(history, span=f"@~1..{last.id}", told="file") == ["a file"]
+    assert intents(history, span=f"@~1..{last.id}", summary="file") == ["a file"]
     with pytest.raises(UsageError, match="exclude each other"):
         history.log(span="@~1..", every=True)
 

@@ -18,18 +18,22 @@ from typing import Any, NoReturn
 import pytest
 
 VARIABLE = "ENVHIST_TEST_CALLS"
+DIRECTORY = os.environ.get(VARIABLE, "")
+"""Read once: the tests clear their environment."""
 PACKAGE = str(Path(__file__).resolve().parents[2] / "git_envhist")
 DURATIONS = "durations"
 
 _called: set[tuple[str, int]] = set()
 
 
-def trace_process(environment: dict[str, str]) -> None:
-    """Record the calls of this process and write them when it ends, if the environment asks for it."""
-    directory = environment.get(VARIABLE)
-    test = environment.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    if not directory or not test:
-        return
+def running_test() -> tuple[str, str] | None:
+    """Return the directory of the recording and the test that runs, if calls are recorded."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    return (DIRECTORY, test) if DIRECTORY and test else None
+
+
+def trace_process(directory: str, test: str) -> None:
+    """Record the calls of this process as those of a test, and write them when it ends."""
     leave = os._exit
     _start()
 
@@ -65,12 +69,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         sys.settrace(None)
-        _write(os.environ[VARIABLE], item.nodeid)
+        _write(DIRECTORY, item.nodeid)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" and "PYTEST_XDIST_WORKER" not in os.environ:
-        with open(Path(os.environ[VARIABLE], DURATIONS), "a", encoding="utf-8") as file:
+        with open(Path(DIRECTORY, DURATIONS), "a", encoding="utf-8") as file:
             file.write(f"{report.duration:.3f} {report.nodeid}\n")
 
 

@@ -285,3 +285,14 @@ def test_a_thousand_moments_answer_at_once(browser: Browser, pages: dict[int, Pa
     assert seen.page.evaluate(touched) < 20
     seen.page.close()
     assert seen.wrong == []
+
+
+def test_changes_have_the_whole_width_of_a_phone(sight: Sight) -> None:
+    page = sight.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator(".row button", has_text="npm ci").click()
+    cells = page.locator("#card table.story td.changes")
+    assert cells.count() >= 2
+    widths = [box["width"] for one in cells.all() if (box := one.bounding_box())]
+    assert min(widths) > 300
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from git_envhist.model import FactChange
+from git_envhist.model import FactChange, Role
 from git_envhist.model import Happened as Done
 from git_envhist.recently.births import birth_of
 from git_envhist.recently.logs import npm_time, read_apt, read_dpkg, read_npm, read_reflog
@@ -177,7 +177,9 @@ def test_the_logs_of_dpkg_and_apt_are_read() -> None:
         FactChange("system", "cargo", "0.66.0+ds1-1", None, by="dpkg"),
         FactChange("system", "libpq5", "15.18-0+deb12u1", "15.20-0+deb12u1", by="dpkg"),
         FactChange("system", "postgresql", None, "15+248+deb12u2", by="dpkg"),
-        FactChange("system", "postgresql-15", None, "15.20-0+deb12u1", by="dpkg", auto=True),
+        FactChange(
+            "system", "postgresql-15", None, "15.20-0+deb12u1", by="dpkg", auto=True, role=Role.TRANSITIVE
+        ),
     )
 
 

@@ -58,7 +58,10 @@ def test_of_few_paths_each_is_synced_where_it_is_staged_and_where_it_changed(rep
     second = engine.capture()
     staging, ending = Noting(), Noting()
     journal, _ = engine.prepare(engine.plan(second, first), staging)
-    assert (staging.synced, staging.whole) == (below(engine.private) - {f"{engine.private}/journal"}, 0)
+    # The reserved files and the empty directory of kept files may be missing after a power cut.
+    names = ("journal", "phase.done", "phase.undone", "realm-/kept")
+    not_yet = {os.path.join(engine.private, name) for name in names}
+    assert (staging.synced, staging.whole) == (below(engine.private) - not_yet, 0)
     with engine.door(ending) as door:
         apply(journal, door, fresh=True)
         finish(journal, door, engine.private)

@@ -121,3 +121,14 @@ def test_directory_of_a_further_root_returns_when_no_entry_of_it_changed(repo: R
         assert listing(root, top=True) == before
     done = repo.run("envrestore", first, "--", "more://dir", check=True)
     assert "nothing to restore" in done.out
+
+
+def test_file_is_not_brought_where_only_a_path_below_it_is_chosen(repo: Repo) -> None:
+    repo.write("place", b"a file")
+    first = repo.run("envlog", "capture", "--porcelain", check=True).out.strip()
+    (repo.path / "place").unlink()
+    repo.write("place/deep/file", b"1")
+    repo.run("envrestore", first, "--", "place/deep/file", check=True)
+    assert not (repo.path / "place").exists()
+    repo.run("envrestore", first, "--", "place", check=True)
+    assert repo.read("place") == b"a file"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,7 +86,8 @@ def test_our_own_workers_are_not_told(tmp_path: Path, word: str, is_told: bool) 
 
 def test_a_git_of_ours_and_what_it_starts_are_not_told(tmp_path: Path) -> None:
     def waiting(*git: str) -> subprocess.Popen[bytes]:
-        words = [*git, "-c", "alias.wait=!echo there; cat; :", "wait"]
+        reading = f"{sys.executable} -c 'import sys; print(\"there\", flush=True); sys.stdin.read()'"
+        words = [*git, "-c", f"alias.wait=!{reading}; :", "wait"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         return subprocess.Popen(words, cwd=tmp_path, **pipes)
 
@@ -137,3 +140,61 @@ def test_the_package_of_what_was_installed_is_that_of_who_installed_it(tmp_path:
     assert package_of(top + b"/app/node_modules/x", top) == top + b"/app"
     assert package_of(top + b"/tools", top) == top
     assert package_of(top, top) == top
+
+
+@pytest.mark.parametrize(
+    ("program", "is_told"),
+    [
+        ("vim.basic", False),
+        ("less", False),
+        ("tmux: server", False),
+        ("xterm", False),
+        ("sleep", False),
+        ("node", True),
+    ],
+)
+def test_only_programs_that_run_files_are_told(tmp_path: Path, program: str, is_told: bool) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/app.js").write_text("x")
+    # The name of the program decides, whatever it does: a copy of one that reads and writes.
+    copied = tmp_path / "bin" / program
+    shutil.copy(shutil.which("cat") or "/bin/cat", copied)
+    with (
+        open(tmp_path / "project/app.js") as shown,
+        subprocess.Popen(
+            [copied], cwd=tmp_path / "project", stdin=subprocess.PIPE, pass_fds=[shown.fileno()]
+        ) as child,
+    ):
+        found = pids(replacing(tmp_path / "project", "other.js"))
+        assert found == ([child.pid] if is_told else [])
+        if program != "sleep":
+            # A file that it has open is shown, not run.
+            assert pids(replacing(tmp_path / "project", "app.js")) == ([child.pid] if is_told else [])
+        child.communicate(b"")
+
+
+def test_server_without_an_interpreter_is_told(tmp_path: Path) -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "s"))
+    listening.listen()
+    with subprocess.Popen(
+        ["cat"], cwd=tmp_path, stdin=subprocess.PIPE, pass_fds=[listening.fileno()]
+    ) as child:
+        shown = pids(replacing(tmp_path, "app.js"))
+        child.communicate(b"")
+    with subprocess.Popen(
+        ["sleep", "30"], cwd=tmp_path, stdin=subprocess.PIPE, pass_fds=[listening.fileno()]
+    ) as child:
+        served = pids(replacing(tmp_path, "app.js"))
+        child.kill()
+    listening.close()
+    assert (shown, served) == ([], [child.pid])
+
+
+@pytest.mark.parametrize("word", ["/opt/x/bin/git-envlog", "/opt/x/git_envhist/verifying/inside.py"])
+def test_program_of_ours_is_known_by_its_path(tmp_path: Path, word: str) -> None:
+    called = [sys.executable, "-c", "import sys; sys.stdin.read()", word]
+    with subprocess.Popen(called, cwd=tmp_path, stdin=subprocess.PIPE) as child:
+        assert pids(replacing(tmp_path, "app.js")) == []
+        child.communicate(b"")

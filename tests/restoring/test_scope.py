@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from git_envhist.model import EnvPath, Missing, WhyMissing
+from git_envhist.restore.plan import NOT_CHOSEN
 from git_envhist.restoring.scope import (
     CODE,
     LEFT_OUT_NOW,
     LEFT_OUT_THEN,
     MOUNTED,
     NO_ROOT,
-    NOT_CHOSEN,
     Extent,
     Scope,
 )
@@ -62,3 +62,4 @@ def test_choices_are_no_news_and_code_is_told() -> None:
     assert keep(chosen, b"d") == CODE
     # What is chosen is reached through the directories that it lies in.
     assert [keep(chosen, path, directory=True) for path in (b"", b"a", b"a/b")] == [None] * 3
+    assert [keep(chosen, path) for path in (b"a", b"a/b")] == [NOT_CHOSEN] * 2

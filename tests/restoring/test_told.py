@@ -125,23 +125,23 @@ def test_a_dry_run_tells_packages_tables_and_variables_as_a_diff_does(repo: Repo
         base.execute("create table sessions (id)")
     lines = repo.run("envrestore", "-n", first, check=True).out.splitlines()
     assert lines[2 : lines.index("write:")] == [
-        "  pip       .venv          ~ click 8.5.1 → 8.1.7   − flask 3.0.1",
-        "  sqlite    app.db         − table sessions (1 column)",
-        "  env       .env           + API_URL   − DEBUG",
+        "  pip       .venv          ~ click 8.5.1 → 8.1.7   - flask 3.0.1",
+        "  sqlite    app.db         - table sessions (1 column)",
+        "  env       .env           + API_URL   - DEBUG",
         "  env       sub/.env       ~ OTHER",
     ]
     part = repo.run("envrestore", "-n", first, "--", ".env", check=True).out.splitlines()
-    assert part[2:4] == ["  env       .env           + API_URL   − DEBUG", "replace:"]
+    assert part[2:4] == ["  env       .env           + API_URL   - DEBUG", "replace:"]
     chosen = repo.run("envrestore", "-n", first, "--only=databases", check=True).out.splitlines()
-    assert chosen[2:4] == ["  sqlite    app.db         − table sessions (1 column)", "replace:"]
+    assert chosen[2:4] == ["  sqlite    app.db         - table sessions (1 column)", "replace:"]
     told = json.loads(repo.run("envrestore", "-n", "--json", first, check=True).out)
     validate("restored", told)
     assert [(one["probe"], one["key"], one["before"], one["after"]) for one in told["story"]] == [
-        ("env", ".env/API_URL", None, "***"),
-        ("env", ".env/DEBUG", "***", None),
-        ("env", "sub/.env/OTHER", "***", "***"),
         ("pip", ".venv/click", "8.5.1", "8.1.7"),
         ("pip", ".venv/flask", "3.0.1", None),
         ("sqlite", "app.db/sessions", "0 rows (id)", None),
+        ("env", "sub/.env/OTHER", "***", "***"),
+        ("env", ".env/API_URL", None, "***"),
+        ("env", ".env/DEBUG", "***", None),
     ]
     assert json.loads(repo.run("envrestore", "--json", first, check=True).out)["story"] == []

@@ -53,7 +53,9 @@ ASKED = {
     "envlog --max-count": "log(limit)",
     "envlog --since": "log(since)",
     "envlog --until": "log(until)",
-    "envlog -S": "log(told)",
+    "envlog -S": "log(content)",
+    "envlog -G": "log(content_pattern)",
+    "envlog --in-summary": "log(summary)",
     "envlog --grep": "log(grep)",
     "envlog --regexp-ignore-case": "log(ignore_case)",
     "envlog --verdict": "log(verdicts)",
@@ -108,6 +110,7 @@ ASKED = {
     "envlog gc --prune": "gc(prune)",
     "envlog gc --no-prune": "gc(prune)",
     "envlog gc --empty-trash": "gc(empty_trash)",
+    "envlog gc --force": "gc(force)",
     "envlog drop --dry-run": "drop(dry_run)",
     "envlog prune --dry-run": "prune(dry_run)",
     "envlog prune --keep-last": "prune(keep_last)",
@@ -119,6 +122,7 @@ ASKED = {
     "envlog fsck --repair": "fsck(repair)",
     "envlog purge --dry-run": "purge(dry_run)",
     "envlog purge --variable-names": "purge(variable_names)",
+    "envlog purge --force": "purge(force)",
     "envlog install --agent": "install(agents)",
     "envlog install --global": "install(everywhere)",
     "envlog install --force": "install(force)",
@@ -190,7 +194,9 @@ NOT_ASKED = {
     "envlog undrop --all": "dropping.trash() tells what can come back",
     "envlog undrop --dry-run": "dropping.trash() tells what can come back",
     **dict.fromkeys(("envlog install --shell", "envlog uninstall --shell"), OF_THE_SHELL),
-    **dict.fromkeys(("envlog uninstall --history", "envlog uninstall --yes"), A_PERSON),
+    **dict.fromkeys(
+        ("envlog uninstall --history", "envlog uninstall --yes", "envlog uninstall --force"), A_PERSON
+    ),
     **dict.fromkeys(
         (
             "envlog key --use",

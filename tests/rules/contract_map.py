@@ -507,9 +507,19 @@ LIST = (
         ("end_to_end/test_reading.py::test_a_list_shows_what_was_asked_for",),
     ),
     Line(
-        "envlog -S",
-        "whose story contains the text",
+        "envlog --in-summary",
+        "whose summary contains the text",
         ("facts/test_story.py::test_a_list_finds_when_something_came",),
+    ),
+    Line(
+        "envlog -S",
+        "that changed how often files contain the text",
+        ("end_to_end/test_content_search.py::test_text_search_finds_where_a_text_came_and_went",),
+    ),
+    Line(
+        "envlog -G",
+        "with a changed line that matches",
+        ("end_to_end/test_content_search.py::test_pattern_search_finds_changed_lines",),
     ),
     Line(
         "envlog --grep",

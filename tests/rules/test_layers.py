@@ -62,8 +62,8 @@ MAY_KNOW = {
     "mcp": VOCABULARY | {"capture"},
     # Likewise what shows a history on a terminal; it folds what they tell it as they do themselves.
     "browse": VOCABULARY | {"history"},
-    # Values as `--json` has them in, a text out.
-    "page": VOCABULARY,
+    # Values as `--json` has them in, a text out; it orders and words them as the list does.
+    "page": VOCABULARY | {"history"},
     # Of `compat` it knows the one door by which a command line of others enters.
     "cli": VOCABULARY | WORKSHOPS | WIRING | {"triggers", "mcp", "compat", "page", "browse"},
 }
@@ -77,7 +77,9 @@ HOMES = {
     "zstandard": ("git_envhist.store",),
     "isal": ("git_envhist.store",),
     "pyfastcdc": ("git_envhist.store",),
-    "cryptography": tuple(f"git_envhist.capture.{name}" for name in ("seal", "wrapping", "agefile", "agekeys")),
+    "cryptography": tuple(
+        f"git_envhist.capture.{name}" for name in ("seal", "wrapping", "agefile", "agekeys")
+    ),
     "pathspec": ("git_envhist.capture",),
     "click": ("git_envhist.cli",),
     "rich": ("git_envhist.cli", "git_envhist.browse"),

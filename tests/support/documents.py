@@ -71,7 +71,8 @@ def differs(shown: tuple[str, ...], printed: str) -> str | None:
     if len(lines) != len(shown):
         return f"{len(shown)} lines shown, {len(lines)} printed:\n{printed}"
     for wanted, line in zip(shown, lines, strict=True):
-        if not re.fullmatch(_pattern(wanted), " ".join(line.split())):
+        # A document shows the minus sign of a terminal; a pipe is given an ASCII one.
+        if not re.fullmatch(_pattern(wanted.replace("−", "-")), " ".join(line.replace("−", "-").split())):
             return f"shown: {wanted}\ncame:  {line}"
     return None
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.mutation.calls import trace_process
+from tests.mutation.calls import running_test, trace_process
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 MAX_REQUEST = 1 << 20
@@ -106,6 +106,7 @@ class ProgramServer:
             "cwd": os.fspath(cwd),
             "environment": dict(environment),
             "umask": umask,
+            "recording": running_test(),
         }
         with theirs:
             passed = array.array("i", (*descriptors, theirs.fileno()))
@@ -232,7 +233,8 @@ def _become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoRe
 
     try:
         _prepare_process(request, descriptors)
-        trace_process(request["environment"])
+        if request["recording"]:
+            trace_process(*request["recording"])
         getattr(entry, sys.argv[0].removeprefix("git-"))()
     except BaseException:
         traceback.print_exc()

@@ -227,3 +227,30 @@ def test_the_command_comes_from_the_configuration_or_was_typed_here(aged: Repo) 
     done = check(aged, "old-one")
     assert done.status == 129
     assert "which check is to be run?" in done.err
+
+
+def test_error_leaves_the_pass_of_an_older_snapshot_in_its_place(aged: Repo) -> None:
+    aged.write("tool/program", b"\x7fELF\0" + os.fsencode(aged.path) + b"/lib\0")
+    first = aged.run(
+        "envlog", "capture", "it works", "--verify", "true", "--porcelain", check=True
+    ).out.strip()
+    aged.write("app.py", b"later")
+    aged.run("envlog", "capture", "later", check=True)
+    assert check(aged, first, "--", "true", env=NO_MOUNTS).status == 125
+    assert aged.run("envlog", "-1", "--format=%H", "good", check=True).out.strip() == first
+    listed = aged.run("envlog", "--verdict=pass", "--format=%H", check=True).out.split()
+    assert first in listed
+    line = next(
+        line for line in aged.run("envlog", check=True).out.splitlines() if line.startswith(first[:7])
+    )
+    assert "✓ it works" in line
+    assert "did not run" not in line
+
+
+def test_binary_data_that_merely_names_the_place_is_no_reason_for_an_error(aged: Repo) -> None:
+    named = os.fsencode(aged.path)
+    aged.write(".next/cache/webpack/0.pack", b"\0pack\0" + named + b"/src/app.js\0")
+    aged.write("node_modules/.vite/deps/meta.bin", b"\0" + named + b"\0")
+    aged.run("envlog", "capture", "caches", "--name", "cached-one", check=True)
+    found = told(aged, "cached-one", "--", "true", env=NO_MOUNTS)
+    assert found["verify"]["status"] == "pass"  # type: ignore[index]

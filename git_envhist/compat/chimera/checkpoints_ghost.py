@@ -6,15 +6,21 @@ exactly. The stack of them is there again in the next process.
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from git_envhist.compat.chimera.keeping import PathEscapes, told_as_os_errors
-from git_envhist.compat.chimera.stack import Ghost, GhostStack, Stack
+from git_envhist.compat.chimera.stack import Ghost, GhostStack, Stack, with_what_is_left
 from git_envhist.compat.onebyone import OneThread
 
 __all__ = ["GhostCommitManager", "GhostSnapshot"]
+PROCESS = os.urandom(8).hex()
+"""Tells this process, and what it forks, from any other."""
+CHANGED = "changed since that process ended; undo(force=True) restores it"
 
 
 @dataclass
@@ -37,6 +43,7 @@ class GhostCommitManager:
         self._ghosts = GhostStack(self._workdir)
         self._files: dict[Ghost, dict[str, str]] = {}
         self._lock = OneThread()
+        self._notes_at_exit = False
 
     @property
     def depth(self) -> int:
@@ -49,32 +56,52 @@ class GhostCommitManager:
         with told_as_os_errors():
             return [self._as_snapshot(ghost) for ghost in self._stack().ghosts]
 
-    def snapshot(self, label: str, paths: list[str] | None = None) -> str:
-        """Keep these files as they are, those of the last snapshot where none are named; gives `ghost-N`."""
+    def snapshot(self, label: str, paths: Sequence[str | os.PathLike[str]] | None = None) -> str:
+        """Keep these files as they are, those of the last snapshot if none are named; return `ghost-N`.
+
+        A path that cannot be kept raises nothing, because the agent's loop calls this before the tool refuses such a
+        path; `undo` reports it as skipped.
+        """
         # A tool is about to write there.
         os.makedirs(self._workdir, exist_ok=True)
+        if not self._notes_at_exit:
+            self._notes_at_exit = True
+            atexit.register(self._note_what_is_left)
         with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
-            named = list(paths) if paths is not None else list(stack.ghosts[-1].paths if stack.ghosts else ())
-            places = {path: self._contain(path) for path in named}
+            named = paths if paths is not None else self._named_last(stack)
+            places, skipped = self._places([os.fspath(path) for path in named])
             number = stack.counter + 1
             name = f"ghost-{number}"
             also = tuple(
                 sorted({end for place in places.values() if (end := self._led_to(place)) is not None})
             )
             taken = self._ghosts.take(name, label, [*places.values(), *also]) if places else None
-            ghost = Ghost(name, label, time.time(), tuple(places.items()), taken, also)
-            every = (*stack.ghosts, ghost)
+            if taken is not None:
+                for path in self._ghosts.not_kept(taken, list(places.items())):
+                    skipped[path] = "it could not be kept"
+                    del places[path]
+            kept = tuple(places.items())
+            ghost = Ghost(name, label, time.time(), kept, taken, also, tuple(skipped.items()), PROCESS)
+            now = {place: self._ghosts.digest(place) for place in places.values()}
+            every = (*with_what_is_left(stack.ghosts, PROCESS, now), ghost)
             keep = every[max(0, len(every) - self._max_snapshots) :]
             self._ghosts.write(Stack(number, keep))
             self._ghosts.let_go(every[: len(every) - len(keep)])
             return ghost.id
 
-    def undo(self, n: int = 1) -> list[str]:
-        """Bring files back to what they were before the last snapshots; says what was done with each."""
+    def undo(self, n: int = 1, *, force: bool = False) -> list[str]:
+        """Bring files back to what they were before the last snapshots; return what happened to each.
+
+        `force`: also files that were changed after the process that made the snapshot had ended.
+        """
         done: list[str] = []
         with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
             for _ in range(min(n, len(stack.ghosts))):
                 *rest, ghost = stack.ghosts
+                changed = [] if force or ghost.process == PROCESS else self._ghosts.changed_since(ghost)
+                if changed:
+                    done += [f"skipped: {path} ({CHANGED})" for path in changed]
+                    break
                 done += self._ghosts.bring_back(ghost)
                 stack = Stack(stack.counter, tuple(rest))
                 self._ghosts.write(stack)
@@ -92,6 +119,36 @@ class GhostCommitManager:
         with self._lock, told_as_os_errors(), self._ghosts.locked() as stack:
             self._ghosts.write(Stack(stack.counter, ()))
             self._ghosts.let_go(stack.ghosts)
+
+    @staticmethod
+    def _named_last(stack: Stack) -> tuple[str, ...]:
+        return stack.ghosts[-1].paths if stack.ghosts else ()
+
+    def _places(self, named: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return paths with their places, and the paths that cannot be kept with the reasons."""
+        places: dict[str, str] = {}
+        skipped: dict[str, str] = {}
+        for path in named:
+            try:
+                place = self._contain(path)
+            except PathEscapes:
+                skipped[path] = "it is outside the working directory"
+                continue
+            if ".git" in place.split(os.sep):
+                skipped[path] = "it belongs to a git repository"
+            else:
+                places[path] = place
+        return places, skipped
+
+    def _note_what_is_left(self) -> None:
+        """Note the files as this process leaves them, so that a later one knows what was changed since."""
+        # The end of the process is not the time for errors.
+        with suppress(Exception), self._ghosts.locked() as stack:
+            places = {place for one in stack.ghosts if one.process == PROCESS for _, place in one.places}
+            now = {place: self._ghosts.digest(place) for place in places}
+            ghosts = with_what_is_left(stack.ghosts, PROCESS, now)
+            if ghosts != stack.ghosts:
+                self._ghosts.write(Stack(stack.counter, ghosts))
 
     def _stack(self) -> Stack:
         with self._lock, told_as_os_errors():

@@ -10,8 +10,8 @@ from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.info import CheckpointInfo
 from git_envhist.compat.chimera.keeping import ENVIRONMENT, USER_EMAIL, USER_NAME, keeping, of_meta
 from git_envhist.compat.keeping import Rules
-from git_envhist.compat.letting import let_go_soon, stays
 from git_envhist.compat.onebyone import OneThread
+from git_envhist.keeping.marking import drop_soon, is_marked
 from git_envhist.model import Captured, Record, Snapshot
 from git_envhist.store.locks import locked
 
@@ -51,7 +51,7 @@ class EnvironmentMoments:
     def all(self) -> list[Snapshot]:
         """Every checkpoint that was not let go, newest first."""
         with self._lock:
-            return [one for one in self._open().log() if _number(one) >= 0 and stays(one)]
+            return [one for one in self._open().log() if _number(one) >= 0 and not is_marked(one)]
 
     def restore(self, snapshot: Snapshot) -> None:
         """Bring the working directory back; what is here is saved first."""
@@ -61,7 +61,7 @@ class EnvironmentMoments:
     def keep_newest(self, count: int) -> None:
         """Let all go but the newest."""
         with self._lock:
-            let_go_soon(self._open(), self.all()[count:])
+            drop_soon(self._open(), self.all()[count:])
 
     def label(self, snapshot: Snapshot, info: CheckpointInfo) -> None:
         """Note what somebody calls a checkpoint."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 from git_envhist.api import EnvHistory
 from git_envhist.compat.chimera.keeping import UNDO, USER_EMAIL, USER_NAME, keeping
 from git_envhist.compat.keeping import Rules, literal_pattern, read_json, write_json
-from git_envhist.compat.letting import let_go_soon
+from git_envhist.keeping.marking import drop_soon
 from git_envhist.model import EnvPath, Snapshot
 from git_envhist.store.files import FileReader, NoSuchFile
 from git_envhist.store.locks import locked
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, replace
 
 STACK, LOCK = "stack", "stack.lock"
+LEADS_OUT = "it leads out of the working directory"
+STAYED = "it stayed as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,12 @@ class Ghost:
     commit: str | None
     also: tuple[str, ...] = ()
     """What the links among them lead to."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Paths that could not be kept, each with the reason."""
+    process: str = ""
+    """The process that made it."""
+    left: tuple[tuple[str, str], ...] = ()
+    """What that process left at the places, by their digests."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -70,7 +79,7 @@ class GhostStack:
 
     def write(self, stack: Stack) -> None:
         """Put another in its place."""
-        names = ("id", "label", "timestamp", "places", "commit", "also")
+        names = ("id", "label", "timestamp", "places", "commit", "also", "skipped", "process", "left")
         ghosts = [{name: getattr(ghost, name) for name in names} for ghost in stack.ghosts]
         write_json(self._file, {"counter": stack.counter, "ghosts": ghosts})
 
@@ -81,21 +90,53 @@ class GhostStack:
         assert snapshot is not None
         return snapshot.id
 
+    def not_kept(self, commit: str, places: Iterable[tuple[str, str]]) -> list[str]:
+        """Return the paths that exist and that a moment does not hold."""
+        held = self._held(Ghost("", "", 0.0, tuple(places), commit))
+        return [path for path, place in places if path not in held and os.path.lexists(self._at(place))]
+
     def bring_back(self, ghost: Ghost) -> list[str]:
-        """Bring the paths of a snapshot back; what was done with each."""
+        """Bring the paths of a snapshot back; return what happened to each, as it is found on the disk."""
+        skipped = [f"skipped: {path} ({reason})" for path, reason in ghost.skipped]
         if ghost.commit is None:
-            return []
+            return skipped
         held = self._held(ghost)
-        there = {path: os.path.lexists(os.path.join(self._root, place)) for path, place in ghost.places}
+        before = {place: _looks(self._at(place)) for _, place in ghost.places}
         history = self._open([*(place for _, place in ghost.places), *ghost.also])
         history.restore(_known(history, ghost.commit))
         done = []
-        for path, _ in ghost.places:
-            if path in held:
-                done.append(f"restored: {path}")
-            elif there[path]:
-                done.append(f"deleted: {path}")
-        return done
+        for path, place in ghost.places:
+            now = _looks(self._at(place))
+            if path in held and before[place] == now and self._leads_out(place):
+                done.append(f"skipped: {path} ({LEADS_OUT})")
+            elif path in held:
+                done.append(f"restored: {path}" if now else f"skipped: {path} ({STAYED})")
+            elif before[place]:
+                done.append(f"skipped: {path} ({STAYED})" if now else f"deleted: {path}")
+        return [*done, *skipped]
+
+    def changed_since(self, ghost: Ghost) -> list[str]:
+        """Return the paths that are not as the process that made a snapshot left them."""
+        left = dict(ghost.left)
+        return [path for path, place in ghost.places if left.get(place) != self.digest(place)]
+
+    def digest(self, place: str) -> str:
+        """Return what tells the present content of a place from any other; empty if nothing exists there."""
+        full = self._at(place)
+        if os.path.islink(full) or not os.path.isfile(full):
+            return _looks(full)
+        try:
+            with open(full, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            return f"unreadable {error.errno}"
+
+    def _at(self, place: str) -> str:
+        return os.path.join(self._root, place)
+
+    def _leads_out(self, place: str) -> bool:
+        full = self._at(place)
+        return os.path.islink(full) and not os.path.realpath(full).startswith(self._root.rstrip("/") + "/")
 
     def texts(self, ghost: Ghost) -> dict[str, str]:
         """The files as text; empty for what was not there."""
@@ -107,7 +148,7 @@ class GhostStack:
         commits = {ghost.commit for ghost in ghosts if ghost.commit is not None}
         if commits:
             history = self._open(())
-            let_go_soon(history, [one for one in history.log() if one.id in commits])
+            drop_soon(history, [one for one in history.log() if one.id in commits])
 
     def _held(self, ghost: Ghost) -> dict[str, bytes]:
         """The paths that were there, and their bytes; of a directory none."""
@@ -125,7 +166,7 @@ class GhostStack:
         return os.path.join(self._keeping.place_of(self._root), self._keeping.inner, STACK)
 
     def _open(self, places: Iterable[str]) -> EnvHistory:
-        return self._keeping.open(self._root, Rules(only(places), USER_NAME, USER_EMAIL))
+        return self._keeping.open(self._root, Rules(only(places), USER_NAME, USER_EMAIL, named_only=True))
 
 
 def only(places: Iterable[str]) -> tuple[str, ...]:
@@ -149,7 +190,38 @@ def _read_stack(said: dict[str, Any]) -> Stack:
 
 def _read_ghost(said: dict[str, Any]) -> Ghost:
     places = tuple((str(path), str(place)) for path, place in said["places"])
-    return Ghost(said["id"], said["label"], said["timestamp"], places, said["commit"], tuple(said["also"]))
+    skipped, left = (
+        tuple((str(one), str(other)) for one, other in said.get(name, ())) for name in ("skipped", "left")
+    )
+    also, process = tuple(said["also"]), str(said.get("process", ""))
+    return Ghost(
+        said["id"], said["label"], said["timestamp"], places, said["commit"], also, skipped, process, left
+    )
+
+
+def with_what_is_left(ghosts: Sequence[Ghost], process: str, now: Mapping[str, str]) -> tuple[Ghost, ...]:
+    """Return snapshots with the digests of some places noted in the newest of a process that names each of them.
+
+    What was noted before stays.
+    """
+    found, open_places = list(ghosts), set(now)
+    for number in range(len(found) - 1, -1, -1):
+        ghost = found[number]
+        mine = {place for _, place in ghost.places} & open_places
+        open_places -= mine
+        missing = mine - set(dict(ghost.left))
+        if missing and ghost.process == process:
+            left = (*ghost.left, *((place, now[place]) for place in sorted(missing)))
+            found[number] = replace(ghost, left=left)
+    return tuple(found)
+
+
+def _looks(path: str) -> str:
+    """Return the kind of what exists at a path, and the target of a link; empty if nothing does."""
+    try:
+        return f"link {os.readlink(path)}"
+    except OSError:
+        return "directory" if os.path.isdir(path) else "file" if os.path.lexists(path) else ""
 
 
 def _bytes_of(reader: FileReader, path: EnvPath) -> bytes:

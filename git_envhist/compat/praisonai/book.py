@@ -17,8 +17,8 @@ from typing import Any
 from git_envhist.api import EnvHistory
 from git_envhist.capture.seal import unseal
 from git_envhist.compat.keeping import Keeping, Rules, literal_pattern, read_json, write_json
-from git_envhist.compat.letting import let_go, let_go_soon, stays
 from git_envhist.compat.praisonai.types import EXCLUDED, MAX_FILE_SIZE, CheckpointConfig
+from git_envhist.keeping.marking import drop_now, drop_soon, is_marked
 from git_envhist.model import EnvPath, Restored, Snapshot
 from git_envhist.restoring.attachments import read_attachments
 from git_envhist.restoring.wish import Wish
@@ -86,7 +86,7 @@ class Book:
 
     def checkpoints(self) -> list[Snapshot]:
         """All of them, newest first."""
-        return [one for one in self.history(capped=False).log() if _kind(one) and stays(one)]
+        return [one for one in self.history(capped=False).log() if _kind(one) and not is_marked(one)]
 
     def reachable(self) -> list[Snapshot]:
         """All that can be gone back to, newest first: those too that there was no room for, as long as there are."""
@@ -116,11 +116,11 @@ class Book:
         """Drop a checkpoint: nobody reaches it any more."""
         said = self._said()
         self._say({**said, DELETED: [*(said.get(DELETED) or ()), snapshot.id]})
-        let_go(self.history(capped=False), [snapshot])
+        drop_now(self.history(capped=False), [snapshot])
 
     def prune(self, snapshots: Sequence[Snapshot]) -> None:
         """Let checkpoints go that there is no room for in a list."""
-        let_go_soon(self.history(capped=False), snapshots)
+        drop_soon(self.history(capped=False), snapshots)
 
     def forget(self) -> None:
         """Remove every checkpoint, and the place where they were."""

@@ -43,12 +43,17 @@ class CheckpointConfig:
     exclude_patterns: list[str] = field(default_factory=lambda: list(EXCLUDED))
 
     def __post_init__(self) -> None:
-        self.workspace_dir = os.path.expanduser(self.workspace_dir)
-        self.storage_dir = os.path.expanduser(self.storage_dir) if self.storage_dir else default_storage()
+        # Resolved once: a later chdir of the host program leads neither elsewhere.
+        self.workspace_dir = _absolute(self.workspace_dir)
+        self.storage_dir = _absolute(self.storage_dir or default_storage())
 
     def get_checkpoint_dir(self) -> str:
         """Where the checkpoints of this workspace are."""
         return os.path.join(self.storage_dir or "", place_name(os.path.realpath(self.workspace_dir)))
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def default_storage() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from git_envhist.doing.observing import known_ids
@@ -14,6 +13,7 @@ from git_envhist.model import Observed, Snapshot
 from git_envhist.values import dataclass
 
 NUMBERED = re.compile(r"v(\d{1,9})")
+SHORT = 7
 NO_INTENT = "no intent recorded"
 
 
@@ -39,12 +39,19 @@ class Checkpoint:
         return f"{said} ({self.comment})" if self.comment else said
 
 
-def checkpoints(history: EnvHistory) -> list[Checkpoint]:
-    """All of them, newest first; of an id that was given twice the newest."""
+def checkpoints(history: EnvHistory, *, automatic: bool = False) -> list[Checkpoint]:
+    """Return all of them, newest first; of an id that was given twice the newest.
+
+    `automatic`: with the automatic snapshots, which no platform knows, by their own ids.
+    """
     line = history.log()
     found: dict[str, Checkpoint] = {}
-    for one in _of_line(line):
-        found.setdefault(one.id, one)
+    for snapshot in line:
+        external_id = snapshot.external_id
+        if not external_id and automatic and snapshot.trigger.automatic:
+            external_id = snapshot.id[:SHORT]
+        if external_id:
+            found.setdefault(external_id, _of_snapshot(snapshot, external_id))
     for observed in observed_of(line):
         found.setdefault(observed.external_id, _observed(observed))
     # Those of one second stay as they are on the timeline, the newest first.
@@ -57,7 +64,7 @@ def find(history: EnvHistory, external_id: str) -> Checkpoint:
     if external_id in known:
         return known[external_id]
     snapshot = history.resolve(external_id)
-    return _of_snapshot(snapshot, snapshot.external_id or snapshot.id[:7])
+    return _of_snapshot(snapshot, snapshot.external_id or snapshot.id[:SHORT])
 
 
 def next_id(history: EnvHistory) -> str:
@@ -65,10 +72,6 @@ def next_id(history: EnvHistory) -> str:
     line = [*history.log(), *(one.snapshot for one in history.dropping.trash())]
     numbers = [int(match[1]) for one in known_ids(line) if (match := NUMBERED.fullmatch(one))]
     return f"v{max(numbers, default=0) + 1}"
-
-
-def _of_line(line: Iterable[Snapshot]) -> Iterator[Checkpoint]:
-    return (_of_snapshot(one, one.external_id) for one in line if one.external_id)
 
 
 def _of_snapshot(snapshot: Snapshot, external_id: str) -> Checkpoint:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 
 from git_envhist.compat.workbench.checkpoints import Checkpoint, checkpoints, find, next_id
+from git_envhist.compat.workbench.platform_id import PlatformError, find_id
 from git_envhist.compat.workbench.printing import complain, print_json, say
-from git_envhist.doing.observing import ask_platform
+from git_envhist.doing.observing import PlatformFailed, ask_platform
 from git_envhist.errors import EnvhistError, Refused, UsageError
 from git_envhist.library.history import EnvHistory
 from git_envhist.model import Snapshot
@@ -19,15 +19,42 @@ from git_envhist.store.locks import locked, state_directory
 from git_envhist.store.quoting import show
 
 NOT_EXACT = 5
+TAKE_NAME = ("-s", "-sprite", "--sprite", "-o", "-org", "--org")
+TAKE_TEXT = ("-m", "-comment", "--comment", "--message", "--verify")
+DEBUG = ("-debug", "--debug")
 NUMBERS = "workbench.lock"
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
 def run(words: Sequence[str]) -> int:
     """Do what the words say; the status to end with."""
-    options = _parser().parse_args(list(words))
+    options = _parser().parse_args(without_platform_options(words))
     do: Callable[[EnvHistory, argparse.Namespace], int] = options.do
     return do(EnvHistory.open(".", workers="fork"), options)
+
+
+def without_platform_options(words: Sequence[str]) -> list[str]:
+    """Return words without the options that platforms take anywhere and that mean nothing here.
+
+    `-s/--sprite <name>`, `-o/--org <name>` and `--debug[=<file>]`: the environment is that of the current directory.
+    """
+    left: list[str] = []
+    given = iter(words)
+    for word in given:
+        if word == "--":
+            return [*left, word, *given]
+        if left and left[-1] in TAKE_TEXT:
+            left.append(word)
+        elif word in TAKE_NAME:
+            if next(given, None) is None:
+                raise UsageError(f"{word} takes a name", hint="git-envhist workbench -h")
+        elif not _is_platforms(word):
+            left.append(word)
+    return left
+
+
+def _is_platforms(word: str) -> bool:
+    name = word.partition("=")[0]
+    return (name in TAKE_NAME and "=" in word) or name in DEBUG
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,12 +71,21 @@ def _parser() -> _Parser:
     inner = group.add_subparsers(metavar="<command>", required=True)
     create = _command(inner, "create", _create, "take one, and say its id")
     create.add_argument("comment", nargs="?", metavar="<comment>", help="why it is taken")
-    create.add_argument("-m", "--comment", "--message", dest="reason", metavar="<comment>", help="the same")
+    create.add_argument(
+        "-m", "-comment", "--comment", "--message", dest="reason", metavar="<comment>", help="the same"
+    )
     create.add_argument("--verify", metavar="<command>", help="then run that check, and keep its verdict")
-    _command(inner, "list", _list, "all of them, newest first", aliases=["ls"])
+    listing = _command(inner, "list", _list, "all of them, newest first", aliases=["ls"])
+    listing.add_argument("-history", "--history", metavar="<id>", help="that one, and those made since")
+    listing.add_argument(
+        "-include-auto", "--include-auto", dest="auto", action="store_true", help="with automatic snapshots"
+    )
     _with_id(_command(inner, "info", _info, "what is known of one", aliases=["show"]))
     _with_id(_command(inner, "delete", _delete, "let one go", aliases=["rm"]))
-    _with_id(_command(commands, "restore", _restore, "go back to one; what is here is saved first"))
+    for group_of_restore in (inner, commands):
+        _with_id(
+            _command(group_of_restore, "restore", _restore, "go back to one; what is here is saved first")
+        )
     return parser
 
 
@@ -95,17 +131,19 @@ def _create(history: EnvHistory, options: argparse.Namespace) -> int:
 
 
 def _created(command: str | None) -> str | None:
-    """The id of the platform's own checkpoint, where there is a platform: the last word that it says."""
+    """Return the id of the platform's own checkpoint, made now; None if no platform is configured."""
     if command is None:
         return None
-    said = ask_platform(command).split()
-    named = [word.strip(".,:;'\"") for word in said if re.search(r"\d", word)]
-    if not named or not WORD.fullmatch(named[-1]):
+    try:
+        found = find_id(ask_platform(command))
+    except PlatformError as error:
+        raise PlatformFailed(f"'{command}' failed: {error}") from error
+    if found is None:
         raise Refused(
-            f"'{command}' said no id of a checkpoint: nothing was captured",
-            hint="it is to end what it says with the id of the checkpoint that it made",
+            f"'{command}' printed no checkpoint id: nothing was captured",
+            hint="the command must print the checkpoint id as its last word",
         )
-    return named[-1]
+    return found
 
 
 def _list(history: EnvHistory, options: argparse.Namespace) -> int:
@@ -114,7 +152,9 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
             history.observed.look()
         except EnvhistError as error:
             complain(f"warning: {error.message}")
-    found = checkpoints(history)
+    found = checkpoints(history, automatic=options.auto)
+    if options.history is not None:
+        found = _since(found, find(history, options.history))
     if options.json:
         print_json([_as_json(one) for one in found])
         return 0
@@ -123,6 +163,14 @@ def _list(history: EnvHistory, options: argparse.Namespace) -> int:
     for row in rows:
         say("  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]))
     return 0
+
+
+def _since(found: list[Checkpoint], first: Checkpoint) -> list[Checkpoint]:
+    # Two of one second are told apart by their places in the list alone.
+    ids = [one.id for one in found]
+    if first.id in ids:
+        return found[: ids.index(first.id) + 1]
+    return [one for one in found if one.at >= first.at]
 
 
 def _row(one: Checkpoint) -> tuple[str, str, str, str]:
@@ -199,6 +247,7 @@ def _as_json(one: Checkpoint) -> dict[str, object]:
         "check": one.verdict,
         "snapshot": one.snapshot.id if one.snapshot else None,
         "changed": one.story,
+        "is_auto": one.snapshot is not None and one.snapshot.trigger.automatic,
     }
 
 

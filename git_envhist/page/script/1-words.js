@@ -65,39 +65,11 @@ const TRIGGERS = {
   watch: "when the environment had settled", restore: "by a restore", api: "by a program",
 };
 
-const nameOf = (key) => {
-  const parts = key.split("/");
-  const last = parts.pop();
-  return parts.length && parts[parts.length - 1].startsWith("@") ? `${parts.pop()}/${last}` : last;
-};
-const placeOf = (key) => key.slice(0, key.length - nameOf(key).length).replace(/\/+$/, "");
-const markOf = (fact) => (fact.before === null ? "+" : fact.after === null ? "−" : "~");
 const CLASS_OF = { "+": "plus", "−": "minus", "~": "tilde" };
-
-/** `flask 3.0.1`, `click 8.1.7 → 8.5.1`; of what is secret the name alone. */
-function factWords(fact) {
-  const both = fact.before !== null && fact.after !== null;
-  // Of a table that was there and is there, its columns are not said again.
-  const plain = (value) => (both ? value.replace(/^([0-9]+ rows?) \(.*\)$/s, "$1") : value);
-  const values = [fact.before, fact.after].filter((value) => value !== null && value !== "" && value !== "***").map(plain);
-  return [nameOf(fact.key), [...new Set(values)].join(" → ")].filter(Boolean).join(" ");
-}
 
 function changeWords(moment) {
   const { added, modified, removed } = moment.env_changed;
   const told = [["+", added], ["~", modified], ["−", removed]].filter(([, number]) => number);
   if (!told.length) return "nothing changed";
   return `${told.map(([mark, number]) => mark + numbers.format(number)).join(" ")} ${added + modified + removed === 1 ? "file" : "files"}`;
-}
-
-/** What a list has of a moment, as words. */
-function storyWords(moment) {
-  const byProbe = new Map();
-  for (const fact of moment.story) {
-    if (fact.probe === "declared") continue;
-    byProbe.set(fact.probe, [...(byProbe.get(fact.probe) || []), fact]);
-  }
-  const parts = [...byProbe].slice(0, 3).map(([probe, facts]) =>
-    `${probe} ${markOf(facts[0])}${factWords(facts[0])}${facts.length > 1 ? ` and ${facts.length - 1} more` : ""}`);
-  return [...parts, changeWords(moment)].join(" · ");
 }

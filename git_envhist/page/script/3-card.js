@@ -1,6 +1,5 @@
 // One moment in full.
 
-const FACTS_AT_ONCE = 14;
 const FILES_AT_ONCE = 8;
 
 function card(moment, older, shared) {
@@ -21,7 +20,7 @@ function card(moment, older, shared) {
   if (moment.trusted === false) parts.push(make("p", { class: "claim" }, "No key of this machine signed this moment: what it says is a claim."));
   if (moment.missing.length) parts.push(make("h3", {}, "Not in it"), ...lacking(moment));
   if (moment.notes.length) parts.push(make("h3", {}, "Notes"), ...moment.notes.map((note) => make("p", { class: "words", dir: "auto" }, note.text)));
-  if (moment.effects.length) parts.push(make("h3", {}, "Done outside"), ...moment.effects.map((effect) => make("p", {}, said(effect.text), effect.irreversible ? " (cannot be undone)" : "")));
+  if (moment.effects.length) parts.push(make("h3", {}, "Done outside"), ...moment.effects.map((effect) => make("p", {}, said(effect.text), effect.refused ? " (refused, not done)" : effect.irreversible ? " (cannot be undone)" : "")));
   if (moment.tasks.length) parts.push(make("h3", {}, "Tasks"), ...moment.tasks.map((task) => make("p", {}, `${task.status}: `, said(task.text))));
   parts.push(make("h3", {}, older ? "What this step changed" : "What the first of these moments changed"), ...story(moment));
   parts.push(...places(moment));
@@ -65,26 +64,19 @@ function verdictWords(verdict) {
     verdict.signal ? `ended by signal ${verdict.signal}` : verdict.timed_out ? "took too long" : verdict.exit_code ? `exit ${verdict.exit_code}` : "",
     verdict.duration_ms ? (verdict.duration_ms < 1000 ? `${verdict.duration_ms} ms` : `${(verdict.duration_ms / 1000).toFixed(1)} s`) : "",
     verdict.carried_from ? `known from ${verdict.carried_from.slice(0, 7)}` : "",
+    { differ: "services differ", unknown: "services not compared" }[verdict.services] || "",
     verdict.claimed_by ? `claimed by ${verdict.claimed_by}` : "",
   ].filter(Boolean);
   return make("span", {}, make("span", { class: `v-${verdict.status}` }, make("b", { "aria-hidden": "true" }, `${mark} `), word), " ", make("code", {}, said(verdict.command)), tail.length ? make("span", {}, " · ", said(tail.join(" · "))) : "");
 }
 
-/** A row for each probe and place, what was asked for first. */
+/** A row for each probe and place, in the order and the words of `git envdiff`. */
 function story(moment) {
-  if (!moment.story.length) return [make("p", {}, ...fileList(moment))];
-  const rows = new Map();
-  for (const fact of moment.story) {
-    const key = JSON.stringify([fact.probe, placeOf(fact.key)]);
-    rows.set(key, [...(rows.get(key) || []), fact]);
-  }
-  const body = [...rows].map(([key, facts]) => {
-    const [probe, place] = JSON.parse(key);
-    return make("tr", {}, make("th", { scope: "row", class: "probe" }, said(probe)), make("td", { class: "mono place", title: place }, said(place)), make("td", {}, ...factList(facts)));
-  });
-  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td"), make("td", {}, ...fileList(moment))));
-  const table = make("table", {}, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body));
-  return moment.more.story ? [table, make("p", { class: "told" }, `and ${count(moment.more.story, "more", "more")}: git envdiff tells them all`)] : [table];
+  if (!moment.rows.length) return [make("p", {}, ...fileList(moment))];
+  const body = moment.rows.map(({ probe, place, cells }) =>
+    make("tr", {}, make("th", { scope: "row", class: "probe" }, said(probe)), make("td", { class: "mono place", title: place }, said(place)), make("td", { class: "changes" }, ...cellList(cells))));
+  body.push(make("tr", {}, make("th", { scope: "row", class: "probe" }, "files"), make("td", { class: "place" }), make("td", { class: "changes" }, ...fileList(moment))));
+  return [make("table", { class: "story" }, make("thead", { class: "unseen" }, make("tr", {}, ...["what", "where", "changes"].map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...body))];
 }
 
 const MARK_OF = { A: "+", M: "~", D: "−", R: "~", T: "~" };
@@ -99,13 +91,11 @@ function fileList(moment) {
   });
 }
 
-function factList(facts) {
-  const told = facts.slice(0, FACTS_AT_ONCE).flatMap((fact) => {
-    const mark = markOf(fact);
-    return [make("span", { class: "fact" }, make("span", { class: CLASS_OF[mark] }, `${mark} `), said(factWords(fact))), " "];
+function cellList(cells) {
+  return cells.flatMap((cell) => {
+    const style = CLASS_OF[cell[0]];
+    return [make("span", { class: "fact" }, style ? make("span", { class: style }, `${cell[0]} `) : "", said(style ? cell.slice(2) : cell)), " "];
   });
-  const more = facts.length - FACTS_AT_ONCE;
-  return more > 0 ? [...told, `and ${more} more`] : told;
 }
 
 const weightOf = (area) => Math.max(area.bytes_before, area.bytes_after);

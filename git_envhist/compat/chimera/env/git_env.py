@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from git_envhist.compat.chimera.env.local import WORKSPACE_STATE_DIRS, LocalEnvironment
+from git_envhist.compat.chimera.results import CommandResult
 from git_envhist.model import Snapshot
 
 BEGIN = (
@@ -26,6 +27,10 @@ class GitEnvironment(LocalEnvironment):
         if not (self.workdir / ".git").exists():
             for command in BEGIN:
                 self.run_command(command)
+
+    def _git(self, cmd: str) -> CommandResult:
+        """Run git in the directory; chimera's `GitWorkflow` makes its branches and commits by it."""
+        return self.run_command(f"git {cmd}")
 
     def _id_of(self, snapshot: Snapshot) -> str:
         return snapshot.id

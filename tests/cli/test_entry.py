@@ -1,0 +1,26 @@
+"""The outermost part of a program: which exit status an exception becomes."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from git_envhist.cli import entry
+from git_envhist.cli.failure import Stopped
+
+
+def test_a_signal_while_a_class_is_made_ends_the_program_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupts:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise Stopped(signal.SIGTERM)
+
+    def run(*words: object) -> int:
+        type("Made", (), {"attribute": Interrupts()})
+        return 0
+
+    monkeypatch.setattr(entry, "_run", run)
+    assert entry.run_program("git-envlog", []) == 143
+    assert capfd.readouterr() == ("", "")

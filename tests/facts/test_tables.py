@@ -1,0 +1,166 @@
+"""Tables in files: Parquet by its footer, DuckDB by its headers, CSV by its lines, notebooks by their cells."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from git_envhist.facts import csvfiles, duckdbfile, notebooks, parquet
+from git_envhist.facts.probe import File
+from git_envhist.history.facts import fact_words
+from git_envhist.history.summary import summarize
+from git_envhist.model import ChangeCount, FactChange
+
+# pyarrow 26.0.1: write_table(id, name, at, tags, point, day; 3 rows), store_schema=False; the footer
+FOOTER = base64.b64decode(
+    "FQQZvDUAGAZzY2hlbWEVDAAVBCUCGAJpZAAVDCUCGARuYW1lJQBMHAAAABUEJQIYAmF0JRRMjBIcLAAAAAAANQIYBHRhZ3MVAhUG"
+    "TDwAAAA1BBgEbGlzdBUCABUMJQIYB2VsZW1lbnQlAEwcAAAANQIYBXBvaW50FQQAFQQlAhgBeAAVCiUCGAF5ABUCJQIYA2RheSUM"
+    "TGwAAAAWBhkcGXwmABwVBBklBgAZGAJpZBUAFgYWYhZiJghJHBUAFQAVAgA8KQYZJgAGAAAAJgAcFQwZJQYAGRgEbmFtZRUAFgYW"
+    "UBZQJmpJHBUAFQAVAgA8FgYZBhkmAAYAAAAmABwVBBklBgAZGAJhdBUAFgYWYhZiJroBSRwVABUAFQIAPCkGGSYABgAAACYAHBUM"
+    "GSUGABk4BHRhZ3MEbGlzdAdlbGVtZW50FQAWBhZcFlwmnAJJHBUAFQAVAgA8FgYZJgYAGUYAAAAGAAAAJgAcFQQZJQYAGSgFcG9p"
+    "bnQBeBUAFgYWYhZiJvgCSRwVABUAFQIAPCkGGTYAAAYAAAAmABwVChklBgAZKAVwb2ludAF5FQAWBhZiFmIm2gNJHBUAFQAVAgA8"
+    "KQYZNgAABgAAACYAHBUCGSUGABkYA2RheRUAFgYWShZKJrwESRwVABUAFQIAPCkGGSYABgAAABb+BBYGJggW/gQAKCBwYXJxdWV0"
+    "LWNwcC1hcnJvdyB2ZXJzaW9uIDI2LjAuMRl8HAAAHAAAHAAAHAAAHAAAHAAAHAAAAD4CAABQQVIx"
+)
+KINDS = {"parquet": "databases", "csv": "databases", "notebook": "databases"}
+PAGES = b"PAR1" + b"\0" * 64
+
+
+def nothing(context: bytes, secret: bytes) -> None:
+    return None
+
+
+def told(module: object, name: str, data: bytes, directory: bytes = b"data") -> dict[str, str]:
+    files = {name.encode(): File(data, len(data), False, b"1")}
+    facts = module.facts_of(directory, files, nothing)  # type: ignore[attr-defined]
+    return {fact.key: fact.value for fact in facts}
+
+
+def test_footer_of_parquet_gives_columns_and_rows() -> None:
+    assert told(parquet, "events.parquet", PAGES + FOOTER) == {
+        "data/events.parquet/table": "3 rows (id int64, name string, at timestamp, tags group, point group, day date)"
+    }
+
+
+class Large:
+    """A file of which pieces are read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size, self.taken = data, len(data), 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.taken += length
+        return self.data[offset : offset + length]
+
+
+def test_of_a_large_file_the_footer_alone_is_read() -> None:
+    large = Large(PAGES + b"\1" * 1_000_000 + FOOTER)
+    parts = parquet.parts_of({b"big.parquet": large})
+    assert large.taken <= len(FOOTER) + 8
+    files = {b"big.parquet": File(None, large.size, False, b"1", parts[b"big.parquet"])}
+    (fact,) = parquet.facts_of(b"", files, nothing)
+    assert fact.key == "big.parquet/table"
+    assert fact.value.startswith("3 rows (id int64")
+
+
+@given(st.integers(0, len(FOOTER) - 9), st.integers(0, 255))
+def test_damaged_footer_raises_nothing(at: int, byte: int) -> None:
+    damaged = bytearray(FOOTER)
+    damaged[at] = byte
+    told(parquet, "x.parquet", PAGES + bytes(damaged))
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_raise_anything(data: bytes) -> None:
+    length = len(data).to_bytes(4, "little")
+    told(parquet, "x.parquet", PAGES + data + length + b"PAR1")
+    told(duckdbfile, "x.duckdb", data)
+    told(csvfiles, "x.csv", data)
+    told(notebooks, "x.ipynb", data)
+
+
+@pytest.mark.parametrize("length", [0, 1 << 30, (1 << 32) - 1])
+def test_footer_of_a_false_length_is_not_read(length: int) -> None:
+    assert told(parquet, "x.parquet", PAGES + FOOTER[:-8] + length.to_bytes(4, "little") + b"PAR1") == {}
+
+
+def test_duckdb_tells_its_format_and_blocks() -> None:
+    head = bytearray(3 * 4096)
+    head[8:12] = b"DUCK"
+    head[12:20] = (64).to_bytes(8, "little")
+    for at, iteration, blocks in ((4096, 4, 11), (8192, 3, 9)):
+        head[at + 8 : at + 16] = iteration.to_bytes(8, "little")
+        head[at + 32 : at + 40] = blocks.to_bytes(8, "little")
+    assert told(duckdbfile, "shop.duckdb", bytes(head)) == {
+        "data/shop.duckdb/format": "64",
+        "data/shop.duckdb/contents": "11 blocks",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"id,name\n1,a\n2,b\n", "2 rows (id, name)"),
+        (b'id;note\n1;"two\nlines"\n2;"b"', "2 rows (id, note)"),
+        (b"\xef\xbb\xbfid\tname\r\n1\ta\r\n", "1 rows (id, name)"),
+        (b"1,2.5\n3,4\n", "2 rows (column_1, column_2)"),
+        (b"id,name\n", "0 rows (id, name)"),
+    ],
+)
+def test_lines_of_csv_are_counted_through_quotes(data: bytes, value: str) -> None:
+    assert told(csvfiles, "people.csv", data) == {"data/people.csv/table": value}
+
+
+def test_large_csv_tells_its_columns_without_a_number() -> None:
+    head = b"id,name\n1,a\n"
+    files = {b"big.csv": File(None, 1 << 30, False, b"1", ((0, head),))}
+    (fact,) = csvfiles.facts_of(b"", files, nothing)
+    assert fact.value == "(id, name)"
+
+
+def test_tables_of_packages_are_not_told() -> None:
+    for module in (parquet, csvfiles, notebooks, duckdbfile):
+        assert not module.wants(b".venv/lib/python3.11/site-packages/sklearn/data")  # type: ignore[attr-defined]
+        assert module.wants(b"data/raw")  # type: ignore[attr-defined]
+
+
+def notebook(outputs: int, source: str = "print(1)") -> bytes:
+    cells = [
+        {"cell_type": "markdown", "source": ["# title"]},
+        {"cell_type": "code", "source": source, "outputs": [{"output_type": "error"}] * outputs},
+    ]
+    return json.dumps({"cells": cells, "nbformat": 4}).encode()
+
+
+def test_notebook_tells_cells_outputs_and_another_source() -> None:
+    first = told(notebooks, "eda.ipynb", notebook(2))
+    source = first.pop("data/eda.ipynb/source")
+    assert first == {
+        "data/eda.ipynb/code": "1 cells",
+        "data/eda.ipynb/text": "1 cells",
+        "data/eda.ipynb/results": "2 outputs",
+        "data/eda.ipynb/errors": "2 outputs",
+    }
+    assert told(notebooks, "eda.ipynb", notebook(0))["data/eda.ipynb/source"] == source
+    assert told(notebooks, "eda.ipynb", notebook(2, "print(2)"))["data/eda.ipynb/source"] != source
+
+
+def test_summary_names_the_file_of_a_table() -> None:
+    changes = [
+        FactChange(
+            "parquet", "data/events.parquet/table", "1000 rows (id int64)", "200 rows (id int64, x double)"
+        ),
+        FactChange("csv", "new.csv/table", None, "5 rows (id, name)"),
+        FactChange("notebook", "eda.ipynb/results", "3 outputs", "0 outputs"),
+    ]
+    line = summarize(changes, ChangeCount(1, 2), KINDS)
+    assert line == (
+        "parquet: events.parquet 1,000 → 200 rows, + column x double · csv: +new.csv (2 columns, 5 rows)"
+        " · notebook: eda.ipynb results 3 → 0 outputs · 3 files"
+    )
+    assert fact_words(changes[1]) == "table (2 columns, 5 rows)"
+    assert fact_words(FactChange("notebook", "a/source", "#1", "#2")) == "source"

@@ -1,0 +1,46 @@
+"""A comparison of two snapshots holds no more than one directory of files and the directories above it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from git_envhist import EnvHistory
+from git_envhist.store import pairs
+from git_envhist.store.contents import Contents
+from git_envhist.store.halves import Half
+from tests.support.repository import Repo
+
+DIRECTORIES = 40
+
+
+def test_pairs_release_each_directory_of_files_after_it_is_compared(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(DIRECTORIES):
+        repo.write(f"d/e{number}/file", b"1")
+        repo.write(f"d/e{number}/other", b"2")
+    history = EnvHistory.open(str(repo.path), environ=repo.env, workers="here")
+    trees = [history.capture("first").snapshot]
+    for number in range(DIRECTORIES):
+        repo.write(f"d/e{number}/file", b"%d" % number)
+    trees.append(history.capture("second").snapshot)
+    before, after = (bytes.fromhex(one.tree) for one in trees if one is not None)
+
+    halves: list[Half] = []
+
+    def kept(*arguments: object) -> Half:
+        halves.append(Half(*arguments))  # type: ignore[arg-type]
+        return halves[-1]
+
+    monkeypatch.setattr(pairs, "Half", kept)
+    git = history.repository.git
+    with closing(Contents(git, history.repository.pack_dir, history.repository.object_format)) as contents:
+        compared = 0
+        for _ in pairs.read_pairs(contents, before, after):
+            compared += 1
+            # The directories above, the tops of nested repositories and roots, the lists of shards; and one more.
+            assert sum(len(half._trees) + len(half._texts) for half in halves) < DIRECTORIES // 2 + 4
+        assert compared >= DIRECTORIES
+        assert len(halves[0].shared) < DIRECTORIES // 2
