@@ -245,6 +245,14 @@ def test_word_that_is_no_recipient_changes_nothing(repo: Repo, words: tuple[str,
     assert not os.path.exists(repo.path / ".git/envhist/recipients")
 
 
+def test_comment_names_no_second_recipient(repo: Repo) -> None:
+    first, second = (make_identity()[0].recipient.text for _ in range(2))
+    for between in ("\n", "\r\n", "\u2028", "\x85", "\x0b"):
+        repo.run("envlog", "key", "recipients", "add", f"{first} me{between}{second} you", check=True)
+        told = json.loads(repo.run("envlog", "key", "recipients", "--json", check=True).out)
+        assert [one["recipient"] for one in told] == [first]
+
+
 def test_identity_is_made_once_for_its_owner_alone(repo: Repo) -> None:
     first = public_key(repo)
     assert first.startswith("age1")
