@@ -217,8 +217,10 @@ def test_list_that_another_program_wrote_gets_no_key(shared: Repo) -> None:
 
 
 @pytest.mark.parametrize("variable", ["CLAUDECODE", "GIT_ENVHIST_UNATTENDED"])
-@pytest.mark.parametrize("words", [("recipients", "add", "age1"), ("recipients", "reset"), ("export",)])
-def test_agent_changes_no_recipient_and_exports_no_key(
+@pytest.mark.parametrize(
+    "words", [("recipients", "add", "age1"), ("recipients", "reset"), ("export",), ("import", "-")]
+)
+def test_agent_changes_no_recipient_and_exports_or_imports_no_key(
     repo: Repo, variable: str, words: tuple[str, ...]
 ) -> None:
     repo.env[variable] = "1"
