@@ -13,8 +13,8 @@
 		[ @EVENT@ != pre-push ] && read -r k <"$l" && [ "$k" != $$ ] && exit 0
 		p=@PROGRAM@
 		[ -x "$p" ] || p=git-envhist
-		command -v nice >/dev/null && exec nice -n 10 "$p" hook @EVENT@ "$PPID" "$@"
-		exec "$p" hook @EVENT@ "$PPID" "$@"
+		command -v nice >/dev/null && exec nice -n 10 "$p" hook @NAMED@@EVENT@ "$PPID" "$@"
+		exec "$p" hook @NAMED@@EVENT@ "$PPID" "$@"
 	) </dev/null >/dev/null 2>&1 &
 )
 # <<< git-envhist

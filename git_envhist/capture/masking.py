@@ -136,6 +136,17 @@ FORMS: tuple[Form, ...] = (
         rb"--from-literal(?:=|[ \t]{1,4})[\"']?[\w.-]{1,100}=",
         REAL + rb"[^\s\"']{1,4096}",
     ),
+    _form(
+        (b"config:set", b"secrets set", b"user-secrets set", b"secret set"),
+        rb"\b(?:config:set|(?:user-)?secrets?[ \t]{1,4}set)[ \t]{1,4}(?:[^\s|;&]{1,200}[ \t]{1,4}){0,9}?"
+        rb"[\"']?[\w.:-]{1,100}[\"']?(?:=|[ \t]{1,4}(?![-\w]{1,100}=))",
+        rb"(?!-)" + VALUE + rb"(?<!\*\*\*)",
+    ),
+    _form(
+        (b"/user:",),
+        rb"/user:\S{1,100}[ \t]{1,4}",
+        rb"(?!/)" + VALUE,
+    ),
     _form((b"-x", b"machine", b"login"), rb"\blogin[ \t]{1,4}\S{1,200}\s{1,4}password[ \t]{1,4}"),
     # `echo X | sudo -S`, `docker login --password-stdin <<< X`
     _form(
@@ -200,7 +211,7 @@ FORMS: tuple[Form, ...] = (
         rb"\b"
         + SURELY
         + ABOUT
-        + rb"[ \t]{1,4}(?:is|was|ist|war|lautet|being)(?:[ \t]now)?[ \t]{0,4}:?[ \t]{0,4}",
+        + rb"[ \t]{1,4}(?:is|was|ist|war|lautet|being)\b(?:[ \t]now)?[ \t]{0,4}:?[ \t]{0,4}",
         (
             rb"(?!(?i:required|missing|wrong|invalid|empty|not|too|incorrect|correct|set|stored|hashed"
             rb"|sent|the|a|an|now|never|always|null|none|no|still|also|only|in|on|at|what|where|shown"
@@ -212,7 +223,7 @@ FORMS: tuple[Form, ...] = (
     ),
     _form(
         (b"token", b"secret", b"key", b"credential", b"pin", b"login", *PASS),
-        rb"\b(?:token|secret|(?:[a-z]{2,12}[ _-]?)?key|credentials?|pin|login|"
+        rb"\b(?:token|secret|(?:[a-z]{2,12}[ _-]?)?key|credentials?|pin|login|pw|"
         + SURE
         + rb")"
         + ABOUT

@@ -51,12 +51,13 @@ KUBERNETES_DATA = rb"(?m)^[ \t]{0,8}[\"']?(?:data|stringData)[\"']?[ \t]{0,4}:[ 
 
 def holds_secret_setting(data: bytes, *, program: bool) -> bool:
     """Whether a text sets a secret; in a program or a document only what is long, random and quoted counts."""
-    lower = data.lower()
-    if not any(stem in lower for stem in STEMS):
-        return False
-    present = [word for word in _words() if word in lower]
     if program:
-        return any(_is_secret_literal(lower, match) for match in _long_quotes(data))
+        literals = [match for match in _long_quotes(data) if _is_random(match[1], ENTROPY_IN_PROGRAM)]
+        lower = data.lower() if literals else b""
+        return any(_is_secret_literal(lower, match) for match in literals)
+    lower = data.lower()
+    stems = [stem for stem in STEMS if stem in lower]
+    present = [word for stem in stems for word in _words_of(stem) if word == stem or word in lower]
     if any(_is_secret(data, lower, word) for word in present):
         return True
     return b"secret" in present and b"kind" in lower and _is_kubernetes_secret(data)
@@ -110,7 +111,7 @@ def _is_usual(text: bytes) -> bool:
 
 
 def _is_random(value: bytes, least: float) -> bool:
-    return _classes(value) >= 2 and any(48 <= byte <= 57 for byte in value) and entropy(value) >= least
+    return _digit()(value) is not None and _classes(value) >= 2 and entropy(value) >= least
 
 
 def entropy(value: bytes) -> float:
@@ -136,8 +137,13 @@ def _long_quotes(data: bytes) -> Iterator[re.Match[bytes]]:
 
 
 @cache
-def _words() -> tuple[bytes, ...]:
-    return tuple(word.encode() for word in WORDS)
+def _words_of(stem: bytes) -> tuple[bytes, ...]:
+    return tuple(word.encode() for word in WORDS if stem in word.encode())
+
+
+@cache
+def _digit() -> Callable[[bytes], re.Match[bytes] | None]:
+    return re.compile(rb"[0-9]").search
 
 
 # Compiled when they are first asked for: most captures read no file.

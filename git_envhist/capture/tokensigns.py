@@ -1,6 +1,6 @@
 """Find, at the cost of a few passes through the bytes, which kinds of tokens can be in a file.
 
-Most files hold none, and an expression for each of 130 forms would take longer than reading them. Most prefixes end
+Most files hold none, and an expression for each of 158 forms would take longer than reading them. Most prefixes end
 in `_`, `-` or `.`: one expression for each of these characters looks for the character with memchr, and then for a
 prefix in front of it. Other forms have a sign of their own. Those that have a long run of letters and digits are looked
 for only in files that have one: to find that takes two calls in C.
@@ -96,6 +96,7 @@ SIGNS: dict[str, str] = {
     "duffel": "duffel_test_ duffel_live_",
     "shippo": "shippo_live_ shippo_test_",
     "shopify": "shpat_ shpca_ shppa_ shpss_ shpua_ shptka_",
+    "matrix": "syt_",
     "linear": "lin_api_ lin_oauth_",
     "notion": "ntn_ secret_",
     "hubspot": "pat-na1- pat-na2- pat-na3- pat-eu1- pat-ap1-",
@@ -119,47 +120,47 @@ SIGNS: dict[str, str] = {
     "tailscale": "tskey-auth- tskey-api- tskey-client- tskey-scim- tskey-webhook-",
 }
 
-# kind -> an expression that finds every one of its tokens, and begins with a literal; looked for in every file.
+# kind -> an expression that finds every one of its tokens, and begins with a rare character: what stands before it is
+# looked at behind it. Each first character costs a pass through every file, so kinds share them.
 ANCHORS: dict[str, bytes] = {
     "aws": rb"A[KSBC][IC]A[A-Z2-7]{16}",
     "google": rb"AIza[\w-]{28}",
     "atlassian": rb"AT(?:[AC]TT3|BB)[\w=-]{28}",
     "age": rb"AGE-(?:SECRET-KEY|PLUGIN-)",
-    "google_refresh": rb"1//0[\w-]{28}",
-    "envhist": rb"envhist-key(?:[- ][12]|-w1)",
+    "google_refresh": rb"/(?<=1//)0[\w-]{28}",
+    "envhist": rb"-(?<=envhist-)key(?:[- ][12]|-w1)",
     "telegram": rb":AA[\w-]{32}",
-    "azure": rb"Key=[A-Za-z0-9+/]{40}",
-    "jwt": rb"eyJ[\w+/=-]{10}",
+    "azure": rb"=(?<=Key=)[A-Za-z0-9+/]{40}",
+    "jwt": rb"J(?<=eyJ)[\w+/=-]{10}",
     "private_key": rb"PRIVATE KEY",
-    "slack_webhook": rb"hooks\.(?:slack|zapier)\.com/",
+    "slack_webhook": rb"/(?:(?<=hooks\.slack\.com/)|(?<=hooks\.zapier\.com/))",
     "discord_webhook": rb"/api/webhooks/\d",
-    "git_header": rb"uthorization[\"']?[ \t]{0,4}[:=,]",
+    "git_header": rb"z(?<=uthoriz)ation[\"']?[ \t]{0,4}[:=,]",
     "git_header_upper": rb"UTHORIZATION:",
     "asana": rb"/\d{10,20}(?:/\d+)?:[0-9a-f]{32}",
-    "azure_client": rb"Q~[\w~.-]{31}",
-    "azure_sas": rb"sig=[A-Za-z0-9%+/]{40}",
+    "azure_client": rb"~(?<=Q~)[\w~.-]{31}",
+    "azure_sas": rb"=(?<=sig=)[A-Za-z0-9%+/]{40}",
     "aws_bedrock": rb"ABSK[\w+/=]{60}",
-    "aws_secret": rb"ey[\"']?[ \t]{0,4}[=:>]{1,2}[ \t]{0,4}[\"']?[A-Za-z0-9/+]{40}",
-    "braintree": rb"access_token\$[ps]\w{6}",
+    "aws_secret": rb"y(?<=ey)[\"']?[ \t]{0,4}[=:>]{1,2}[ \t]{0,4}[\"']?[A-Za-z0-9/+]{40}",
+    "braintree": rb"\$(?<=access_token\$)[ps]\w{6}",
     "crypt": rb"\$(?:2[aby]|[56y]|argon2id?)\$",
     "discord": rb"\.[\w-]{6}\.[\w-]{27}",
     "firebase": rb":APA91b[\w-]{16}",
     "gitlab_runner": rb"GR1348941[\w-]{16}",
-    "intercom": rb"dG9rOj[A-Za-z0-9+/=]{50}",
+    "intercom": rb"G(?<=dG)9rOj[A-Za-z0-9+/=]{50}",
     "jwk": rb"\"d\"\s{0,4}:",
     "mailchimp": rb"-us\d",
-    "matrix": rb"syt_[\w=-]{12}",
     "onepassword_key": rb"A3-[A-Z0-9]{6}-[A-Z0-9]{6}",
-    "openshift": rb"sha256~[\w-]{43}",
+    "openshift": rb"~(?<=sha256~)[\w-]{43}",
     "putty": rb"PuTTY-User-Key-File-",
-    "square_access": rb"EAAA[\w-]{60}",
-    "teams_webhook": rb"webhook\.office\.com/",
-    "wireguard": rb"Key[ \t]{0,4}=[ \t]{0,4}[A-Za-z0-9+/]{43}=",
+    "square_access": rb"A(?<=EAAA)[\w-]{60}",
+    "teams_webhook": rb"/(?<=webhook\.office\.com/)",
+    "wireguard": rb"=[ \t]{0,4}[A-Za-z0-9+/]{43}=",
     "yandex": rb"AQVN[\w-]{34}",
     URL_PASSWORD: rb"://[^\s/:@?#\"'<>`\\]{0,256}:[^\s/?#\"'<>`\\]{1,512}@",
 }
 MORE = (
-    ("aws_secret", rb"EY[\"']?[ \t]{0,4}[=:>]{1,2}[ \t]{0,4}[\"']?[A-Za-z0-9/+]{40}"),
+    ("aws_secret", rb"Y(?<=EY)[\"']?[ \t]{0,4}[=:>]{1,2}[ \t]{0,4}[\"']?[A-Za-z0-9/+]{40}"),
     ("yandex", rb"YC(?:AJ|M)[\w-]{34}"),
 )
 """Second anchors of kinds that no single literal begins."""
@@ -195,6 +196,9 @@ OTHER_LITERALS = {"artifactory": (b"AKCp", b"cmVmdGtuOj"), "easypost": (b"EZAK",
 RUN = 20
 """A file without so many letters and digits in a row has none of these tokens."""
 
+AROUND = 100
+"""A literal is no further from such a run."""
+_RUN = b"a" * RUN
 _RUNS = bytes(97 if chr(code).isascii() and chr(code).isalnum() else 32 for code in range(256))
 
 
@@ -207,10 +211,24 @@ def possible_kinds(data: bytes) -> set[str]:
     for find_all, signs in _endings():
         for match in find_all(data):
             found.update(_kinds_before(data, match.end(), signs))
-    if b"a" * RUN in data.translate(_RUNS):
-        found.update(kind for kind, literal in LITERALS.items() if literal in data)
-        found.update(kind for kind, some in OTHER_LITERALS.items() if any(one in data for one in some))
+    near = _near_runs(data)
+    if near:
+        found.update(kind for kind, literal in LITERALS.items() if literal in near)
+        found.update(kind for kind, some in OTHER_LITERALS.items() if any(one in near for one in some))
     return found
+
+
+def _near_runs(data: bytes) -> bytes:
+    """Return what stands in and around the long runs of letters and digits."""
+    runs = data.translate(_RUNS)
+    parts, at = [], runs.find(_RUN)
+    while at >= 0:
+        end = runs.find(b" ", at)
+        end = len(runs) if end < 0 else end
+        parts.append(data[max(0, at - AROUND) : end + AROUND])
+        at = runs.find(_RUN, end)
+    # A literal is in one of the parts, and not across two of them.
+    return b"\0".join(parts)
 
 
 def _kinds_before(data: bytes, end: int, signs: dict[bytes, tuple[str, ...]]) -> Iterator[str]:

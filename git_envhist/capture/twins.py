@@ -1,8 +1,9 @@
 """Recognise files that are the same as a sealed one: a hard link, the target of a link, a byte-identical copy.
 
 The sources are the files with secret names, and what links with secret names lead to. A file that shares its number or
-its keyed hash with one of them is sealed as well. The sources are remembered beside the cache, for copies made later:
-their paths, stats and keyed hashes, readable by the owner alone. To lose the list costs one look at all names.
+its keyed hash with one of them is sealed as well. The sources are remembered beside the cache, for copies made later,
+with the hashes of contents that they had before: paths, stats and keyed hashes, readable by the owner alone. To lose
+the list costs one look at all names.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ class Source(NamedTuple):
     digest: bytes
     """The keyed hash of its content; nothing where it is too short or too long."""
 
+    @property
+    def is_past(self) -> bool:
+        """Whether it has this content no more: then only the hash counts, for the number may be another file's."""
+        return not self.device and bool(self.digest)
+
+    def as_past(self) -> Source:
+        """Return it as one that has this content no more."""
+        return self._replace(device=0, number=0)
+
 
 @dataclass(slots=True)
 class Twins:
@@ -49,7 +59,8 @@ class Twins:
     sizes: set[int] = field(default_factory=set)
 
     def add(self, source: Source) -> None:
-        self.files.add((source.device, source.number))
+        if not source.is_past:
+            self.files.add((source.device, source.number))
         if source.digest:
             self.digests.add(source.digest)
             self.sizes.add(source.row[2])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from git_envhist.capture.descent import Descent, below_realm, join, realm_of
@@ -34,15 +34,31 @@ def find_twins(pool: Pool, job: dict[str, Any], cache: CacheHead | None) -> Twin
     remembered = read_sources(state, key)
     known = remembered if remembered is not None else _among_records(job, cache)
     arguments: list[tuple[object, ...]] = [([],) for _ in pool.lines]
-    arguments[0] = ([tuple(source) for source in known],)
-    found = [Source(*frame[1:]) for _, frame in pool.ask_all("sources", arguments)]  # type: ignore[arg-type]
+    arguments[0] = ([tuple(source) for source in known if not source.is_past],)
+    frames = pool.ask_all("sources", arguments)
+    found = sorted({Source(*frame[1:]) for _, frame in frames}, key=_place)  # type: ignore[arg-type]
+    kept = [*found, *_past(known, {source.digest for source in found})][:MOST_REMEMBERED]
     twins = Twins(key)
-    for source in found:
+    for source in (*found, *kept[len(found) :]):
         twins.add(source)
-    kept = sorted(set(found), key=lambda source: (source.path, source.number))[:MOST_REMEMBERED]
     if kept != remembered and job["key"] is not None:
         write_sources(state, key, kept)
     return twins
+
+
+def _past(known: Iterable[Source], present: set[bytes]) -> Iterator[Source]:
+    """Yield the contents that earlier captures sealed and that are in no such file now, each once, the newest first.
+
+    A sealed file that was moved to another name, or copied and then changed, is recognised by them.
+    """
+    for source in sorted(known, key=lambda source: source.is_past):
+        if source.digest and source.digest not in present:
+            present.add(source.digest)
+            yield source.as_past()
+
+
+def _place(source: Source) -> tuple[bytes, int]:
+    return source.path, source.number
 
 
 def remembered_twins(state: str, key: Key | None) -> Twins:

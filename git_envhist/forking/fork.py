@@ -29,6 +29,7 @@ from git_envhist.forking.submodules import Settler, moved_in
 from git_envhist.model import EnvPath, Forked, ForkPlan, Progress, Restored, Snapshot, Trigger
 from git_envhist.opening import Opened, homes_of
 from git_envhist.restoring.elsewhere import Source, write_into
+from git_envhist.restoring.obeyedplaces import refuse_obeyed_place
 from git_envhist.restoring.planning import tracked
 from git_envhist.settings import read_settings
 from git_envhist.store.contents import Contents
@@ -230,6 +231,8 @@ def _refuse(repository: Repository, snapshot: Snapshot, root: str, wish: Forking
             f"no key that is here signed '{snapshot.id[:7]}': what it holds is somebody else's word",
             hint="--allow-unsigned, if you trust who made it",
         )
+    if not snapshot.trusted:
+        refuse_obeyed_place(root, repository.git, repository.root)
 
 
 def _missing_above(root: str) -> list[str]:

@@ -84,10 +84,14 @@ class Restoring:
         from git_envhist.restoring.doubts import doubtful  # loaded late: --to alone
         from git_envhist.restoring.elsewhere import Source, write_elsewhere  # loaded late: likewise
         from git_envhist.restoring.nearby import Nearby  # loaded late: likewise
+        from git_envhist.restoring.obeyedplaces import refuse_obeyed_place  # loaded late: likewise
 
         own = self.here.capturing.repository
+        judged = self.here.judge(snapshot)
+        if not judged.trusted:
+            refuse_obeyed_place(directory, own.git, own.root)
         source = Source(own.git, own.state, partial(Nearby.of, own, self.here.unseal), self.here.how)
-        written = write_elsewhere(self.here.judge(snapshot), directory, source, wish)
+        written = write_elsewhere(judged, directory, source, wish)
         return replace(written, warnings=(*written.warnings, *doubtful(own.git, snapshot.tree)))
 
     def go_on(self) -> Carried:

@@ -63,6 +63,9 @@ class Place:
         )
 
 
+NOT_NAMED = "no person named this repository to its hooks: git envlog install, or git envlog capture"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What installing or taking away comes to."""

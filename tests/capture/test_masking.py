@@ -91,6 +91,13 @@ az login -u me -p {X}
 keytool -storepass {X} -list
 rabbitmqctl add_user me {X}
 net user me {X} /add
+net use x: /user:me {X}
+heroku config:set KEY={X}
+heroku config:set -a app KEY={X}
+fly secrets set DB_URL={X}
+dotnet user-secrets set "Smtp:Word" "{X}"
+pw {X} for root
+mein Passwort ist {X}
 STRIPE_KEY={X} node x
 client_secret: {X}
 GITHUB_TOKEN="{X}" gh pr list

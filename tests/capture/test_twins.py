@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
 from collections.abc import Iterator
@@ -54,6 +55,35 @@ def test_copy_made_after_the_capture_of_its_original_is_sealed(repo: Repo) -> No
     repo.write("later", SECRET)
     repo.write("conf/production", "CHANGED=" + SECRET)
     assert_sealed(repo, capture(repo), "later", "conf/production")
+
+
+def test_content_that_was_sealed_is_sealed_under_a_later_name(repo: Repo) -> None:
+    repo.write(".env", SECRET)
+    capture(repo)
+    os.rename(repo.path / ".env", repo.path / "moved")
+    assert_sealed(repo, capture(repo), "moved")
+    os.unlink(repo.path / "moved")
+    capture(repo)
+    repo.write("back again", SECRET)
+    repo.write(".env", "OTHER=" + SECRET)
+    assert_sealed(repo, capture(repo), "back again", ".env")
+    # Copied, and the original changed, between two captures.
+    repo.write("kept", "OTHER=" + SECRET)
+    repo.write(".env", "THIRD=" + SECRET)
+    assert_sealed(repo, capture(repo), "kept")
+
+
+def test_past_contents_are_listed_once_and_give_way_to_present_ones(repo: Repo) -> None:
+    for number in range(4):
+        repo.write(".env", f"N={number}-correct-horse-battery\n")
+        capture(repo)
+    rows = json.loads((repo.path / ".git/envhist" / LIST).read_text())[1:]
+    assert len(rows) == 4
+    assert [bool(row[2]) for row in rows] == [True, False, False, False]
+    repo.write(".env", "N=0-correct-horse-battery\n")
+    capture(repo)
+    rows = json.loads((repo.path / ".git/envhist" / LIST).read_text())[1:]
+    assert len({row[4] for row in rows}) == len(rows) == 4
 
 
 def test_copy_is_sealed_where_the_list_of_originals_was_lost(repo: Repo) -> None:

@@ -217,5 +217,59 @@ def test_the_users_own_directory_of_hooks_serves_every_repository(tmp_path: Path
     place.commit("by itself")
     wait_for_runs(place, 1)
     assert intents(place) == ["by itself"]
+    assert b" hook --named post-commit " in (own / "post-commit").read_bytes()
     place.run("envlog", "uninstall", "--global", check=True)
     assert os.listdir(own) == []
+
+
+def call_global_hook(repo: Repo, event: str, *words: str) -> None:
+    """Call a hook that was installed for every repository, and wait for its end."""
+    repo.execute("git-envhist", "hook", "--named", event, "999999999", *words)
+
+
+def test_hooks_of_every_repository_capture_named_ones_alone(repo: Repo) -> None:
+    repo.write("file", "x")
+    # An archive brings its own git directory, and the records of an installation with it.
+    (repo.path / ".git/envhist").mkdir(exist_ok=True)
+    (repo.path / ".git/envhist/installed").write_text("git\n")
+    call_global_hook(repo, "post-commit")
+    assert repo.git("for-each-ref", "refs/envhist") == ""
+    repo.env["CLAUDECODE"] = "1"
+    repo.run("envlog", "capture", "by an agent", check=True)
+    del repo.env["CLAUDECODE"]
+    repo.write("file", "y")
+    call_global_hook(repo, "post-commit")
+    assert intents(repo) == ["by an agent"]
+    repo.run("envlog", "capture", "by a person", check=True)
+    repo.write("file", "z")
+    call_global_hook(repo, "post-commit")
+    assert len(intents(repo)) == 3
+
+
+@pytest.mark.full
+def test_hooks_of_every_repository_push_nothing_of_an_unnamed_one(repo: Repo, tmp_path: Path) -> None:
+    """The configuration of an archive may name a place to push to, and agree to it in advance."""
+    remote = make_repo(tmp_path / "remote", bare=True)
+    repo.env["CLAUDECODE"] = "1"
+    repo.write("file", "x")
+    repo.run("envlog", "capture", "by an agent", check=True)
+    repo.git("remote", "add", "origin", str(remote.path))
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.git("config", "envhist.autoPush", "true")
+    repo.write("file", "y")
+    repo.run("envlog", "capture", "second", check=True)
+    before = remote.git("for-each-ref", "refs/envhist")
+    call_global_hook(repo, "pre-push", "origin", str(remote.path))
+    assert remote.git("for-each-ref", "refs/envhist") == before
+
+
+def test_status_names_hooks_of_every_repository_that_do_not_capture_here(
+    tmp_path: Path, hermetic: Path
+) -> None:
+    if git_version() >= CONFIGURED_SINCE:
+        pytest.skip("this git has its hooks in the configuration")
+    named, other = make_repo(tmp_path / "named"), make_repo(tmp_path / "other")
+    named.git("config", "--global", "core.hooksPath", str(hermetic / "my hooks"))
+    named.run("envlog", "install", "--global", check=True)
+    assert "no person named" not in named.run("envlog", "status").out
+    assert "no person named" in other.run("envlog", "status").out

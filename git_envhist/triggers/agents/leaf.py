@@ -25,12 +25,11 @@ from git_envhist.triggers.agents.settings import (
 from git_envhist.triggers.agents.shapes import MARK, Hook, Shape
 from git_envhist.triggers.edits import PROGRAM_MODE, look, rewrite
 from git_envhist.triggers.git.shim import template
-from git_envhist.triggers.integration import Place, Plan
+from git_envhist.triggers.integration import NOT_NAMED, Place, Plan
 from git_envhist.triggers.kept import read_record
 from git_envhist.values import dataclass
 
 SHIM = "agent-hook.sh"
-NOT_NAMED = "no person named this repository to its hooks: git envlog install, or git envlog capture"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from git_envhist.system import open_file_only
 from git_envhist.triggers.git.events import EVENTS, RIDING
 from git_envhist.triggers.git.outcomes import leave_mark, place_of, read_mark, take_mark, write_outcome
 
+NAMED = "--named"
+"""Before the event: the hook was installed for every repository."""
 UNDER_WAY = ("rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """What stands in a git directory while something is half done."""
 TOUCHED = ("HEAD", "index", "logs/HEAD", "rebase-merge/done", "rebase-apply/next", "sequencer/todo")
@@ -43,11 +45,15 @@ NOT_OURS = (
 def called(words: Sequence[str], environ: MutableMapping[str, str]) -> int:
     """Answer a hook, whatever it says: nothing is printed, nothing fails."""
     with suppress(Exception):
+        only_named = words[0] == NAMED
+        words = words[1:] if only_named else words
         event, caller = words[0], _number(words[1:2])
         if event in EVENTS or event == RIDING:
             let_go()
             clear(environ)
             git_dir = _git_dir(environ)
+            if git_dir is not None and only_named and not _is_named(environ):
+                return 0
             if git_dir is not None and event == RIDING:
                 from git_envhist.triggers.git.riding import ride  # loaded late: captures need none of it
 
@@ -171,12 +177,27 @@ def _too_long(_number: int, _frame: object) -> None:
 
 
 def _git_dir(environ: Mapping[str, str]) -> str | None:
+    done = spawn([*SAFE_GIT, "rev-parse", "--absolute-git-dir"], _environment(environ))
+    return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
+
+
+def _environment(environ: Mapping[str, str]) -> dict[bytes, bytes]:
     environment = clean_environment()
     for name in ("GIT_DIR", "GIT_WORK_TREE"):
         if name in environ:
             environment[name.encode()] = os.fsencode(environ[name])
-    done = spawn([*SAFE_GIT, "rev-parse", "--absolute-git-dir"], environment)
-    return os.fsdecode(done.out).removesuffix("\n") if done.status == 0 else None
+    return environment
+
+
+def _is_named(environ: Mapping[str, str]) -> bool:
+    """Return whether a person captured or installed in the repository; hooks of every repository need that."""
+    from git_envhist.capturing.attendance import (
+        trusted_list,
+    )  # loaded late: hooks of one repository ask nothing
+
+    done = spawn([*SAFE_GIT, "rev-parse", "--git-common-dir"], _environment(environ))
+    common = os.fsdecode(done.out).removesuffix("\n")
+    return done.status == 0 and trusted_list(environ).has_repository(os.path.abspath(common))
 
 
 def _half_done(git_dir: str) -> bool:

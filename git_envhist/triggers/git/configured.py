@@ -14,9 +14,9 @@ from git_envhist.triggers.git.events import HOOKS
 from git_envhist.triggers.git.shim import BLOCK, END, START, command
 
 
-def plan(path: str, program: str) -> Edit:
+def plan(path: str, program: str, *, everywhere: bool = False) -> Edit:
     """The sections in a file of git's configuration, in place of older ones."""
-    return rewrite(path, _with(_read(path), sections(program)))
+    return rewrite(path, _with(_read(path), sections(program, everywhere=everywhere)))
 
 
 def plan_away(path: str) -> Edit | None:
@@ -28,11 +28,12 @@ def plan_away(path: str) -> Edit | None:
     return rewrite(path, left or None)
 
 
-def sections(program: str) -> bytes:
+def sections(program: str, *, everywhere: bool = False) -> bytes:
     """What is written."""
     lines = []
     for event in HOOKS:
-        lines += [f'[hook "envhist-{event}"]', f"\tevent = {event}", f"\tcommand = {_quoted(event, program)}"]
+        told = _quoted(command(event, program, everywhere=everywhere))
+        lines += [f'[hook "envhist-{event}"]', f"\tevent = {event}", f"\tcommand = {told}"]
     return marked("\n".join([*lines, ""]).encode("utf-8", "surrogateescape"))
 
 
@@ -69,8 +70,8 @@ def _read(path: str) -> bytes:
     return content.data if content is not None else b""
 
 
-def _quoted(event: str, program: str) -> str:
-    escaped = command(event, program).replace("\\", "\\\\").replace('"', '\\"')
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 

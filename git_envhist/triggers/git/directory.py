@@ -32,9 +32,9 @@ MOVED_AWAY = (".legacy", ".old")
 """What pre-commit and lefthook call the hook that stood in their place; the first still calls it."""
 
 
-def plan(directory: str, program: str) -> tuple[Edit, ...]:
+def plan(directory: str, program: str, *, everywhere: bool = False) -> tuple[Edit, ...]:
     """Every event's hook calls us first, and then what was there."""
-    return tuple(edit for event in HOOKS for edit in _plan(directory, event, program))
+    return tuple(edit for event in HOOKS for edit in _plan(directory, event, program, everywhere))
 
 
 def plan_away(directory: str) -> tuple[Edit, ...]:
@@ -48,18 +48,22 @@ def parts(directory: str) -> tuple[Part, ...]:
     return tuple(found) if any(part.active or part.remark for part in found) else ()
 
 
-def _plan(directory: str, event: str, program: str) -> Iterator[Edit]:
+def _plan(directory: str, event: str, program: str, everywhere: bool) -> Iterator[Edit]:
     path = os.path.join(directory, event)
     there = look(path)
     if there is None:
-        yield Edit(path, None, Content(whole(event, program), PROGRAM_MODE))
+        yield Edit(path, None, Content(whole(event, program, everywhere=everywhere), PROGRAM_MODE))
     elif calls_another(there.data):
-        yield Edit(path, there, Content(before_another(event, program), PROGRAM_MODE))
+        yield Edit(path, there, Content(before_another(event, program, everywhere=everywhere), PROGRAM_MODE))
     elif is_ours(there.data) or _takes_lines(there):
-        yield Edit(path, there, Content(with_block(there.data, block(event, program)), there.mode))
+        yield Edit(
+            path,
+            there,
+            Content(with_block(there.data, block(event, program, everywhere=everywhere)), there.mode),
+        )
     else:
         yield _put_aside(path + KEPT, there)
-        yield Edit(path, there, Content(before_another(event, program), PROGRAM_MODE))
+        yield Edit(path, there, Content(before_another(event, program, everywhere=everywhere), PROGRAM_MODE))
 
 
 def _put_aside(kept: str, there: Content) -> Edit:

@@ -7,7 +7,7 @@ import os
 from git_envhist.errors import EnvhistError, Refused
 from git_envhist.model.causing import Edit, Part
 from git_envhist.store.repository import Repository
-from git_envhist.triggers.edits import rewrite
+from git_envhist.triggers.edits import look, rewrite
 from git_envhist.triggers.git import configured, directory
 from git_envhist.triggers.git.places import (
     CONFIGURED_SINCE,
@@ -18,7 +18,13 @@ from git_envhist.triggers.git.places import (
     user_config,
     user_value,
 )
-from git_envhist.triggers.integration import Place, Plan
+from git_envhist.triggers.git.shim import is_for_named
+from git_envhist.triggers.integration import NOT_NAMED, Place, Plan
+from git_envhist.values import replace
+
+ONLY_NAMED = (
+    "hooks of every repository capture where a person captured once (git envlog capture), or installed"
+)
 
 
 class GitHooks:
@@ -43,14 +49,35 @@ class GitHooks:
         version = git_version()
         found = configured.parts(_config_file(place), version, CONFIGURED_SINCE)
         if place.everywhere:
-            return (*found, *(part for each in _directories(place) for part in directory.parts(each)))
-        return (*found, *_parts_of_directory(place, bool(found)))
+            found = (*found, *(part for each in _directories(place) for part in directory.parts(each)))
+        else:
+            found = (*found, *_parts_of_directory(place, bool(found)))
+        return _as_named(place, found)
+
+
+def _as_named(place: Place, found: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts; hooks of every repository are not active in one that no person named."""
+    repository = place.repository
+    if repository is None or place.trusted.has_repository(repository.common_dir):
+        return found
+    return tuple(
+        replace(part, active=False, remark=NOT_NAMED) if part.active and _is_for_named(part.place) else part
+        for part in found
+    )
+
+
+def _is_for_named(path: str) -> bool:
+    content = look(path)
+    return content is not None and is_for_named(content.data)
 
 
 def _configured(place: Place) -> Plan:
     """The configuration alone: what stood in the directory for an older git would be called, too."""
     away = [edit for each in _directories(place) for edit in directory.plan_away(each)]
-    return Plan((configured.plan(_config_file(place), place.program), *away))
+    remarks = (ONLY_NAMED,) if place.everywhere else ()
+    return Plan(
+        (configured.plan(_config_file(place), place.program, everywhere=place.everywhere), *away), remarks
+    )
 
 
 def _in_directory(place: Place) -> Plan:
@@ -65,13 +92,15 @@ def _everywhere(place: Place) -> Plan:
     """An older git: the user's own hooks directory, else the template of repositories to come."""
     chosen = user_value(place, "core.hooksPath")
     if chosen is not None:
-        return Plan(directory.plan(chosen, place.program))
+        return Plan(directory.plan(chosen, place.program, everywhere=True), (ONLY_NAMED,))
     template = user_value(place, "init.templateDir")
-    remark = "repositories made from now on have the hooks; in one that is there: git envlog install"
+    remark = f"repositories made from now on have the hooks; in one that is there: git envlog install; {ONLY_NAMED}"
     if template is not None:
-        return Plan(directory.plan(os.path.join(template, "hooks"), place.program), (remark,))
+        return Plan(
+            directory.plan(os.path.join(template, "hooks"), place.program, everywhere=True), (remark,)
+        )
     template = _own_template(place)
-    edits = directory.plan(os.path.join(template, "hooks"), place.program)
+    edits = directory.plan(os.path.join(template, "hooks"), place.program, everywhere=True)
     return Plan((*edits, _template_configured(place, template)), (remark,))
 
 

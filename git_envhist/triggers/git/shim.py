@@ -14,6 +14,8 @@ from functools import cache
 
 START = b"# >>> git-envhist"
 END = b"# <<< git-envhist"
+NAMED = "--named"
+"""A hook that was installed for every repository calls the program with this: it captures named ones alone."""
 KEPT = ".pre-envhist"
 """What stood in a hook's place before, and cannot be added to, bears this ending."""
 UNLESS = {
@@ -37,24 +39,29 @@ def template(name: str) -> str:
         return file.read()
 
 
-def block(event: str, program: str) -> bytes:
+def block(event: str, program: str, *, everywhere: bool = False) -> bytes:
     """The lines for a hook that is a script of the shell."""
-    return _fill("git-hook.sh", event, program)
+    return _fill("git-hook.sh", event, program, everywhere)
 
 
-def whole(event: str, program: str) -> bytes:
+def whole(event: str, program: str, *, everywhere: bool = False) -> bytes:
     """A hook of our own."""
-    return HEAD + block(event, program)
+    return HEAD + block(event, program, everywhere=everywhere)
 
 
-def before_another(event: str, program: str) -> bytes:
+def before_another(event: str, program: str, *, everywhere: bool = False) -> bytes:
     """A hook of our own that goes on with what stood there before."""
-    return whole(event, program) + _fill("git-hook-before-another.sh", event, program)
+    ours = whole(event, program, everywhere=everywhere)
+    return ours + _fill("git-hook-before-another.sh", event, program, everywhere)
 
 
-def command(event: str, program: str) -> str:
+def command(event: str, program: str, *, everywhere: bool = False) -> str:
     """The command of a hook that is configured."""
-    return _fill("git-config-hook.sh", event, program).decode("utf-8", "surrogateescape").rstrip("\n")
+    return (
+        _fill("git-config-hook.sh", event, program, everywhere)
+        .decode("utf-8", "surrogateescape")
+        .rstrip("\n")
+    )
 
 
 def with_block(script: bytes, lines: bytes) -> bytes:
@@ -77,6 +84,11 @@ def is_ours(script: bytes) -> bool:
     return BLOCK.search(script) is not None
 
 
+def is_for_named(script: bytes) -> bool:
+    """Return whether our lines in it capture named repositories alone."""
+    return any(f" hook {NAMED} ".encode() in found for found in BLOCK.findall(script))
+
+
 def calls_another(script: bytes) -> bool:
     """Whether it is our own hook that goes on with what stood there before."""
     return is_ours(script) and _another_line() in script
@@ -91,7 +103,8 @@ def _another_line() -> bytes:
     return template("git-hook-before-another.sh").partition("\n")[0].encode()
 
 
-def _fill(name: str, event: str, program: str) -> bytes:
+def _fill(name: str, event: str, program: str, everywhere: bool) -> bytes:
     text = template(name).replace("@UNLESS@", UNLESS.get(event, ""))
+    text = text.replace("@NAMED@", f"{NAMED} " if everywhere else "")
     text = text.replace("@PROGRAM@", shlex.quote(program)).replace("@EVENT@", event)
     return os.fsencode(text)
