@@ -15,7 +15,7 @@ from typing import NamedTuple
 from git_envhist import trace
 from git_envhist.errors import EnvhistError, GitEnded, GitFailed, StorageFull
 from git_envhist.store.quoting import quote_alternate
-from git_envhist.system import nameless_file, pipe_ours
+from git_envhist.system import DIRECTORY, nameless_file, pipe_ours
 
 # `git rev-parse --local-env-vars` without the variables that carry `git -c`: a hook sets these for itself, and none
 # of them may reach a command of ours.
@@ -87,6 +87,9 @@ SAFE_GIT = ["git", "-c", "safe.bareRepository=explicit"]
 COMMAND = [*SAFE_GIT, *(word for override in OVERRIDES for word in ("-c", override))]
 
 
+INHERITED = 3
+"""The number under which a git that works in a held directory has that directory open."""
+INSIDE = f"/proc/self/fd/{INHERITED}"
 NO_ROOM = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
 
 
@@ -153,7 +156,9 @@ class Running:
         environment: Mapping[bytes, bytes],
         *,
         stdin: bytes | None = None,
+        inherited: int | None = None,
     ) -> None:
+        """`inherited`: a descriptor that the command gets as number `INHERITED`."""
         source = memory_file(stdin) if stdin else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._complaints = memory_file(b"")
         self._reading, writing = pipe_ours()
@@ -162,6 +167,8 @@ class Running:
             (os.POSIX_SPAWN_DUP2, writing, 1),
             (os.POSIX_SPAWN_DUP2, self._complaints, 2),
         ]
+        if inherited is not None:
+            actions.append((os.POSIX_SPAWN_DUP2, inherited, INHERITED))
         self._told, self._began = arguments, trace.now()
         try:
             self._child = os.posix_spawnp(
@@ -250,6 +257,26 @@ class Git:
         """Run git and return what came of it, success or not."""
         full = self.environment if environment is None else {**self.environment, **environment}
         return spawn([*self.command, *arguments], full, stdin=stdin)
+
+    def try_run_inside(self, *arguments: str | bytes, stdin: bytes | None = None) -> Completed:
+        """Run git in its own directory, which is held open, for a command that needs no working tree.
+
+        git makes missing directories of a path that it was given. If the repository is moved meanwhile, it works on at
+        the new place and makes nothing at the old one.
+        """
+        try:
+            held = os.open(self.git_dir, DIRECTORY)
+        except OSError:
+            return self.try_run(*arguments, stdin=stdin)  # git itself says what is wrong
+        try:
+            if not os.path.isdir(f"/proc/self/fd/{held}"):
+                return self.try_run(*arguments, stdin=stdin)
+            environment = {**self.environment, b"GIT_DIR": b"."}
+            environment.pop(b"GIT_WORK_TREE", None)
+            words = [*COMMAND, "-C", INSIDE, *arguments]
+            return Running(words, environment, stdin=stdin, inherited=held).finish()
+        finally:
+            os.close(held)
 
     def ask(
         self,

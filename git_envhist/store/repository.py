@@ -165,10 +165,10 @@ class Repository:
         if done.status != 0 and self._remove_stale_locks(done, moves):
             done = self._update_refs(text)
         if done.status != 0:
-            raise _why_not_moved(done, self.common_dir)
+            raise _why_not_moved(done, self.common_dir, self.git_dir)
 
     def _update_refs(self, transaction: bytes) -> Completed:
-        return self.git.try_run(
+        return self.git.try_run_inside(
             *WAIT, *SYNCED, "update-ref", "--no-deref", "-z", "--stdin", stdin=transaction
         )
 
@@ -312,13 +312,15 @@ def _not_a_repository(directory: str, done: Completed) -> EnvhistError:
     )
 
 
-def _why_not_moved(done: Completed, common_dir: str) -> EnvhistError:
+def _why_not_moved(done: Completed, common_dir: str, git_dir: str) -> EnvhistError:
+    """Return the error for what git printed; its paths are relative to the directory that it worked in."""
     if b"cannot lock references" in done.err:
         return RefLocked(os.path.join(common_dir, TABLES_LOCK))
     if b"but expected" in done.err or b"reference already exists" in done.err:
         return RefsMoved(done.complaint)
     found = re.search(r"Unable to create '(.+)': (.+?)\.?$", done.complaint, re.MULTILINE)
     place, reason = found.groups() if found else ("refs", done.complaint)
+    place = os.path.normpath(os.path.join(git_dir, place))
     if os.strerror(errno.EEXIST) in reason:
         return RefLocked(place)
     for code in (*CLOSED, *NO_ROOM):

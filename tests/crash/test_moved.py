@@ -76,3 +76,43 @@ def test_command_says_that_the_repository_is_gone_when_it_is_removed(kept: Repo)
     assert status == 128
     assert err.startswith("error: ")
     assert "Traceback" not in err
+
+
+SLOW_GIT = """\
+#!/bin/sh
+case " $* " in
+*" update-ref "*) touch {started}; exec strace -f -qq -o /dev/null -e trace=mkdir -e inject=mkdir:delay_enter=1500000 {git} "$@" ;;
+*) exec {git} "$@" ;;
+esac
+"""  # noqa: E501
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_git_makes_no_directory_at_the_old_place_when_it_moves_a_ref(
+    repo: Repo, tmp_path: Path, comes_back: bool
+) -> None:
+    started, away = tmp_path / "started", repo.path.with_name("away")
+    (tmp_path / "bin").mkdir()
+    place = tmp_path / "bin/git"
+    place.write_text(SLOW_GIT.format(started=started, git=shutil.which("git")))
+    place.chmod(0o755)
+    env = {**repo.env, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{repo.env['PATH']}"}
+    with subprocess.Popen(
+        ["git-envlog", "capture"], cwd=repo.path, env=env, stderr=subprocess.PIPE, text=True
+    ) as run:
+        while not started.exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.rename(repo.path, away)
+        if comes_back:
+            time.sleep(2.0)
+            os.rename(away, repo.path)
+        _, err = run.communicate(timeout=120)
+    assert "Traceback" not in err
+    if not comes_back:
+        assert not repo.path.exists(), (err, sorted(repo.path.rglob("*")))
+        os.rename(away, repo.path)
+    assert not (repo.path / "away").exists()
+    capture(repo, "after it came back")
+    assert git_fsck(repo.path) == ""

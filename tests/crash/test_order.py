@@ -28,7 +28,7 @@ class Event:
     def paths(self) -> list[str]:
         """The files it speaks of: by name, or by descriptor."""
         return re.findall(r'"(/[^"]*)"|\d+<(/[^>]*)>', self.words) and [
-            one or two for one, two in re.findall(r'"(/[^"]*)"|\d+<(/[^>]*)>', self.words)
+            os.path.normpath(one or two) for one, two in re.findall(r'"(/[^"]*)"|\d+<(/[^>]*)>', self.words)
         ]
 
 

@@ -28,17 +28,12 @@ class Ran:
     seconds: float
     peak: int
     """Bytes charged to the group at most, the page cache included."""
-    largest: int
-    """Bytes resident in the largest of its processes."""
     killed: int
     """Processes that the kernel killed for memory."""
 
     @property
     def told(self) -> str:
-        return (
-            f"status {self.status}, {self.seconds:.1f} s, group {self.peak / MIB:.0f} MiB, "
-            f"largest process {self.largest / MIB:.0f} MiB, killed {self.killed}"
-        )
+        return f"status {self.status}, {self.seconds:.1f} s, {self.peak / MIB:.0f} MiB, killed {self.killed}"
 
 
 def is_available() -> bool:
@@ -82,8 +77,7 @@ def run_limited(words: Sequence[str], cwd: Path, environment: dict[str, str], li
                 ["sh", "-c", JOIN, str(place / "cgroup.procs"), *words],
                 cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
-            _, status, usage = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)
+            child.wait()
             seconds = time.monotonic() - began
             said = [_content(file) for file in (out, err)]
         first = VERSION_1.is_dir()
@@ -91,7 +85,7 @@ def run_limited(words: Sequence[str], cwd: Path, environment: dict[str, str], li
         events = (place / ("memory.oom_control" if first else "memory.events")).read_text()
         killed = sum(int(line.split()[1]) for line in events.splitlines() if line.startswith("oom_kill "))
         read = int(peak.read_text()) if peak.exists() else 0
-        return Ran(child.returncode, said[0], said[1], seconds, read, usage.ru_maxrss << 10, killed)
+        return Ran(child.returncode, said[0], said[1], seconds, read, killed)
 
 
 def _content(file: IO[bytes]) -> str:
