@@ -14,6 +14,7 @@ from git_envhist.opening import (
     HISTORIES,
     AnotherDirectory,
     Opened,
+    damaged_record,
     earlier,
     homes_of,
     in_bytes,
@@ -132,6 +133,8 @@ def _adopted(homes: Homes, root: str, wish: Beginning) -> Home:
     words = wish.get("adopt") or ""
     places = {words, os.path.realpath(words)}
     found = [h for h in homes.all() if h.name == words or places & {h.path, h.repository}]
+    if not found:
+        found = _without_record(homes, root, words)
     if len(found) != 1:
         told = ", ".join(home.name for home in found or homes.all())
         what = "more than one history is" if found else "no history is"
@@ -145,6 +148,13 @@ def _adopted(homes: Homes, root: str, wish: Beginning) -> Home:
     taken_up = replace(home, path=root, identity=identify(root))
     homes.write(taken_up)
     return taken_up
+
+
+def _without_record(homes: Homes, root: str, name: str) -> list[Home]:
+    """Return the history of a name if its record is damaged and its repository is where it is usually made."""
+    place = os.path.join(os.path.dirname(homes.directory), HISTORIES, f"{name}.git")
+    exists = name in homes.damaged() and os.path.isdir(os.path.join(place, "objects"))
+    return [Home(name, root, place, identify(root))] if exists else []
 
 
 def _make(homes: Homes, root: str, data: str, wish: Beginning) -> Home:
@@ -185,6 +195,9 @@ def _let_go(homes: Homes, root: str, own: Home | None, kept: Home) -> None:
 
 
 def _beside(homes: Homes, root: str) -> Iterator[str]:
+    warning = damaged_record(homes)
+    if warning is not None:
+        yield warning
     outer = homes.find(os.path.dirname(root))
     if outer is not None:
         yield f"'{outer[1]}' has a history too, and it holds this directory as before"

@@ -69,6 +69,7 @@ def open_repository(directory: str, environ: Mapping[str, str], *, bare: bool = 
     except NothingHere:
         if found is None:
             _refuse_another(homes, directory)
+            _refuse_damaged(homes)
             raise
         return Opened(open_plain(*found))
     if found is None:
@@ -101,6 +102,23 @@ def _remarks(home: Home, root: str, repository: Repository) -> tuple[str, ...]:
     # Once something was captured into git's, nobody needs to be told again.
     told = root != repository.root or os.path.exists(os.path.join(repository.state, TIMELINE))
     return () if told else (earlier(home, repository),)
+
+
+def damaged_record(homes: Homes) -> str | None:
+    """Return a warning about a record that cannot be read, with the command that writes it again; None if all can."""
+    lost = homes.damaged()
+    if not lost:
+        return None
+    path = os.path.join(homes.directory, lost[0])
+    return f"'{path}' is damaged; if it was the record of this directory: git envlog init --adopt={lost[0]}"
+
+
+def _refuse_damaged(homes: Homes) -> None:
+    warning = damaged_record(homes)
+    if warning is not None:
+        raise NothingHere(
+            "not a git repository, and no record of a history names this directory", hint=warning
+        )
 
 
 def _refuse_another(homes: Homes, directory: str) -> None:

@@ -39,6 +39,8 @@ class Browser(App[None]):
     #top { height: 1; padding: 0 1; background: $primary-background; color: $text; }
     #middle { height: 1fr; }
     Moments { width: 40%; min-width: 30; border-right: solid $primary-background; scrollbar-size: 1 1; }
+    #middle.stacked { layout: vertical; }
+    .stacked Moments { width: 100%; height: 45%; border-right: none; border-bottom: solid $primary-background; }
     #right { width: 1fr; padding: 0 1; scrollbar-size: 1 1; }
     #right:focus { background: $boost; }
     #search { dock: bottom; display: none; height: 1; border: none; padding: 0 1; }
@@ -145,8 +147,8 @@ class Browser(App[None]):
             self.call_from_thread(self.query_one(Panel).draw, head, told, write)
 
     def on_resize(self) -> None:
-        moments = self.query_one(Moments)
-        moments.styles.width = "45%" if self.size.width < NARROW else "40%"
+        # Side by side, the list of a narrow terminal has no room for summaries.
+        self.query_one("#middle").set_class(self.size.width < NARROW, "stacked")
 
     # --- keys
 

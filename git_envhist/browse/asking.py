@@ -90,7 +90,7 @@ def ask_json(program: str, *words: str) -> Told:
 
 def rows(year: str) -> tuple[list[Row], Answer]:
     """The moments of the timeline, newest first, and how it went; the year that is said of none is this one."""
-    answer = ask("envlog", "--no-fold", "-z", f"--format={TEMPLATE}")
+    answer = ask("envlog", "--fold", "-z", f"--format={TEMPLATE}")
     found = [row._replace(time=row.time.removeprefix(f"{year}-")) for row in read_rows(answer.out)]
     return found, answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding
@@ -17,6 +18,8 @@ from textual.strip import Strip
 from git_envhist.browse.asking import Row
 
 MARKS = {"verify passing": ("✓", "green"), "verify failing": ("✗", "red")}
+SIGNS, GAP = 4, 2
+"""Columns before the intent besides the time, and before the summary."""
 UNJUDGED = ("·", "")
 OTHERWISE = ("!", "yellow")
 
@@ -26,6 +29,15 @@ def mark_of(verdict: str) -> tuple[str, str]:
     if not verdict:
         return UNJUDGED
     return next((mark for words, mark in MARKS.items() if verdict.startswith(words)), OTHERWISE)
+
+
+def _shortened(row: Row, room: int) -> str:
+    """Return the intent, cut so that the summary has room beside it."""
+    story = cell_len(row.story) + GAP if row.story else 0
+    most = max(room // 2, room - story - cell_len(row.name))
+    if cell_len(row.intent) <= most or most < 2:
+        return row.intent
+    return set_cell_size(row.intent, most - 1).rstrip() + "…"
 
 
 class Moments(ScrollView, can_focus=True):
@@ -134,7 +146,7 @@ class Moments(ScrollView, can_focus=True):
             Segment(flag, ground),
             Segment(f"{sign} ", ground + Style(color=colour or None)),
             Segment(f"{row.time} ", soft),
-            Segment(row.intent, ground),
+            Segment(_shortened(row, self.size.width - len(row.time) - SIGNS), ground),
             *([Segment(f" ({row.name})", ground + Style(color="cyan"))] if row.name else []),
         ]
         width = self.size.width

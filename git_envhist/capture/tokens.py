@@ -5,7 +5,7 @@ unmistakable prefix, or a password where a password must stand, are in the table
 a long word stands in it.
 
 Most files hold none. So a file is first searched for signs (`tokensigns`), and then only for the forms that a sign can
-stand for: 45 MB/s over the sources of Python and its packages, for 158 forms (measured on files of up to 64 KiB, on
+stand for: 64 MB/s over the sources of Python and its packages, for 158 forms (measured on files of up to 64 KiB, on
 two shared cores; `python -m tests.capture.measure_secrets` measures it again).
 """
 

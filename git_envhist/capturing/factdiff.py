@@ -12,9 +12,9 @@ from git_envhist.history.declared import INSTALLED, disagreements
 from git_envhist.history.declared import PROBE as DECLARED
 from git_envhist.history.dependencies import assign_roles
 from git_envhist.history.factkeys import place_of
-from git_envhist.history.facts import pair_facts
+from git_envhist.history.facts import DUMP, pair_facts
 from git_envhist.history.importance import by_importance
-from git_envhist.history.unread import is_of_directory
+from git_envhist.history.unread import FAILED, is_of_directory
 from git_envhist.model import Change, Fact, FactChange
 from git_envhist.store.compare import compare
 from git_envhist.store.facts import (
@@ -71,11 +71,19 @@ def compare_facts(
     for probe in sorted(old.keys() & new.keys() - {DECLARED}):
         find = find_key if opens is None or probe in opens else None
         changes += _differences(reader, probe, old, new, find)
+    if DUMP in new and DUMP not in old:
+        changes += _failed_dumps(reader, new[DUMP])
     declared: list[Fact] = []
     if any(change.probe in INSTALLED for change in changes):
         opened = (_opened(reader, DECLARED, ids, find_key) for ids in (old, new) if DECLARED in ids)
         declared = [fact for text in opened for fact in _facts(DECLARED, text)]
     return by_probe(by_importance(assign_roles(changes, declared)))
+
+
+def _failed_dumps(reader: CatFile, oid: str) -> list[FactChange]:
+    """Return the services that could not be dumped, where the snapshot before says nothing of services."""
+    facts = _facts(DUMP, read_fact_text(DUMP, _text(reader, oid)))
+    return [FactChange(DUMP, fact.key, "", fact.value) for fact in facts if fact.value == FAILED]
 
 
 def brief_facts(reader: CatFile, before: str, after: str, find_key: FindKey | None) -> tuple[FactChange, ...]:

@@ -282,7 +282,9 @@ def _intent(request: Request, view: GitView) -> tuple[bytes, IntentSource]:
     if request.intent is not None and request.intent.strip():
         return request.intent, request.intent_source or IntentSource.GIVEN
     if view.subject:
-        return view.subject, IntentSource.COMMIT
+        from git_envhist.history.intents import substitute_intent  # loaded late: most captures have an intent
+
+        return substitute_intent(view.head or "", view.subject), IntentSource.COMMIT
     return b"", IntentSource.NONE
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from git_envhist.cli.command import Session, command
-from git_envhist.cli.words import how_to_add
 from git_envhist.errors import EnvhistError, UsageError
 
 PARTS = ("textual", "rich")
@@ -37,5 +36,7 @@ def browse(session: Session) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
+        from git_envhist.cli.extras import how_to_add  # loaded late: only where the extra is missing
+
         raise NoBrowser("the terminal browser is not installed here", hint=how_to_add("tui")) from error
     return show()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from git_envhist.cli.terminal import escape
 from git_envhist.cli.titles import title_of
 from git_envhist.cli.words import count, seconds, size
 from git_envhist.errors import UsageError
-from git_envhist.model import Captured, EnvPath, Missing, Trigger
+from git_envhist.history.classes import INSTALLED
+from git_envhist.model import Captured, EnvPath, Missing, Trigger, WhyMissing
 from git_envhist.store.listings import ROOT_MARK
 from git_envhist.values import replace
 from git_envhist.verifying.watching import UNWATCHED, Watching
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MOST_LINES = 20
 """So many paths of a kind are told; the card has them all."""
 LARGEST = 5
+MOST_DIRECTORIES = 12
 
 
 @command("capture", "git envlog capture [<options>] [<intent> | -m <intent>]", writes=True)
@@ -176,7 +178,7 @@ def _capture(session: Session, intent: bytes | None, options: dict[str, Any], te
                 force=options["force"],
                 trigger=Trigger.MANUAL,
                 progress=progress,
-                waiting=tell_that_we_wait,
+                waiting=lambda: tell_that_we_wait(session),
             )
         except KeyboardInterrupt:
             telling.tell_what_stands()
@@ -191,9 +193,13 @@ def _watching(session: Session, options: dict[str, Any]) -> Watching:
     return watching(session)
 
 
-def tell_that_we_wait() -> None:
-    """Say why nothing happens."""
-    complain("waiting for another capture of this working tree to end")
+def tell_that_we_wait(session: Session) -> None:
+    """Report which operation holds the working tree."""
+    from git_envhist.capturing.leftovers import restore_directory  # loaded late: captures rarely wait
+
+    place = restore_directory(session.history.repository.state)
+    what = "a restore" if os.path.isdir(place) and os.listdir(place) else "another capture"
+    complain(f"waiting for {what} of this working tree to end")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -242,6 +248,8 @@ def _first_lines(captured: Captured, history: EnvHistory) -> Iterator[str]:
     yield from directory_lines(largest)
     inside = [path for path, _, _ in largest if not path.endswith(ROOT_MARK)]
     below = [path for path in inside if path.isascii() and os.fsdecode(path).isprintable()]
+    # What was installed is the first thing that a restore is wanted for.
+    below = [path for path in below if path not in INSTALLED]
     example = next((path for path in below if not _is_tracked(history, path)), None)
     if example is not None:
         import shlex  # loaded late: only a first capture needs it
@@ -267,22 +275,49 @@ def _shown_directory(path: EnvPath) -> str:
     return os.fsdecode(path if path.endswith(ROOT_MARK) else path + b"/") if path else "./"
 
 
+def _by_top(directories: Iterable[tuple[EnvPath, int, int]]) -> list[tuple[EnvPath, int, int]]:
+    """Return the directories at the top, each with all that is below it, the largest first."""
+    sums: dict[bytes, list[int]] = {}
+    for path, files, number in directories:
+        # The name of an additional root contains slashes.
+        top = path if bytes(path).count(ROOT_MARK) else path.partition(b"/")[0]
+        row = sums.setdefault(top, [0, 0])
+        row[0] += files
+        row[1] += number
+    rows = [(EnvPath(top), files, number) for top, (files, number) in sums.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[0]))
+
+
 def dry_run_lines(captured: Captured) -> Iterator[str]:
     """What a capture would read, by directory: only then is it known what of it is new."""
     told = f"{count(captured.new_files, 'file')} ({size(captured.new_bytes)})"
     yield f"would read {told} and store what is new, {seconds(captured.seconds)}"
-    yield from directory_lines(captured.directories)
+    largest = _by_top(captured.directories)
+    yield from directory_lines(tuple(largest[:MOST_DIRECTORIES]))
+    rest = largest[MOST_DIRECTORIES:]
+    if rest:
+        more = count(len(rest), "more directory", "more directories")
+        yield f"  {size(sum(one[2] for one in rest)):>10}  {count(sum(one[1] for one in rest), 'file'):>14}  in {more}"
 
 
 def warn_of_missing(missing: tuple[Missing, ...]) -> None:
     """Name what is not in the snapshot, and why."""
     for one in missing[:MOST_LINES]:
-        detail = f": {one.detail}" if one.detail else ""
-        warn(f"not captured ({one.why.value}{detail}): '{os.fsdecode(one.path)}'")
+        warn(f"not captured ({why_missing(one)}): '{os.fsdecode(one.path)}'")
     if len(missing) > MOST_LINES:
         warn(
             f"not captured: {count(len(missing) - MOST_LINES, 'more path')}; 'git envlog show' lists them all"
         )
+
+    if any(one.why is WhyMissing.BUDGET for one in missing):
+        complain("hint: raise the limit, e.g. to 8 GiB: git config envhist.budget 8g")
+
+
+def why_missing(missing: Missing) -> str:
+    """Return the reason with its detail: a number of bytes as a size."""
+    number, _, unit = missing.detail.partition(" ")
+    detail = size(int(number)) if unit == "bytes" and number.isdecimal() else missing.detail
+    return f"{missing.why.value}: {detail}" if detail else missing.why.value
 
 
 def _print_json(session: Session, captured: Captured) -> None:

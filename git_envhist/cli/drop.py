@@ -41,7 +41,7 @@ def drop(session: Session, revisions: tuple[str, ...], dry_run: bool) -> None:
     if session.json:
         session.print_json(_as_json(dropped))
         return
-    for line in _lines(dropped, looking_at(history, dropped.snapshots)):
+    for line in _lines(dropped, looking_at(history)):
         session.line(line)
 
 
@@ -69,7 +69,7 @@ def undrop(session: Session, revisions: tuple[str, ...], every: bool, dry_run: b
         told = {"schema": SCHEMA, "dry_run": dry_run, "trash": [_trash_json(one) for one in found]}
         session.print_json(told)
         return
-    look = looking_at(history, [one.snapshot for one in found])
+    look = looking_at(history)
     word = "would bring back" if dry_run else "brought back"
     for one in found:
         session.line(f"{word} {_label(one.snapshot, look)}")
@@ -83,7 +83,7 @@ def _list(session: Session, found: list[InTrash]) -> None:
         session.print_json(told)
         return
     length = id_length([one.snapshot.id for one in found])
-    look = looking_at(session.history, [one.snapshot for one in found])
+    look = looking_at(session.history)
     for one in found:
         names = f" ({', '.join(map(escape, one.snapshot.names))})" if one.snapshot.names else ""
         session.line(

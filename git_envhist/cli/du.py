@@ -36,8 +36,7 @@ def du(session: Session, revisions: tuple[str, ...], limit: int | None) -> None:
     if space.together is not None:
         session.line(f"{_asked(revisions, paths)} would free {size(space.together)} of {size(space.bytes)}")
         return
-    shown = [row.snapshot for row in space.by_moment if row.snapshot is not None]
-    for line in _lines(space, looking_at(history, shown), SHOWN if limit is None else limit, _room(session)):
+    for line in _lines(space, looking_at(history), SHOWN if limit is None else limit, _room(session)):
         session.line(line.rstrip())
 
 
@@ -78,7 +77,7 @@ def _table(title: str, rows: Sequence[Holder], limit: int, room: int, names: Ite
 
 def _moment(row: Holder, look: Look) -> str:
     one = row.snapshot
-    return row.name[:7] if one is None else f"{one.id[:7]}  {look.time(one)}  {title(one, look.others)}"
+    return row.name[:7] if one is None else f"{one.id[:7]}  {look.time(one)}  {title(one)}"
 
 
 def _as_json(space: Space) -> Json:

@@ -1,4 +1,4 @@
-"""The lines of a list in which the captures of one turn stand as one, each with what came of the whole turn."""
+"""Select the snapshots of a folded list: each line has the summary of all snapshots that it shows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from git_envhist.cli.selection import Wanted, select
 from git_envhist.cli.words import count
 from git_envhist.errors import EnvhistError
 from git_envhist.history.folding import Line, fold
+from git_envhist.history.story import describe_counts
 from git_envhist.model import Snapshot
 from git_envhist.values import replace
 
@@ -20,9 +21,10 @@ AT_ONCE = 8
 
 
 def select_folded(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:
-    """The moments that were asked for; of a turn the newest, with the story of all of it."""
+    """Return the snapshots that were asked for; of a turn or a run the newest, with the summary of all of it."""
     lines = _lines(history, wanted)
-    shown = _told(history, lines) if any(line.is_turn for line in lines) else [line.newest for line in lines]
+    turns = any(line.is_turn for line in lines)
+    shown = _told(history, lines) if turns else [_summed(line) for line in lines]
     return shown[::-1] if wanted.reverse else shown
 
 
@@ -32,7 +34,7 @@ def _lines(history: EnvHistory, wanted: Wanted) -> list[Line]:
     asked = None if most is None else most + 1
     while True:
         found = select(history, replace(wanted, limit=asked, reverse=False))
-        lines = fold(history.judge(snapshot) for snapshot in found)
+        lines = fold((history.judge(snapshot) for snapshot in found), history.now.tzinfo)
         if most is None or asked is None:
             return lines
         if len(lines) > most or len(found) < asked:
@@ -50,7 +52,17 @@ def _told(history: EnvHistory, lines: Sequence[Line]) -> list[Snapshot]:
     except EnvhistError:
         # What is damaged is told by others; a list tells as much as it can.
         stories = {}
-    return [_as_one(line, stories.get(line.newest.commit)) if line.is_turn else line.newest for line in lines]
+    return [
+        _as_one(line, stories.get(line.newest.commit)) if line.is_turn else _summed(line) for line in lines
+    ]
+
+
+def _summed(line: Line) -> Snapshot:
+    """Return the newest snapshot of a line; of a run with the counts of all of it."""
+    if not line.is_run:
+        return line.newest
+    words = f"{describe_counts(line.changed)} · {count(1 + len(line.earlier), 'snapshot')}"
+    return replace(line.newest, story=words)
 
 
 def _as_one(line: Line, story: str | None) -> Snapshot:

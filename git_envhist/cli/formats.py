@@ -8,7 +8,7 @@ value, and is nothing at all where the value is nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 
 from git_envhist.cli.dates import format_date
@@ -18,9 +18,9 @@ from git_envhist.errors import UsageError
 from git_envhist.history.intents import title
 from git_envhist.history.story import with_ascii_signs
 from git_envhist.history.timeline import NO_INTENT, subject
-from git_envhist.history.times import printed_time
+from git_envhist.history.times import DAYS, printed_time
 from git_envhist.model import Snapshot
-from git_envhist.values import dataclass, field
+from git_envhist.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,28 @@ class Look:
     now: datetime
     date: str | None = None
     id_length: int = 7
-    others: Mapping[str, Snapshot | None] = field(default_factory=dict)
-    """The moments that restores among those shown went back to (`git_envhist.cli.titles`)."""
+    by_day: bool = False
+    """Whether a heading names the day."""
     ascii_signs: bool = False
     """Spell the minus signs of summaries in ASCII: the text goes to no terminal."""
 
     def time(self, snapshot: Snapshot) -> str:
-        """The time as a list prints it; every spelling of it leads back to the snapshot."""
+        """Return the time as a list prints it; with the day of the heading, each spelling finds the snapshot."""
+        if self.by_day:
+            return f"{snapshot.at.astimezone(self.now.tzinfo):%H:%M}"
         return self.printed(snapshot.at)
+
+    @property
+    def today(self) -> str:
+        """Return the heading of the present day."""
+        return f"{self.now.date().isoformat()} {DAYS[self.now.weekday()].capitalize()}, today"
+
+    def day(self, snapshot: Snapshot) -> str:
+        """Return the heading of a day: `2026-11-18 Wednesday`."""
+        day = snapshot.at.astimezone(self.now.tzinfo).date()
+        ago = (self.now.date() - day).days
+        near = {0: ", today", 1: ", yesterday"}.get(ago, "")
+        return f"{day.isoformat()} {DAYS[day.weekday()].capitalize()}{near}"
 
     def printed(self, at: datetime) -> str:
         """A moment as a list prints it."""
@@ -45,7 +59,7 @@ class Look:
 
     def words(self, snapshot: Snapshot) -> str:
         """The words that a list has for a moment."""
-        return escape(title(snapshot, self.others))
+        return escape(title(snapshot))
 
     def signed(self, summary: str) -> str:
         """Return a summary with the signs that its reader expects."""
@@ -84,7 +98,7 @@ WORDS: dict[str, Piece] = {
     "story": lambda snapshot, look: escape(with_ascii_signs(story_line(snapshot))),
     "name": lambda snapshot, look: escape(", ".join(snapshot.names)),
     "trigger": lambda snapshot, look: snapshot.trigger.value,
-    "title": lambda snapshot, look: escape(title(snapshot, look.others)),
+    "title": lambda snapshot, look: escape(title(snapshot)),
     "complete": lambda snapshot, look: "complete" if snapshot.complete else "partial",
 }
 PRESETS = {"oneline": "%h %s"}

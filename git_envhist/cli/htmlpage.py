@@ -11,9 +11,9 @@ from git_envhist.cli.pagefile import put_page
 from git_envhist.cli.placing import refuse_place
 from git_envhist.cli.progress import shown_steps
 from git_envhist.cli.terminal import escape, escape_invalid
-from git_envhist.cli.titles import others_of
 from git_envhist.cli.words import count, size
 from git_envhist.errors import EnvhistError, Refused
+from git_envhist.history.folding import Line, fold
 from git_envhist.history.intents import title
 from git_envhist.history.timeline import subject
 from git_envhist.model import Snapshot
@@ -23,7 +23,6 @@ from git_envhist.store.durable import cannot_write
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from git_envhist.api import EnvHistory
     from git_envhist.cli.command import Session
     from git_envhist.cli.jsonform import Json
 
@@ -47,7 +46,8 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     refuse_what_is_no_page(file)
     with shown_steps() as tell:
         tell(f"measuring {count(len(shown), 'moment')}")
-        values = titled(measured_values(history, shown, most_paths=PATHS_IN_LISTS), history, shown)
+        values = titled(measured_values(history, shown, most_paths=PATHS_IN_LISTS), shown)
+        values = folded(values, fold(shown, history.now.tzinfo))
     place = os.path.basename(history.repository.root) or history.repository.root
     text = document(place, moment(history.now), values)
     if file == TO_OUTPUT:
@@ -59,13 +59,26 @@ def write_page(session: Session, file: str, shown: Sequence[Snapshot]) -> None:
     session.line(f"wrote '{escape(file)}': {count(len(shown), 'moment')}, {size(len(raw))}")
 
 
-def titled(values: Iterable[Json], history: EnvHistory, shown: Sequence[Snapshot]) -> list[Json]:
+def titled(values: Iterable[Json], shown: Sequence[Snapshot]) -> list[Json]:
     """These moments' values, each with the line that a list prints for it where its own words are another."""
-    others = others_of(history, shown)
     return [
         value if line == subject(one.intent) else {**value, "title": escape_invalid(line)}
         for value, one in zip(values, shown, strict=True)
-        for line in (title(one, others),)
+        for line in (title(one),)
+    ]
+
+
+def folded(values: Sequence[Json], lines: Sequence[Line]) -> list[Json]:
+    """Return the values, those that a list would fold with the id of the snapshot whose line shows them."""
+    into = {str(one.id): line.newest.id for line in lines for one in line.earlier}
+    counts = {str(line.newest.id): 1 + len(line.earlier) for line in lines if line.is_turn or line.is_run}
+    return [
+        {**value, "folded_into": into[str(value["id"])]}
+        if value["id"] in into
+        else {**value, "folds": counts[str(value["id"])]}
+        if value["id"] in counts
+        else value
+        for value in values
     ]
 
 

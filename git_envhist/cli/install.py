@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,14 +15,17 @@ from git_envhist.cli.options import option
 from git_envhist.cli.terminal import escape, escape_invalid
 from git_envhist.errors import EnvhistError, NotARepository, UsageError
 from git_envhist.model.causing import Edit, Installed
+from git_envhist.store.repository import Repository
 from git_envhist.triggers.edits import describe
-from git_envhist.triggers.installing import LEFT, chosen, every, install, uninstall
+from git_envhist.triggers.installing import LEFT, chosen, every, install, parts, uninstall
 from git_envhist.triggers.integration import Place
 
 if TYPE_CHECKING:
     from git_envhist.cli.forgetting import Forgetting
 
 PROGRAM = "git-envhist"
+EXCLUDED = "--exclude=refs/envhist/*"
+ALIAS = f"log --graph --oneline {EXCLUDED} --exclude=refs/notes/envhist/* --all"
 DONE = {"git": "git's hooks", LEFT: "what agents left here"}
 
 
@@ -51,12 +55,25 @@ def install_command(session: Session, agents: tuple[str, ...], **options: bool) 
     wanted = chosen(agents)
     place = place_of(session, everywhere=options["everywhere"], force=options["force"])
     _tell(session, install(place, wanted, dry_run=options["dry_run"]), options["dry_run"], "installed")
+    if not (session.json or agents or options["dry_run"]):
+        _offer_alias(session)
     if not session.json and not agents and sys.stderr.isatty():
         complain(
             "hint: a capture stands a moment after each commit; what the last ones came to: git envlog status"
         )
     if not session.json and sys.stderr.isatty() and not finds_manual():
         complain("note: man and your shells find neither manual nor completions: git envlog install --shell")
+
+
+def _offer_alias(session: Session) -> None:
+    """Print the alias that lists the code alone, unless the configuration has one."""
+    try:
+        config = session.history.repository.read_config()
+    except NotARepository:
+        config = ()
+    if not any(key.startswith("alias.") and EXCLUDED in (value or "") for key, value in config):
+        complain("note: 'git log --all' lists snapshots, too; an alias that leaves them out:")
+        complain(f"  git config --global alias.la '{ALIAS}'")
 
 
 @command(
@@ -89,6 +106,8 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     dry_run = options["dry_run"]
     if not options["history"]:
         _tell(session, uninstall(place, wanted, dry_run=dry_run), dry_run, "taken away")
+        if options["everywhere"] and not agents:
+            _name_repositories_with_hooks(place)
         return
     from git_envhist.cli.forgetting import Forgetting  # loaded late: hardly ever asked for
 
@@ -100,6 +119,21 @@ def uninstall_command(session: Session, agents: tuple[str, ...], **options: bool
     if not dry_run:
         history.carry_out()
     _tell(session, done, dry_run, "taken away", history)
+
+
+def _name_repositories_with_hooks(place: Place) -> None:
+    """Print the repositories in which hooks were installed apart from those of the user."""
+    for common_dir in place.trusted.repositories():
+        try:
+            repository = Repository.open(os.path.dirname(common_dir))
+            found = parts(Place(repository, place.environ, place.program, False, False))
+        except EnvhistError:
+            continue
+        if found:
+            where = shlex.quote(repository.root)
+            complain(
+                f"note: hooks remain in '{escape(repository.root)}': git -C {escape(where)} envlog uninstall"
+            )
 
 
 def _is_for_shells(agents: Sequence[str], options: dict[str, bool]) -> bool:

@@ -239,6 +239,9 @@ def _write_alone(path: str, text: str) -> None:
 
 
 def _import(session: Session, ring: KeyRing, source: str | None, use: bool, passphrase: Passphrase) -> None:
+    if not is_person(session.history.environ):
+        # With a key that others know as well, they open what is sealed, and their snapshots are trusted.
+        raise Refused("a key is imported by a person only", hint="run it in a terminal of yours")
     taken = ring.import_(_unwrapped(_read_text(source), passphrase))
     if use:
         ring.use(taken)

@@ -11,7 +11,6 @@ from git_envhist.cli.formats import Look
 from git_envhist.cli.render import id_length, list_lines
 from git_envhist.cli.terminal import escape
 from git_envhist.history.hints import NOTHING_CAPTURED
-from git_envhist.history.intents import by_digits
 from git_envhist.history.likely import likeliest
 
 
@@ -25,7 +24,7 @@ def likely_lines(session: Session) -> Iterator[str]:
         complain(f"hint: {NOTHING_CAPTURED}")
         return
     digits = id_length([snapshot.id for snapshot in moments])
-    look = Look(history.now, None, digits, by_digits(history.world.own.snapshots))
+    look = Look(history.now, None, digits)
     told = list_lines(moments, look, session.palette, session.columns)
     for line, snapshot in zip(told, moments, strict=True):
         yield line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from git_envhist.cli.command import Session, command
@@ -13,7 +13,6 @@ from git_envhist.cli.halfway import warn_if_half_way
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.render import card, id_length, list_lines, oneline
 from git_envhist.cli.selection import Wanted, select
-from git_envhist.cli.titles import others_of
 from git_envhist.cli.underway import tell_what_is_under_way
 from git_envhist.errors import UsageError
 from git_envhist.history.choice import NO_VERDICT, Choice
@@ -51,6 +50,11 @@ class Listing:
     def folds(self) -> bool:
         """Whether a line is all that is shown of a snapshot, so that one may stand for several."""
         return not (self.full or self.diff or self.graph or self.page)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the list of aligned lines, which headings may interrupt."""
+        return not (self.full or self.graph or self.page or self.one_line or self.ended_by_nul)
 
     @property
     def end(self) -> str:
@@ -95,8 +99,9 @@ class Listing:
     "--no-fold",
     "unfolded",
     is_flag=True,
-    help="a line for each capture of a turn, each copy before a restore",
+    help="a line for each snapshot: of a turn, of a run of automatic ones, without changes",
 )
+@option("--fold", "folded", is_flag=True, help="fold with --format too")
 @option("--reverse", is_flag=True, help="oldest first")
 @option("--oneline", "one_line", is_flag=True, help="id and intent only")
 @option("--full", is_flag=True, help="the whole card of each")
@@ -117,8 +122,10 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
     write = read_format(options["template"]) if options["template"] is not None else None
     style = session.date_style(options["date"])
     history = session.history
-    is_raw = bool(session.json or write or options["unfolded"])
+    is_raw = bool(session.json or (write and not options["folded"]) or options["unfolded"])
     listing, shown, rows = _select(history, _wanted(session, revisions, options), listing, is_raw)
+    several = len({one.timeline for one in shown}) > 1
+    listing = replace(listing, timelines=listing.timelines and several)
     for warning in (*history.trouble, *history.warnings):
         warn(warning)
     warn_if_half_way(history)
@@ -136,13 +143,10 @@ def log(session: Session, revisions: tuple[str, ...], **options: Any) -> None:
             from git_envhist.cli import advice  # loaded late: nearly every history holds something
 
             advice.where_nothing_is(session)
-        look = Look(
-            history.now,
-            style,
-            id_length([one.id for one in shown]),
-            others_of(history, shown),
-            ascii_signs=session.columns is None,
-        )
+        digits = id_length([one.id for one in shown])
+        look = Look(history.now, style, digits, ascii_signs=session.columns is None)
+        if style is None and listing.is_plain and write is None:
+            look = replace(look, by_day=any(look.day(one) != look.today for one in shown))
         session.page()
         # A template is for programs, too: what it names comes as it is.
         session.output.plain &= write is None
@@ -172,7 +176,9 @@ def _print_all(
     write: Write | None,
 ) -> None:
     if not listing.graph:
-        _print(session, shown, _texts(session, shown, listing, look, write, [0] * len(shown)), listing, write)
+        texts = _texts(session, shown, listing, look, write, [0] * len(shown))
+        texts = _with_days(session, shown, texts, look) if look.by_day else texts
+        _print(session, shown, texts, listing, write)
         return
     from git_envhist.cli.graphview import beside_rows  # loaded late: keeps envlog fast
 
@@ -252,6 +258,21 @@ def _texts(
         )
     lines = list_lines(shown, look, palette, columns, timelines=listing.timelines, indents=indents)
     return [_with_observed(line, one, look) for line, one in zip(lines, shown, strict=True)]
+
+
+def _with_days(
+    session: Session, shown: Sequence[Snapshot], texts: Iterable[str], look: Look
+) -> Iterator[str]:
+    """Yield the lines, the first of each day below a heading."""
+    last = ""
+    for snapshot, text in zip(shown, texts, strict=True):
+        day = look.day(snapshot)
+        if day == last:
+            yield text
+        else:
+            gap = "\n" if last else ""
+            yield f"{gap}{session.paint('heading', day)}\n{text}"
+        last = day
 
 
 def _with_observed(line: str, snapshot: Snapshot, look: Look) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.options import option
-from git_envhist.cli.words import how_to_add
 from git_envhist.errors import EnvhistError
 
 PARTS = ("mcp", "mcp_types", "anyio", "pydantic")
@@ -30,6 +29,8 @@ def mcp(session: Session, read_only: bool) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
+        from git_envhist.cli.extras import how_to_add  # loaded late: only where the extra is missing
+
         raise NoProtocol(
             "the Model Context Protocol is not installed here", hint=how_to_add("mcp")
         ) from error

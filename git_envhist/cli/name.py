@@ -38,7 +38,7 @@ def name(session: Session, name: str | None, revision: str | None, removed: str 
         session.print_json(told)
     else:
         moved = f" (moved from {before[:7]})" if before else ""
-        words = looking_at(history, [snapshot]).words(snapshot)
+        words = looking_at(history).words(snapshot)
         session.line(f"{snapshot.id[:7]} is named '{escape(name)}'{moved}: {words}")
 
 
@@ -47,7 +47,7 @@ def _list(session: Session) -> None:
     if session.json:
         session.print_json({"schema": 1, "names": [{"name": name, "id": one.id} for name, one in named]})
         return
-    look = looking_at(session.history, [one for _, one in named])
+    look = looking_at(session.history)
     widest = max((width(escape(name)) for name, _ in named), default=0)
     for name, one in named:
         told = f"{one.id[:7]}  {look.time(one)}  {look.words(one)}"

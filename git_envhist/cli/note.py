@@ -31,7 +31,7 @@ def note(session: Session, words: tuple[str, ...], texts: tuple[str, ...]) -> No
     if session.json:
         session.print_json({"schema": 1, "id": snapshot.id, "note": text})
     else:
-        intent = looking_at(session.history, [snapshot]).words(snapshot)
+        intent = looking_at(session.history).words(snapshot)
         session.line(f"noted on {snapshot.id[:7]}: {intent}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -67,13 +68,13 @@ def _lines(done: Purged) -> Iterator[str]:
 
 def _caveats(done: Purged) -> Iterator[str]:
     for sent in done.sent:
-        to = (
-            f"'{escape(sent.remote)}' ({escape(sent.shown)})"
-            if sent.remote
-            else "a remote without a name here"
-        )
-        again = f"git envlog push {escape(sent.remote)} {escape(sent.timeline)}".strip()
-        yield f"{to} was sent it with {escape(sent.timeline)}: '{again}' erases it there; who fetched it keeps it"
+        target = sent.remote or sent.shown
+        to = f"'{escape(sent.remote)}' ({escape(sent.shown)})" if sent.remote else f"'{escape(sent.shown)}'"
+        if not target:
+            yield f"a remote without a name here has {escape(sent.timeline)} with it; push there again to erase it"
+            continue
+        again = f"git envlog push {shlex.quote(escape(target))} {shlex.quote(escape(sent.timeline))}"
+        yield f"{to} was sent it with {escape(sent.timeline)}: {again} erases it there; who fetched it keeps it"
     yield from _left_lines(done.left)
     if done.attached:
         yield f"attachments and kept output of {count(done.attached, 'snapshot')} are sealed, and were not searched"

@@ -90,7 +90,8 @@ def _add(session: Session, ring: KeyRing, words: Sequence[str]) -> None:
     new = {}
     for line in _lines(words):
         recipient, comment = read_recipient(line)
-        new[recipient.text] = f"{recipient.text} {comment}".strip()
+        # A comment is one line of the list, whatever ends a line in it.
+        new[recipient.text] = " ".join([recipient.text, *comment.split()])
     ring.set_recipients(lambda old: tuple({**{_key_of(line): line for line in old}, **new}.values()))
     session.done("the list is written")
     if session.json:

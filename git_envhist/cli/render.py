@@ -59,7 +59,7 @@ def list_lines(
     indents = indents or [0] * len(snapshots)
     deepest = max(indents, default=0)
     times = [look.time(snapshot) for snapshot in snapshots]
-    intents = [_named(title(snapshot, look.others), snapshot) for snapshot in snapshots]
+    intents = [_named(title(snapshot), snapshot) for snapshot in snapshots]
     stories = [_story(snapshot, look, timelines) for snapshot in snapshots]
     time_width = max(map(width, times), default=0)
     intent_width = min(max(map(width, intents), default=0), WIDEST_INTENT)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from git_envhist.cli.command import Session, command
 from git_envhist.cli.failure import warn
 from git_envhist.cli.options import argument, option
 from git_envhist.cli.planid import held_to
-from git_envhist.cli.progress import shown_progress
+from git_envhist.cli.progress import shown_progress, shown_steps
 from git_envhist.cli.restoreview import (
     WAY_BACK,
     done_lines,
     dry_run_lines,
+    head_lines,
     held_lines,
     moment_words,
     plan_lines,
@@ -25,6 +27,7 @@ from git_envhist.cli.restoreview import (
 )
 from git_envhist.cli.stopping import stoppable
 from git_envhist.cli.terminal import escape_invalid
+from git_envhist.cli.words import count
 from git_envhist.errors import EnvhistError, UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.model import Progress, Restored, RestorePart, Snapshot
@@ -106,8 +109,8 @@ def restore(session: Session, words: tuple[str, ...], **options: Any) -> int:
         return _write_elsewhere(session, snapshot, options)
     # Whether there is a check at all is known before anything is changed.
     check = session.history.checks.recorded(snapshot) if options["verify"] else None
-    with stoppable(session, snapshot), shown_progress("reading what is here") as progress:
-        restored = session.history.going.to(snapshot, _wish(session, options, progress))
+    with stoppable(session, snapshot), _shown_steps(session, options) as wish:
+        restored = session.history.going.to(snapshot, wish)
     if check is None or options["dry_run"]:
         return _tell(session, restored, options)
     return _tell_and_check(session, restored, options, check)
@@ -130,15 +133,44 @@ def step(session: Session, mode: str, revision: str | None, options: dict[str, A
     """Undo or redo, as often as the operand says."""
     steps = 1 if revision is None else _number(revision, mode)
     go = session.history.going.undo if mode == "undo" else session.history.going.redo
-    with stoppable(session), shown_progress("reading what is here") as progress:
-        restored = go(steps, _wish(session, options, progress))
+    with stoppable(session), _shown_steps(session, options) as wish:
+        restored = go(steps, wish)
     # Who has just gone back gets forth by that: one more undo would lead further back.
     other = "redo" if mode == "undo" else "undo"
     back = f"git envrestore --{other}" + (f" {steps}" if steps > 1 else "")
     status = _tell(session, restored, options, back)
+    if not (session.json or options["head"]):
+        for line in head_lines(restored, session.history.repository.git, dry_run=options["dry_run"]):
+            session.line(line)
     if mode == "undo" and not session.json and restored.target.restore is RestorePart.TO:
         session.line(since_restore_line(restored, steps, dry_run=options["dry_run"]))
     return status
+
+
+@contextmanager
+def _shown_steps(session: Session, options: dict[str, Any]) -> Iterator[Wish]:
+    """Show progress on a terminal: of the capture of what is here, then of the restore itself."""
+    numbers: list[int] = []
+
+    def planned(restored: Restored) -> None:
+        numbers.append(len(restored.plan.steps))
+
+    with shown_steps() as tell, shown_progress("reading what is here") as progress:
+        wish = _wish(session, options, progress)
+        held, saved = wish.planned, wish.saved
+
+        def both(restored: Restored) -> None:
+            planned(restored)
+            if held is not None:
+                held(restored)
+
+        def going(safety: Snapshot) -> None:
+            if saved is not None:
+                saved(safety)
+            if progress is not None:
+                tell(f"restoring {count(numbers[-1] if numbers else 0, 'path')}")
+
+        yield replace(wish, planned=both, saved=going)
 
 
 def _mode(options: dict[str, Any]) -> str | None:
@@ -282,7 +314,7 @@ def _words(session: Session, snapshot: Snapshot) -> str:
 
     verdict = snapshot.verdict
     told = f"{symbol(verdict)} {first_line(verdict.command)}" if verdict else ""
-    words = moment_words(snapshot, told, looking_at(session.history, [snapshot]))
+    words = moment_words(snapshot, told, looking_at(session.history))
     root = session.history.repository.root
     # Whoever stands elsewhere, or was led elsewhere by a variable, shall see what it is about.
     return words if os.path.realpath(root) == os.path.realpath(".") else f"{words} in '{escape(root)}'"

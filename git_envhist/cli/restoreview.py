@@ -29,6 +29,7 @@ from git_envhist.model import (
 )
 from git_envhist.restore.plan import NOT_CAPTURED as PLAN_NOT_CAPTURED
 from git_envhist.restoring.scope import LEFT_OUT_THEN, NOT_CAPTURED
+from git_envhist.store.git import Git
 
 if TYPE_CHECKING:
     from git_envhist.cli.command import Session
@@ -136,6 +137,17 @@ def way_back(restored: Restored, back: str, *, head: bool, services: bool) -> st
     if restored.safety is None or restored.plan.steps or restored.plan.directories:
         return back + others
     return f"git envrestore{others} {restored.safety.id[:7]}"
+
+
+def head_lines(restored: Restored, git: Git, *, dry_run: bool) -> Iterator[str]:
+    """Yield a line if HEAD is not the code commit of the snapshot that an undo returned to."""
+    there = restored.target.head
+    here = git.ask("rev-parse", "--verify", "--quiet", "HEAD") if there else None
+    if there is None or here is None or here.status != 0 or here.out.strip().decode("ascii") == there:
+        return
+    verb = "would not be" if dry_run else "was not"
+    command = f"git envrestore --head {restored.target.id[:7]}"
+    yield f"HEAD {verb} moved; it was at {there[:7]} then: {command}"
 
 
 def _outside_lines(restored: Restored) -> Iterator[str]:

@@ -68,7 +68,7 @@ def _capture(session: Session, intent: str, asked: Asked) -> Captured:
             "watching": watching(session),
             "captured": tell,
             "progress": progress,
-            "waiting": tell_that_we_wait,
+            "waiting": lambda: tell_that_we_wait(session),
         }
         captured = session.history.capture(intent, **whole)
     for warning in captured.warnings:

@@ -31,9 +31,8 @@ class Wanted:
     def seeks(self) -> bool:
         """Whether the very moments are meant where something changed or was reached."""
         choice = self.choice
-        return bool(
-            self.pathspecs or choice.summary is not None or choice.searches_content or choice.verdicts
-        )
+        searches = choice.summary is not None or choice.searches_content
+        return bool(self.pathspecs or searches or choice.verdicts or choice.triggers)
 
 
 def select(history: EnvHistory, wanted: Wanted) -> list[Snapshot]:

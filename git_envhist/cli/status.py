@@ -48,7 +48,9 @@ def status(session: Session, report: bool) -> None:
 
 
 def _lines(found: Status, whole: bool, *, plain: bool) -> Iterator[str]:
-    if not found.here and not found.everywhere:
+    if found.watching:
+        yield "git envlog watch is running here"
+    elif not found.here and not found.everywhere:
         # Where there is no git, no hook of git is called.
         by = " --global --agent <name>, or git envlog watch" if plain else ""
         yield f"nothing captures by itself here: git envlog install{by}"
@@ -126,6 +128,7 @@ def _as_json(found: Status, settings: dict[str, str] | None) -> dict[str, object
         "git": ".".join(map(str, found.git)),
         "here": {name: [*map(_part_json, parts)] for name, parts in found.here.items()},
         "everywhere": {name: [*map(_part_json, parts)] for name, parts in found.everywhere.items()},
+        "watching": found.watching,
         "waiting": None if found.waiting is None else _iso(found.waiting.at),
         "runs": [_run_json(one) for one in reversed(found.outcomes)],
         "warnings": [*map(escape_invalid, found.warnings)],

@@ -64,7 +64,7 @@ def resume(session: Session, files: tuple[str, ...], force: bool) -> None:
     if found is None:
         session.line("no task is left to do")
         return
-    look = looking_at(session.history, [found.start])
+    look = looking_at(session.history)
     session.line(_line(found.task))
     session.line(f"it starts from {found.start.id[:7]} ({look.time(found.start)}): {look.words(found.start)}")
     by, here = _agent(found.task.agent, found.task.agent_version), session.history.agent

@@ -34,7 +34,7 @@ def verify(session: Session, revision: str | None) -> int:
     if session.json:
         session.print_json({"schema": SCHEMA, **_checked_json(checked)})
     else:
-        for line in _checked_lines(checked, looking_at(session.history, [checked.snapshot])):
+        for line in _checked_lines(checked, looking_at(session.history)):
             session.line(line)
     if checked.verdict.status is not VerdictStatus.PASS:
         from git_envhist.cli.advice import after_verdict  # loaded late: most checks pass
@@ -84,7 +84,7 @@ def _checked_lines(checked: Checked, look: Look) -> Iterator[str]:
 
 
 def _tell(session: Session, found: Bisected) -> None:
-    look = looking_at(session.history, (found.good, found.bad, *found.suspects))
+    look = looking_at(session.history)
     if len(found.suspects) > 1:
         session.line(
             f"the first bad moment is one of these, some of which cannot be judged ({_tries(found)}):"

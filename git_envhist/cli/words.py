@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from git_envhist.history.story import changes_phrase
@@ -108,16 +107,9 @@ def effect_words(effect: Effect) -> str:
     return first_line(effect.text) + (f" ({', '.join(told)})" if told else "")
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """`1 file`, `1,204 files`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def how_to_add(extra: str) -> str:
-    """What installs an extra beside the program that runs, wherever that was installed."""
-    import shlex  # loaded late: nearly nobody needs it
-
-    return f"{shlex.quote(sys.executable)} -m pip install 'git-envhist[{extra}]'"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def size(number: int) -> str:

@@ -1,20 +1,23 @@
-"""Captures of one turn of an agent, as one line of a list; likewise a restore and the copy saved before it, where
-that held nothing new (pure).
+"""Fold snapshots into the lines of a list (pure).
 
-Whatever is told of a single moment keeps a line of its own: a name, a note, a verdict that was reached there, a task
-begun, an effect, a path that is missing. So does the first of all: it changed nothing, it is what a turn's changes are
-counted from. The newest of a run stands for it, as everywhere: the turn's intent finds it.
+One line shows all captures of one turn of an agent; a restore with the copy saved before it, if that held nothing new;
+and the captures of one day that followed each other automatically and changed only files. A snapshot that changed
+nothing, and for which nobody gave a reason, has no line unless it is the newest.
+
+A snapshot with a name, a note, a verdict of its own, a task, an effect or a missing path keeps its line. So does the
+first of all: a turn's changes are counted from it. The newest of a run represents it: the turn's intent finds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import tzinfo
 from typing import NamedTuple
 
 from git_envhist.history.doings import EFFECT, TASK
 from git_envhist.history.story import changes_phrase, describe_counts
 from git_envhist.history.timeline import own_verdict
-from git_envhist.model import ChangeCount, RestorePart, Snapshot, Trigger
+from git_envhist.model import ChangeCount, IntentSource, RestorePart, Snapshot, Trigger
 
 TURN = "agent-turn"
 NOTHING = ChangeCount()
@@ -35,18 +38,33 @@ class Line(NamedTuple):
         return bool(self.earlier) and _turn(self.newest) is not None
 
     @property
+    def is_run(self) -> bool:
+        """Whether it shows several automatic captures."""
+        return bool(self.earlier) and _is_routine(self.newest)
+
+    @property
+    def changed(self) -> ChangeCount:
+        """The counts of all its captures together."""
+        all_of_it = [snapshot.changed for snapshot in (self.newest, *self.earlier)]
+        return ChangeCount(
+            sum(one.added for one in all_of_it),
+            sum(one.modified for one in all_of_it),
+            sum(one.removed for one in all_of_it),
+        )
+
+    @property
     def step(self) -> tuple[str, str | None]:
         """Its commit, and the one before all that it stands for."""
         return self.newest.commit, (self.earlier or (self.newest,))[-1].parent
 
 
-def fold(newest_first: Iterable[Snapshot]) -> list[Line]:
-    """The lines of a list; moments of other timelines may stand between those of one."""
+def fold(newest_first: Iterable[Snapshot], zone: tzinfo | None = None) -> list[Line]:
+    """Return the lines of a list; `zone` says where a day begins. Snapshots of several timelines may alternate."""
     lines: list[Line] = []
     latest: dict[str, int] = {}
     for snapshot in newest_first:
         place = latest.get(snapshot.timeline)
-        if place is not None and _belongs(lines[place], snapshot):
+        if place is not None and _belongs(lines[place], snapshot, zone):
             lines[place] = Line(lines[place].newest, (*lines[place].earlier, snapshot))
         else:
             latest[snapshot.timeline] = len(lines)
@@ -54,12 +72,17 @@ def fold(newest_first: Iterable[Snapshot]) -> list[Line]:
     return lines
 
 
-def _belongs(line: Line, snapshot: Snapshot) -> bool:
+def _belongs(line: Line, snapshot: Snapshot, zone: tzinfo | None) -> bool:
     # Chosen ones may have others between them, which no line of theirs tells of.
     follows = (line.earlier or (line.newest,))[-1].parent == snapshot.commit
     return (
         follows
-        and (_same_turn(line, snapshot) or _saved_nothing(line, snapshot))
+        and (
+            _same_turn(line, snapshot)
+            or _saved_nothing(line, snapshot)
+            or _is_idle(line, snapshot)
+            or _same_run(line, snapshot, zone)
+        )
         and not _stands_alone(snapshot)
     )
 
@@ -72,8 +95,34 @@ def _same_turn(line: Line, snapshot: Snapshot) -> bool:
 def _saved_nothing(line: Line, snapshot: Snapshot) -> bool:
     """Whether it is what a restore saved first, and the moment before holds all of it."""
     arrived = not line.earlier and line.newest.restore not in (None, RestorePart.BEFORE)
-    nothing_new = snapshot.parent is not None and changes_phrase(snapshot) == describe_counts(NOTHING)
-    return arrived and snapshot.restore is RestorePart.BEFORE and nothing_new
+    return arrived and snapshot.restore is RestorePart.BEFORE and _changed_nothing(snapshot)
+
+
+def _is_idle(line: Line, snapshot: Snapshot) -> bool:
+    """Return whether a snapshot changed nothing, and only a program or a command caused it."""
+    if _turn(line.newest) is not None or snapshot.restore is not None or _turn(snapshot) is not None:
+        return False
+    return (_has_no_words(snapshot) or snapshot.trigger is Trigger.RUN) and _changed_nothing(snapshot)
+
+
+def _same_run(line: Line, snapshot: Snapshot, zone: tzinfo | None) -> bool:
+    same_day = line.newest.at.astimezone(zone).date() == snapshot.at.astimezone(zone).date()
+    return same_day and _is_routine(line.newest) and _is_routine(snapshot)
+
+
+def _is_routine(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot is automatic, and neither its intent nor its summary says more than which files."""
+    automatic = snapshot.trigger.automatic and snapshot.restore is None and _has_no_words(snapshot)
+    only_files = changes_phrase(snapshot) == describe_counts(snapshot.changed)
+    return automatic and only_files and _turn(snapshot) is None and not _stands_alone(snapshot)
+
+
+def _has_no_words(snapshot: Snapshot) -> bool:
+    return snapshot.intent_source in (IntentSource.COMMIT, IntentSource.NONE)
+
+
+def _changed_nothing(snapshot: Snapshot) -> bool:
+    return snapshot.parent is not None and changes_phrase(snapshot) == describe_counts(NOTHING)
 
 
 def _turn(snapshot: Snapshot) -> Turn | None:

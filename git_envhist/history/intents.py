@@ -1,13 +1,13 @@
-"""The words of moments: how a list prints them, and how they are found again by them (pure).
+"""Titles of snapshots: how a list prints them, and how they are found again by them (pure).
 
-An intent is what was said, or stands in for it: the subject of the code's last commit says nothing of why a hook took
-a moment, so a list puts the cause in front, as git's own log of HEAD does. A restore's intent names the other moment
-by its id, so that `:/clean` means that moment itself; a list, which knows both, says the other's words in its place.
+An intent is given, or has a substitute: after the subject that names the code commit stands that commit's own subject.
+That says nothing of why a hook took a snapshot, so a title names the cause first, as git's reflog does. The title of
+an operation is short: `restore of 6c12886 (2 paths)`, `undo of be19d7d`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from git_envhist.history.timeline import NO_INTENT, PRINTED_ID, Spot, Timeline, subject
@@ -15,43 +15,41 @@ from git_envhist.history.times import exact_time
 from git_envhist.model import IntentSource, RestorePart, Snapshot, Trigger
 from git_envhist.values import pattern
 
-Others = Mapping[str, Snapshot | None]
-"""Moments by the digits of their ids that a list prints; None where several share these."""
-
 CAUSES = {Trigger.MANUAL: "capture", Trigger.API: "capture"}
 """What is said of a cause in the place of its name."""
-WENT = {
-    RestorePart.BEFORE: "before the restore of",
-    RestorePart.TO: "restored",
-    RestorePart.UNDO: "undo to",
-    RestorePart.REDO: "redo to",
+OPERATIONS = {
+    RestorePart.TO: "restore of",
+    RestorePart.UNDO: "undo of",
+    RestorePart.REDO: "redo of",
 }
-IN_PART = ", in part"
-"""What the words of a restore end with that did not bring all of a moment."""
+AFTER = "snapshot after"
+"""The subject of a snapshot without an intent names the code commit, and does not repeat its subject."""
+PART = pattern(r" \((?:[0-9,]+ paths?|in part)\)\Z|, in part\Z")
+EARLIER = pattern(rf"(?P<word>restored|undo|redo) (?P<id>[0-9a-f]{{{PRINTED_ID}}})(?P<part>, in part)?")
+"""Intents of operations as earlier versions wrote them; an undo was named after the state that it led to."""
 DIGITS = pattern(rf"[0-9a-f]{{{PRINTED_ID}}}")
-DEEPEST = 8
-"""A restore of a restore of a restore: nobody reads further."""
 
 
-def title(snapshot: Snapshot, others: Others | None = None) -> str:
-    """The line that a list prints for a moment, where it knows these others."""
-    if snapshot.restore is not None and others:
-        return _went(snapshot, others, DEEPEST)
+def title(snapshot: Snapshot) -> str:
+    """Return the line that a list prints for a snapshot."""
+    if snapshot.restore is not None:
+        return _of_operation(subject(snapshot.intent))
     if snapshot.intent_source is IntentSource.COMMIT:
-        return f"{_cause(snapshot)}: {subject(snapshot.intent)}"
+        return f"{_cause(snapshot)}: {_code_subject(snapshot)}"
     if snapshot.intent_source is IntentSource.NONE and snapshot.trigger not in CAUSES:
         return _cause(snapshot)
     return subject(snapshot.intent)
 
 
-def by_digits(snapshots: Iterable[Snapshot]) -> dict[str, Snapshot | None]:
-    """The moments as `title` asks for them."""
-    found: dict[str, Snapshot | None] = {}
-    for snapshot in snapshots:
-        digits = snapshot.id[:PRINTED_ID]
-        same = found.get(digits, snapshot)
-        found[digits] = snapshot if same is not None and same.id == snapshot.id else None
-    return found
+def operation_words(part: RestorePart, meant: str | None, paths: str = "") -> str:
+    """Return the intent of an operation: `restore of 6c12886 (2 paths)`."""
+    words = f"{OPERATIONS[part]} {meant[:PRINTED_ID]}" if meant else OPERATIONS[part].partition(" ")[0]
+    return f"{words} ({paths})" if paths else words
+
+
+def substitute_intent(commit: str, code_subject: bytes) -> bytes:
+    """Return the intent of a snapshot that was given none: it names the code commit, then repeats its subject."""
+    return b"%b %b\n\n%b" % (AFTER.encode(), commit[:PRINTED_ID].encode(), code_subject)
 
 
 def meant_by(snapshot: Snapshot) -> str | None:
@@ -97,64 +95,34 @@ def _telling_length(ids: list[str]) -> int:
 
 
 def _printed(spot: Spot) -> str:
-    restored = spot.snapshot.restore is not None
-    return title(spot.snapshot, by_digits(spot.timeline.snapshots) if restored else None)
+    return title(spot.snapshot)
 
 
 def _titles(snapshots: Sequence[Snapshot]) -> dict[int, str]:
-    """What lists print, by place, where that is not the intent."""
-    restored = any(snapshot.restore is not None for snapshot in snapshots)
-    others = by_digits(snapshots) if restored else {}
+    """Return the titles that differ from the intents, by place."""
     return {
-        place: _words(title(snapshot, others))
+        place: _words(title(snapshot))
         for place, snapshot in enumerate(snapshots)
         if snapshot.restore is not None or snapshot.intent_source in (IntentSource.COMMIT, IntentSource.NONE)
     }
 
 
-def _went(snapshot: Snapshot, others: Others, deepest: int) -> str:
-    """`restored "clean clone"`; by the id, as the intent says it, where the other is not known."""
-    other = _other(snapshot, others)
-    if other is None or snapshot.restore is None:
-        return subject(snapshot.intent)
-    part = IN_PART if is_in_part(snapshot) else ""
-    return f"{WENT[snapshot.restore]} {_called(other, others, deepest - 1)}{part}"
+def _of_operation(intent: str) -> str:
+    earlier = EARLIER.fullmatch(intent)
+    if earlier is None:
+        return intent
+    word = {"restored": "restore of", "undo": "undo to", "redo": "redo to"}[earlier["word"]]
+    return f"{word} {earlier['id']}" + (" (in part)" if earlier["part"] else "")
+
+
+def _code_subject(snapshot: Snapshot) -> str:
+    first, _, rest = snapshot.intent.partition("\n\n")
+    return subject(rest) if first.startswith(AFTER) and rest.strip() else subject(snapshot.intent)
 
 
 def is_in_part(snapshot: Snapshot) -> bool:
-    """Whether a restore brought a part of the other snapshot alone."""
-    return snapshot.restore is not RestorePart.BEFORE and subject(snapshot.intent).endswith(IN_PART)
-
-
-def _called(snapshot: Snapshot, others: Others, deepest: int) -> str:
-    """A moment by the words that somebody would know again: what a restore arrived at is what it went back to."""
-    if snapshot.restore is None:
-        return f'"{title(snapshot)}"'
-    if is_in_part(snapshot):
-        return f'"{subject(snapshot.intent)}"'
-    same = (
-        _equal_before(snapshot, others)
-        if snapshot.restore is RestorePart.BEFORE
-        else _other(snapshot, others)
-    )
-    if same is not None and deepest > 0:
-        return _called(same, others, deepest - 1)
-    if snapshot.restore is RestorePart.BEFORE and deepest > 0 and (other := _other(snapshot, others)):
-        return f"what was before {_called(other, others, deepest - 1)}"
-    return f'"{subject(snapshot.intent)}"'
-
-
-def _other(snapshot: Snapshot, others: Others) -> Snapshot | None:
-    meant = meant_by(snapshot)
-    found = others.get(meant[:PRINTED_ID]) if meant else None
-    return found if found is not None and meant and found.id.startswith(meant) else None
-
-
-def _equal_before(snapshot: Snapshot, others: Others) -> Snapshot | None:
-    """The moment before one that was saved and held nothing new."""
-    found = others.get((snapshot.parent or "")[:PRINTED_ID])
-    equal = found is not None and found.commit == snapshot.parent and found.content == snapshot.content
-    return found if equal and snapshot.content else None
+    """Return whether a restore brought only a part of the other snapshot."""
+    return snapshot.restore is not RestorePart.BEFORE and PART.search(subject(snapshot.intent)) is not None
 
 
 def _cause(snapshot: Snapshot) -> str:

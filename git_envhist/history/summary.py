@@ -63,7 +63,9 @@ def _cells(changes: Iterable[FactChange]) -> str:
     """Name the most important changes and count the rest; packages that came along are named only if no other is."""
     ordered = by_importance(changes)
     listed = [one for one in ordered if one.role in (Role.DIRECT, Role.DEVELOPMENT)]
-    named = (listed or [one for one in ordered if one.role is not Role.NESTED])[:MOST_NAMED]
+    others = [one for one in ordered if one.role is not Role.NESTED]
+    # Of packages in no list, those that no other one needs say what was installed.
+    named = (listed or [one for one in others if not one.auto] or others)[:MOST_NAMED]
     rest = [one for one in ordered if one not in named]
     if not named:
         return f"{counts_of(rest)} nested"

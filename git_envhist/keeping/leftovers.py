@@ -50,9 +50,10 @@ def what_was_sent(
     specs = [*_all_specs(paths), *(b":(top,literal)" + path for path in stored)]
     found = []
     for key in keys:
-        for ref, oid in read_memory(repository.common_state, key).put:
+        memory = read_memory(repository.common_state, key)
+        for ref, oid in memory.put:
             if ref.startswith(HEADS) and _was_held(repository.git, oid, specs):
-                name, shown = names.get(key, ("", ""))
+                name, shown = names.get(key, ("", memory.address))
                 found.append(Sent(name, shown, ref.removeprefix(HEADS)))
     return tuple(dict.fromkeys(found))
 

@@ -90,6 +90,8 @@ class Status:
     """What hooks came to, oldest first."""
     waiting: Mark | None
     warnings: tuple[str, ...]
+    watching: bool = False
+    """Whether `git envlog watch` runs here."""
 
 
 class Happened(NamedTuple):

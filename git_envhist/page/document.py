@@ -32,7 +32,17 @@ IN_SHORT = {"story": 20, "cells": 8, "areas": 14, "paths": 8, "missing": 8}
 """How many rows of a moment are shown: a thousand moments stay below 5 MB."""
 SHOWN = (
     *("id", "timeline", "at", "intent", "title", "names", "trigger", "actor", "trusted", "head", "branch"),
-    *("notes", "complete", "external_id", "tasks", "effects", "restored_from", "services"),
+    *(
+        "notes",
+        "complete",
+        "external_id",
+        "tasks",
+        "effects",
+        "restored_from",
+        "services",
+        "folded_into",
+        "folds",
+    ),
 )
 MOST_ROWS = 24
 OF_VERDICT = (

@@ -16,7 +16,7 @@ from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.holding import Held
 from git_envhist.capturing.request import Request
 from git_envhist.errors import EnvhistError, Refused, in_words
-from git_envhist.model import EnvPath, Pair, Restored, RestorePart, Snapshot, Trigger
+from git_envhist.model import EnvPath, Pair, Restored, RestorePart, Snapshot, SnapshotId, Trigger
 from git_envhist.restoring.carrying import Carried, Last, carry_out
 from git_envhist.restoring.damage import told_of_what_comes
 from git_envhist.restoring.doubts import doubtful
@@ -234,6 +234,11 @@ class Course:
         assert safety is not None
         return safety
 
+    def _undone(self, safety: Snapshot) -> SnapshotId:
+        """Return the snapshot of the state that an undo leaves: the safety snapshot if that state was new."""
+        left = self.wish.left() if self.wish.left is not None else None
+        return left or safety.id
+
     def _record(self, planned: Restored, carried: Carried, saved: Saved) -> Restored:
         done = replace(planned, verified=carried.verified, kept=carried.kept)
         done = replace(done, losses=(*planned.losses, *carried.losses))
@@ -245,7 +250,8 @@ class Course:
                 self.part,
                 since,
                 planned.target,
-                in_part=self.wish.is_part,
+                undone=self._undone(saved.safety) if self.part is RestorePart.UNDO else None,
+                paths=_count_of_paths(planned) if self.wish.is_part else "",
             )
         except (EnvhistError, OSError) as error:
             warning = f"{NOT_RECORDED}: {in_words(error)}"
@@ -265,3 +271,8 @@ class Course:
             tracked_differed=before,
             edits_replaced=edits,
         )
+
+
+def _count_of_paths(planned: Restored) -> str:
+    number = len(planned.plan.steps)
+    return f"{number:,} path{'' if number == 1 else 's'}"

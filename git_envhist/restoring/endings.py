@@ -59,6 +59,8 @@ def _record_end(here: Here, carried: Carried, goal: str, part: RestorePart) -> I
         part = RestorePart(told.get(PART, part.value))
     source = SnapshotId(told[goal]) if told.get(goal) else None
     try:
-        publish_now(here.unbounded(), source, part, in_part=goal == TARGET and LESS in told)
+        paths = "in part" if goal == TARGET and LESS in told else ""
+        undone = SnapshotId(told[TARGET]) if part is RestorePart.UNDO and told.get(TARGET) else None
+        publish_now(here.unbounded(), source, part, undone=undone, paths=paths)
     except (EnvhistError, OSError) as error:
         yield f"{NOT_RECORDED}: {in_words(error)}"

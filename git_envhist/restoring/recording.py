@@ -7,7 +7,7 @@ import os
 from git_envhist.capturing.capture import Capturing
 from git_envhist.capturing.request import Request
 from git_envhist.capturing.since import Since
-from git_envhist.history.intents import IN_PART
+from git_envhist.history.intents import operation_words
 from git_envhist.model import RestorePart, Snapshot, SnapshotId, Trigger
 from git_envhist.restoring.outside import differing
 from git_envhist.trace import step
@@ -23,15 +23,15 @@ def publish_now(
     since: Since | None = None,
     target: Snapshot | None = None,
     *,
-    in_part: bool = False,
+    undone: SnapshotId | None = None,
+    paths: str = "",
 ) -> tuple[Snapshot | None, frozenset[bytes] | None]:
     """The environment as it is now, as a moment that says where it comes from; which tracked files differ.
 
-    `target`: the moment that should be here now. Where it is, what it says of the files holds. `in_part`: not all of it
-    was asked for.
+    `target`: the moment that should be here now. Where it is, what it says of the files holds. `undone`: the
+    snapshot that an undo undoes. `paths`: how many paths came back, if not all were asked for.
     """
-    what = "restored" if part is RestorePart.TO else part.value
-    words = os.fsencode((f"{what} {source[:7]}" if source else what) + (IN_PART if in_part else ""))
+    words = os.fsencode(operation_words(part, undone or source, paths))
     request = Request(words, trigger=Trigger.RESTORE, restore=part, restored_from=source)
     with capturing.hold(request, since) as held:
         if target is not None:

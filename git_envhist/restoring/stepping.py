@@ -35,6 +35,8 @@ class Stepping:
         self._here = here
         self._log = log
         self._with_trash = with_trash
+        self.left: SnapshotId | None = None
+        """The snapshot of the state that the last undo leaves; None if that state was new."""
         self.skipped = ""
         """A warning about a dropped state that the last choice passed over."""
 
@@ -45,6 +47,7 @@ class Stepping:
         self.skipped = ""
         with self._compared(now) as states:
             walk = read_walk(reversed(self._log()), states)
+            self.left = None if walk.here is None or walk.is_new(here) else walk.here.id
             stop, dropped = walk.back(further, here), self._dropped(further, here, states)
             if dropped is not None and not _is_as_good(stop, dropped, states):
                 self._tell_dropped(dropped, stop)

@@ -73,6 +73,7 @@ class Going:
     def undo(self, steps: int = 1, wish: Wish = NO_WISH) -> Restored:
         """To the newest earlier state that differs from what is here, so many steps back."""
         stepping = self._stepping
+        wish = replace(wish, left=lambda: stepping.left)
         restored = self._go(wish, RestorePart.UNDO, lambda now: stepping.back(steps, now))
         if not stepping.skipped:
             return restored

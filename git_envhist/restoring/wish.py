@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from git_envhist.errors import UsageError
 from git_envhist.history.classes import CLASSES
 from git_envhist.lookup import each, refuse_unknown
-from git_envhist.model import Progress, Restored, Snapshot
+from git_envhist.model import Progress, Restored, Snapshot, SnapshotId
 from git_envhist.services.states import NONE, Dumps
 from git_envhist.values import dataclass, replace
 
@@ -48,6 +48,8 @@ class Wish:
     """Told the moment that holds what was here."""
     progress: Callable[[Progress], None] | None = None
     waiting: Callable[[], None] | None = None
+    left: Callable[[], SnapshotId | None] | None = None
+    """Returns the snapshot of the state that an undo leaves, once that is known; None if no snapshot had that state."""
 
     @property
     def is_part(self) -> bool:

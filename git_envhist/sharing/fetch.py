@@ -9,6 +9,7 @@ that was broken off leaves all timelines as they were; the next goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from git_envhist.errors import Damaged, GitFailed, Refused
@@ -97,7 +98,11 @@ class _Fetch:
         # What came with a fetch that was broken off was not looked at: then all is new.
         known = self._fetched.begin(self._remote.name)
         again = known is not None
-        wanted = [name for name in sorted({*there.heads, *there.notes}) if self._is_news(name, there)]
+        wanted = [
+            name
+            for name in sorted({*there.heads, *there.notes})
+            if self._is_news(name, there) and not self._was_pushed_from_here(name, there)
+        ]
         full, bad = self._bring_apart(there, wanted, known, again=again)
         bad += [(f"{self._remote.name}/{name}", why) for name, why in self._signed.refused.items()]
         after, said = self._here(self._heads.goal), self._here(self._notes.goal)
@@ -115,6 +120,22 @@ class _Fetch:
     def _is_news(self, name: str, there: There) -> bool:
         here = self._here(self._heads.goal).get(name), self._here(self._notes.goal).get(name)
         return here != (there.heads.get(name), there.notes.get(name))
+
+    def _was_pushed_from_here(self, name: str, there: There) -> bool:
+        """Return whether the remote has only commits that our own timeline has, and none of them came from there."""
+        if HEADS + name not in self._own_refs or name in self._here(self._heads.goal):
+            return False
+        heads = self._is_ours(there.heads.get(name), HEADS + name)
+        return heads and self._is_ours(there.notes.get(name), NOTES + name)
+
+    @cached_property
+    def _own_refs(self) -> frozenset[str]:
+        return frozenset(self._own.run("for-each-ref", "--format=%(refname)", HEADS).decode().splitlines())
+
+    def _is_ours(self, commit: str | None, ref: str) -> bool:
+        if commit is None:
+            return True
+        return self._own.ask("merge-base", "--is-ancestor", commit, ref).status == 0
 
     def _bring_apart(
         self, there: There, wanted: Sequence[str], known: frozenset[str] | None, *, again: bool

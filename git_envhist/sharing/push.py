@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from git_envhist.errors import Refused, SnapshotNotFound, UsageError
-from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush
+from git_envhist.model.sharing import Pushed, PushOutcome, RefPush, TimelinePush, without_password
 from git_envhist.sharing.choosing import chosen
 from git_envhist.sharing.limits import Limits, read_limits
 from git_envhist.sharing.outgoing import is_allowed, kinds_in, look_through, shown_kind, too_large
@@ -294,8 +294,8 @@ class _Push:
             raise why_it_failed(self._remote, done)
 
     def _remember(self, memory: Memory) -> None:
-        self._memory = memory
-        write_memory(self._state, self._key, memory)
+        self._memory = replace(memory, address=without_password(self._remote.push_url))
+        write_memory(self._state, self._key, self._memory)
 
 
 def _refuse_both(wish: PushWish) -> None:

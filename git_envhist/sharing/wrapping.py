@@ -25,6 +25,8 @@ def wrap_keys(
     """
     lines = tuple(recipients)
     wanted = _list(ring, lines)
+    if lines and wanted is None:
+        return ["no key is wrapped: the key of this repository is not here"]
     with CatFile(repository.git) as reader:
         before = [reader.read(f"{NOTES}{name}:{os.fsdecode(LIST)}") for name in names]
     problems = []

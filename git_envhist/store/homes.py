@@ -59,12 +59,18 @@ class Homes:
 
     def all(self) -> list[Home]:
         """Every record that can be read."""
+        found = map(self._read, self._names())
+        return [home for home in found if home is not None]
+
+    def damaged(self) -> list[str]:
+        """Return the names of the records that cannot be read."""
+        return [name for name in self._names() if self._read(name) is None]
+
+    def _names(self) -> list[str]:
         try:
-            names = sorted(os.listdir(self.directory))
+            return sorted(name for name in os.listdir(self.directory) if not name.startswith("."))
         except OSError:
             return []
-        found = [self._read(name) for name in names if not name.startswith(".")]
-        return [home for home in found if home is not None]
 
     def find(self, directory: str) -> tuple[Home, str] | None:
         """The record of the nearest directory from here upwards that is itself, and where that is now."""

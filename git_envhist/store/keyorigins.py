@@ -12,10 +12,11 @@ from contextlib import suppress
 from git_envhist.store.durable import write_anew
 from git_envhist.store.keyfiles import read_file
 from git_envhist.store.keyforms import FIRST_FORM_LENGTH, Key
-from git_envhist.values import dataclass
+from git_envhist.values import dataclass, pattern
 
 REPOSITORY = "repository"
 FIRST_FORM = "key "
+LINE = pattern(rf"(?:{FIRST_FORM})?[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Origins:
         lines, line = self._lines(), key.repository.hex() if key.repository else FIRST_FORM + key.id
         if line not in lines:
             with suppress(OSError):  # its copy in the repository is found all the same
+                self._keep_damaged()
                 write_anew(self._path, "".join(f"{one}\n" for one in (*lines, line)).encode("ascii"))
 
     @property
@@ -51,6 +53,15 @@ class Origins:
         return os.path.join(self.common_state, REPOSITORY)
 
     def _lines(self) -> list[str]:
+        """Return the lines that are ids; what damaged the file is passed over."""
+        return [line for line in self._read() if LINE.fullmatch(line)]
+
+    def _read(self) -> list[str]:
         with suppress(OSError):
             return (read_file(self._path) or b"").decode("ascii", "replace").splitlines()
         return []
+
+    def _keep_damaged(self) -> None:
+        """Rename a file with other lines than ids before it is replaced."""
+        if len(self._read()) != len(self._lines()):
+            os.replace(self._path, f"{self._path}.damaged")

@@ -21,7 +21,7 @@ __all__ = ["add_records", "format_record", "parse_records"]
 
 TYPE = 0o170000
 REGULAR = 0o100000
-MESSAGE = b"what is known of snapshots\n"
+MESSAGE = b"envhist: metadata\n"
 NO_FILES: Mapping[bytes, bytes] = {}
 
 

@@ -36,9 +36,9 @@ def read_recipients(common_state: str, find_key: Callable[[str], SigningKey | No
         text = (read_file(path) or b"").decode("utf-8", "replace")
     except OSError as failure:
         raise SealingError(f"cannot read '{path}': {failure.strerror}") from failure
-    *lines, last = text.splitlines() or [""]
-    if not last and not lines:
+    if not text:
         return ()
+    *lines, last = text.removesuffix("\n").split("\n")
     key_id, _, mac = last.removeprefix(SIGNED).partition(" ")
     key = find_key(key_id) if last.startswith(SIGNED) else None
     if key is None or not mac.isascii() or not are_same(key.mac(_mac_input(lines)), mac):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from urllib.parse import quote, unquote
 
 from git_envhist.store.durable import cannot_write, sync_directory
 from git_envhist.store.locks import state_directory
@@ -32,6 +33,8 @@ class Memory:
     """(ref, hash) of what we put there last; of a ref more than one where a push was broken off."""
     kinds: tuple[str, ...] = ()
     """The classes, databases, dumps and names that its owner agreed to send."""
+    address: str = ""
+    """Its address without a password: a remote that was given by address has no name."""
 
 
 def directory_of(common_state: str) -> str:
@@ -55,7 +58,14 @@ def read_memory(common_state: str, key: str) -> Memory:
     uploads = [line[7:] for line in lines if re.fullmatch(r"upload [0-9a-f]{12}", line)]
     put = [(found[2], found[1]) for line in lines if (found := PUT.fullmatch(line))]
     kinds = tuple(line for line in lines if KIND.fullmatch(line))
-    return Memory("agreed" in lines, uploads[0] if uploads else "", tuple(put), kinds)
+    addresses = [unquote(line[8:]) for line in lines if line.startswith("address ")]
+    return Memory(
+        "agreed" in lines,
+        uploads[0] if uploads else "",
+        tuple(put),
+        kinds,
+        addresses[0] if addresses else "",
+    )
 
 
 def write_memory(common_state: str, key: str, memory: Memory) -> None:
@@ -64,6 +74,7 @@ def write_memory(common_state: str, key: str, memory: Memory) -> None:
     lines += [f"upload {memory.upload}"] if memory.upload else []
     lines += [f"put {oid} {ref}" for ref, oid in sorted(memory.put)]
     lines += sorted(memory.kinds)
+    lines += [f"address {quote(memory.address, safe='/:@')}"] if memory.address else []
     directory = state_directory(directory_of(common_state))
     path = os.path.join(directory, key)
     try:

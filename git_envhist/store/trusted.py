@@ -55,6 +55,12 @@ class TrustedList:
         """The existing repositories that an agent's hooks, or those of any agent, are installed in; None: every one."""
         return tuple(self._places(agent))
 
+    def repositories(self) -> tuple[str, ...]:
+        """Return the git directories of the existing repositories that a person captured or installed hooks in."""
+        words = (line.split(b" ") for line in self._read())
+        found = dict.fromkeys(os.fsdecode(unquote(one[-1])) for one in words if one[-1] != EVERYWHERE)
+        return tuple(place for place in found if os.path.isdir(place))
+
     def add_repository(self, common_dir: str) -> None:
         self._add(b"repository " + _place(common_dir))
 

@@ -37,7 +37,7 @@ def run_between(
     """
     command = mask_text(shlex.join(words))[:LONGEST]
     intent = intent or command
-    before = capture(f"before: {subject(intent)}", {"trigger": Trigger.RUN, "if_changed": True})
+    before = capture(f"before: {subject(intent)}", {"trigger": Trigger.RUN, "if_changed": True, "verify": ""})
     kept, started = Kept(), time.monotonic()
     status = through(words, kept.take)
     duration = round((time.monotonic() - started) * 1000)

@@ -19,6 +19,7 @@ from git_envhist.triggers.git.places import git_version
 from git_envhist.triggers.git.riding import place_of_pushes
 from git_envhist.triggers.integration import Place
 from git_envhist.triggers.kept import read_record
+from git_envhist.triggers.watch.lock import is_watched
 from git_envhist.values import replace
 
 GRACE = 120.0
@@ -48,7 +49,15 @@ def read_status(place: Place, settings: Settings, *, now: float | None = None) -
     ]
     told = tuple(sorted((*outcomes, *pushes, *_of_agents(repository)), key=lambda one: one.at))
     return Status(
-        settings.enabled, place.program, git_version(), here, everywhere, told, waiting, tuple(warnings)
+        settings.enabled,
+        place.program,
+        git_version(),
+        here,
+        everywhere,
+        told,
+        waiting,
+        tuple(warnings),
+        is_watched(repository.state),
     )
 
 

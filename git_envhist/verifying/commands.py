@@ -21,9 +21,9 @@ class NoCheck(UsageError):
 
 
 def check_of_capture(given: str | None, settings: Settings, trigger: Trigger) -> str | None:
-    """The check that goes with a capture; None where none does."""
+    """Return the check that a capture runs; None for none. An empty `given` is none, whatever is configured."""
     if given is not None:
-        return given
+        return given or None
     return settings.verify if trigger.value in settings.verify_on else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -130,8 +131,7 @@ def test_a_restore_is_shown_first_done_and_undone(told: Repo, browse: Open, size
     assert told.read("app.py") == b"print('hello')\n"
     assert told.read(".env") == b"A=1\n"
     screen.type("Enter")
-    # In the words of the list: an id would say nothing.
-    assert 'restored "after' in screen.see("5 moments")
+    assert "restore of " in screen.see("4 moments")
     screen.type("u")
     screen.see("take back", "Enter does it")
     screen.type("Enter")
@@ -231,3 +231,11 @@ def test_without_a_terminal_it_says_what_else_there_is(told: Repo, browse: Open)
     assert refused.status == 128
     assert "a terminal is needed" in refused.err
     assert told.run("envlog", "browse", "--json").status == 129
+
+
+@pytest.mark.full
+def test_list_has_summaries_at_80_columns_and_folds_as_the_terminal_list(told: Repo, browse: Open) -> None:
+    screen = browse((80, 24))
+    shown = screen.see("3 moments")
+    newest = next(line for line in shown.split("\n") if "›" in line)
+    assert re.search(r"[+~−]\d", newest), shown

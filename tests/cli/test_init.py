@@ -429,3 +429,19 @@ def test_a_copy_that_the_file_system_made_is_told_from_the_original(plain: Repo)
     copy = f"error: '{plain.path}/two/work' is a copy of '{plain.path}/one/work', and both claim one history"
     assert copy in done.out
     assert done.out.splitlines()[-2:] == ["of the copy", "of the original"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\0junk"])
+def test_damaged_record_of_a_directory_is_named_and_written_again(
+    begun: Repo, hermetic: Path, content: bytes
+) -> None:
+    (record,) = (hermetic / "data/git-envhist/homes").iterdir()
+    record.write_bytes(content)
+    refused = begun.run("envlog")
+    assert refused.status == 128
+    command = f"git envlog init --adopt={record.name}"
+    assert command in refused.err
+    begun.execute("sh", "-c", command)
+    assert begun.run("envlog", "--format=%s", check=True).out == "first\n"
+    begun.write("a", b"2")
+    assert begun.run("envlog", "capture", "two", check=True).status == 0

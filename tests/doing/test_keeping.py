@@ -16,7 +16,7 @@ from git_envhist import EnvHistory
 from git_envhist.doing.values import decode, encode
 from git_envhist.errors import EnvhistError, Refused, SealingError, UsageError
 from git_envhist.model import WhyMissing
-from tests.support.repository import Repo
+from tests.support.repository import Repo, make_repo
 
 CONVERSATION = [
     {"role": "user", "content": "hello \udcff \x1b[2J"},
@@ -87,8 +87,13 @@ def test_what_is_attached_stays_through_gc_and_goes_where_the_notes_go(repo: Rep
     repo.git("config", "transfer.fsckObjects", "true")
     repo.git("remote", "add", "there", str(tmp_path / "there"))
     repo.run("envlog", "push", "there", "--yes", check=True)
-    repo.run("envlog", "fetch", "there", check=True)
-    kept = EnvHistory.open(str(repo.path), workers="here").get(f"there/{history.timeline}")
+    # What a repository pushed itself it does not fetch.
+    other = make_repo(tmp_path / "other")
+    other.git("remote", "add", "there", str(tmp_path / "there"))
+    other.run("envlog", "fetch", "there", check=True)
+    repo.run("envlog", "key", "export", "-o", "../the.key", check=True)
+    other.run("envlog", "key", "import", "../the.key", check=True)
+    kept = EnvHistory.open(str(other.path), workers="here").get(f"there/{history.timeline}")
     assert kept.conversation == CONVERSATION
     assert repo.git("-C", str(tmp_path / "there"), "fsck", "--strict") == ""
 

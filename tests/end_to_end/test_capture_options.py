@@ -47,9 +47,15 @@ def test_an_intent_is_kept_word_for_word(repo: Repo, intent: bytes) -> None:
     assert told["intent_source"] == "given"
 
 
-def test_without_an_intent_the_last_commits_subject_serves(repo: Repo) -> None:
+def test_snapshot_without_an_intent_names_the_code_commit(repo: Repo) -> None:
     told = shown(repo, capture(repo))
-    assert (told["intent"], told["intent_source"]) == ("first commit", "commit")
+    head = repo.git("rev-parse", "HEAD")
+    # Lists of git show the first line alone, which is not the title of a commit.
+    assert told["intent"] == f"snapshot after {head[:7]}\n\nfirst commit"
+    assert told["intent_source"] == "commit"
+    assert "· capture: first commit" in repo.run("envlog", check=True).out
+    notes = repo.git("for-each-ref", "--format=%(subject)", "refs/notes")
+    assert notes == "envhist: metadata"
 
 
 def test_intent_may_be_given_as_a_word_or_with_m_and_not_twice(repo: Repo) -> None:

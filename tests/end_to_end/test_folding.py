@@ -112,21 +112,37 @@ def test_a_restore_and_the_copy_before_it_are_one_line_where_that_held_nothing_n
     for words in (("envrestore", goal), ("envlog", "undo"), ("envlog", "redo")):
         repo.run(*words, check=True)
     told = [" ".join(line.split()[3:]) for line in lines(repo)]
+    told_ids = [line.split()[0] for line in lines(repo)]
     assert told == [
-        'redo to "all set up" ~1 file · .env: ~1 variable',
-        'undo to what was before "all set up" ~1 file · .env: ~1 variable',
-        'restored "all set up" ~1 file · .env: ~1 variable',
-        # What was in no snapshot yet has a line of its own.
-        'before the restore of "all set up" ~1 file · .env: ~1 variable',
+        f"redo of {told_ids[2]} ~1 file · .env: ~1 variable",
+        f"undo of {told_ids[2]} ~1 file · .env: ~1 variable",
+        f"restore of {goal[:7]} ~1 file · .env: ~1 variable",
+        # A state that no snapshot had has a line of its own.
+        f"before the restore of {goal[:7]} ~1 file · .env: ~1 variable",
         told[-1],
     ]
     every = lines(repo, "--no-fold")
     assert [len(every), len(lines(repo, "--json=lines"))] == [7, 7]
     assert [one[:7] for one in lines(repo, "-3")] == [every[at][:7] for at in (0, 2, 4)]
-    # A short list reads what its words are about.
-    assert 'redo to "all set up"' in lines(repo, "-1")[0]
-    undone = [line.split()[0] for line in every if "undo to" in line]
-    assert lines(repo, "--format=%h", ":/undo to what was before", "-1") == undone
+    undone = [line.split()[0] for line in every if "undo of" in line]
+    assert lines(repo, "--format=%h", ":/undo of", "-1") == undone
     # A saved copy that somebody named stands for itself.
     repo.run("envlog", "name", "kept", every[1].split()[0], check=True)
     assert len(lines(repo)) == 6
+
+
+def test_list_has_day_headings_and_folds_what_hooks_captured(repo: Repo) -> None:
+    yesterday = {"GIT_COMMITTER_DATE": "2020-02-03 10:00:00 +0000"}
+    repo.run("envlog", "capture", "old", env=yesterday, check=True)
+    history = EnvHistory.open(str(repo.path), workers="here")
+    for number in range(3):
+        repo.write("app.py", f"{number}\n")
+        history.capture(trigger=Trigger.COMMIT)
+    today, run, gap, day, old = lines(repo)
+    assert today.endswith(", today")
+    assert run.endswith("commit: first commit  ~3 files · 3 snapshots")
+    assert (gap, day) == ("", "2020-02-03 Monday")
+    assert old.split()[1:] == ["10:00", "·", "old", "1", "file"]
+    assert len(lines(repo, "--fold", "--format=%h")) == 2
+    assert len(lines(repo, "--format=%h")) == 4
+    assert "2020-02-03 10:00" in lines(repo, "--oneline", "--format=%(time)")[-1]

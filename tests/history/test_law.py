@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import AmbiguousRevision
-from git_envhist.history.intents import by_digits, title
+from git_envhist.history.intents import title
 from git_envhist.history.ranges import resolve_range
 from git_envhist.history.resolve import resolve
 from git_envhist.history.revisions import RESERVED
@@ -111,7 +111,7 @@ def leads_to(
 
 
 def spellings(line: Snapshot, world: World, now: datetime) -> list[str]:
-    time, printed = printed_time(line.at, now), title(line, by_digits(world.own.snapshots))
+    time, printed = printed_time(line.at, now), title(line)
     words = (f":/{subject(line.intent)}", f":/{printed}")
     return [line.id[:7], line.id, time, f"@{{{time}}}", *words, *line.names]
 

@@ -81,6 +81,12 @@ def test_transitive_packages_are_named_where_nothing_else_changed() -> None:
     assert summarize(changes[1:], ChangeCount(1), KINDS) == "npm: +1 nested · 1 file"
 
 
+def test_package_in_no_list_is_named_before_those_that_it_needs() -> None:
+    roots = [*LIST, Fact("declared", f"{TOP}/pg", "root=", by="npm")]
+    changes = assign_roles([npm("buffer-writer", None, "1.0.0"), npm("pg", None, "8.16.0")], roots)
+    assert summarize(changes, ChangeCount(9), KINDS) == "npm: +pg 8.16.0, … +1 · 9 files"
+
+
 def test_json_keeps_roles_so_that_every_view_has_the_same_order() -> None:
     values = [
         {"probe": one.probe, "key": one.key, "before": one.before, "after": one.after, "role": one.role.value}

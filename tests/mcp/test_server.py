@@ -300,7 +300,7 @@ def test_without_the_extra_there_is_one_clear_line_and_a_hint(repo: Repo, tmp_pa
     assert (done.status, done.out) == (128, "")
     assert done.err == (
         "error: the Model Context Protocol is not installed here\n"
-        f"hint: {sys.executable} -m pip install 'git-envhist[mcp]'\n"
+        f"hint: {sys.executable} -m pip install 'mcp<3,>=2.3'\n"
     )
 
 

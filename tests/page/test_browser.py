@@ -58,14 +58,14 @@ def test_a_moment_is_chosen_and_told(sight: Sight, values: list[dict[str, object
 def test_what_a_list_calls_a_moment_is_what_is_shown_and_sought(
     browser: Browser, values: list[dict[str, object]], tmp_path: Path
 ) -> None:
-    line = 'restored "before it broke"'
+    line = "restore of 0123abc (2 paths)"
     page_of_it = tmp_path / "page.html"
     moments = [{**values[0], "title": line, "intent": "restored 0123abc"}, *values[1:4]]
     page_of_it.write_text(document("shop", "2026-11-18T10:27:00+00:00", moments), encoding="utf-8")
     page = browser.new_page()
     page.goto(page_of_it.as_uri())
     assert page.locator("#card h2").inner_text() == line
-    page.locator("#query").fill("before it broke")
+    page.locator("#query").fill("2 paths")
     assert page.locator(".row:visible .why").all_inner_texts() == [line]
     page.close()
 

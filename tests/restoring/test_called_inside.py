@@ -48,7 +48,7 @@ def test_restore_is_recorded_when_it_removes_the_current_directory(
     done = repo.run("envrestore", *options, first, cwd="sub/deep", check=True)
     assert (done.err, (repo.path / "sub").exists()) == ("", False)
     newest = repo.run("envlog", "--format=%s", "-n", "1", check=True).out
-    assert newest.startswith("restored")
+    assert newest.startswith("restore of")
     repo.run("envrestore", "--undo", check=True)
     assert files(repo) == before
 

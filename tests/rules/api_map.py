@@ -155,7 +155,14 @@ OF_THE_SHELL = "the user's own shell, from a terminal"
 NOT_ASKED = {
     **dict.fromkeys(
         (
-            *("envlog --graph", "envlog --no-fold", "envlog --oneline", "envlog --full", "envlog --format"),
+            *(
+                "envlog --graph",
+                "envlog --fold",
+                "envlog --no-fold",
+                "envlog --oneline",
+                "envlog --full",
+                "envlog --format",
+            ),
             *(
                 "envlog --date",
                 "envlog --stat",

@@ -57,7 +57,7 @@ WORDS = (
         "why the moment was taken, verbatim; else the subject of the last commit",
         (
             "end_to_end/test_capture_options.py::test_an_intent_is_kept_word_for_word",
-            "end_to_end/test_capture_options.py::test_without_an_intent_the_last_commits_subject_serves",
+            "end_to_end/test_capture_options.py::test_snapshot_without_an_intent_names_the_code_commit",
         ),
     ),
     Line(

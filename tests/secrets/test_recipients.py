@@ -217,8 +217,10 @@ def test_list_that_another_program_wrote_gets_no_key(shared: Repo) -> None:
 
 
 @pytest.mark.parametrize("variable", ["CLAUDECODE", "GIT_ENVHIST_UNATTENDED"])
-@pytest.mark.parametrize("words", [("recipients", "add", "age1"), ("recipients", "reset"), ("export",)])
-def test_agent_changes_no_recipient_and_exports_no_key(
+@pytest.mark.parametrize(
+    "words", [("recipients", "add", "age1"), ("recipients", "reset"), ("export",), ("import", "-")]
+)
+def test_agent_changes_no_recipient_and_exports_or_imports_no_key(
     repo: Repo, variable: str, words: tuple[str, ...]
 ) -> None:
     repo.env[variable] = "1"
@@ -243,6 +245,14 @@ def test_word_that_is_no_recipient_changes_nothing(repo: Repo, words: tuple[str,
     assert done.status in (128, 129)
     assert "hint: " in done.err
     assert not os.path.exists(repo.path / ".git/envhist/recipients")
+
+
+def test_comment_names_no_second_recipient(repo: Repo) -> None:
+    first, second = (make_identity()[0].recipient.text for _ in range(2))
+    for between in ("\n", "\r\n", "\u2028", "\x85", "\x0b"):
+        repo.run("envlog", "key", "recipients", "add", f"{first} me{between}{second} you", check=True)
+        told = json.loads(repo.run("envlog", "key", "recipients", "--json", check=True).out)
+        assert [one["recipient"] for one in told] == [first]
 
 
 def test_identity_is_made_once_for_its_owner_alone(repo: Repo) -> None:

@@ -191,3 +191,7 @@ def test_state_of_a_service_is_told_from_capture_to_restore(repo: Repo) -> None:
     assert json.loads(done)["services_held"] == ["pg"]
     assert "✓ from" in repo.run("envlog", "-1").out
     assert ", services not compared" in repo.run("envlog", "-1").out
+    repo.git("config", "envhist.service.pg.dump", "echo 'error: no server' >&2; exit 1")
+    failed = repo.run("envlog", "capture", "no server", check=True)
+    assert "the state of service 'pg' is not kept: it ended with status 1: error: no server" in failed.err
+    assert "  pg: not dumped" in repo.run("envlog", "-1", check=True).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import random
 import sys
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from git_envhist.services import keeping
 from git_envhist.store import secretcuts
-from git_envhist.store.pieces import LARGEST, cut
+from git_envhist.store.pieces import AVERAGE, LARGEST, SMALLEST, cut, cut_with_cutter
 from git_envhist.store.secretcuts import padded, secret_cuts, substitution
 
 SECRET = b"s" * 64
@@ -60,6 +61,16 @@ def test_pieces_are_others_under_another_key_and_the_same_under_the_same() -> No
     assert not set(pieces_of(dump)) & set(pieces_of(dump, b"t" * 64))
     assert substitution(SECRET) != substitution(b"t" * 64)
     assert sorted(substitution(SECRET)) == list(range(256))
+
+
+def test_cutter_sees_no_byte_as_it_is() -> None:
+    """With the seed alone a cut would still follow from bytes that can be guessed."""
+    fastcdc = pytest.importorskip("pyfastcdc").FastCDC
+    data = dump_of(20_000)
+    seed = int.from_bytes(hmac.digest(SECRET, b"seed", "sha256")[:8], "big") >> 1 | 1
+    cutter = fastcdc(avg_size=AVERAGE, min_size=SMALLEST, max_size=LARGEST, seed=seed)
+    unveiled = [len(piece) for piece, times in cut_with_cutter(cutter, iter([data])) for _ in range(times)]
+    assert [len(piece) for piece in pieces_of(data)] != unveiled
 
 
 def test_dump_that_changed_a_little_shares_its_pieces_with_the_one_before() -> None:

@@ -178,7 +178,10 @@ def test_what_no_key_here_signed_is_a_claim_and_with_the_key_it_is_ours(
     take_in_key(repo, colleague)
     listed = colleague.run("envlog", "--all", check=True).out
     assert "claimed" not in listed
-    assert f"[{shared}]" in listed
+    # One timeline alone needs no name on each line.
+    assert f"[{shared}]" not in listed
+    colleague.run("envlog", "capture", "ours", check=True)
+    assert f"[{shared}]" in colleague.run("envlog", "--all", check=True).out
     told = colleague.run("envdiff", f"{shared}~1", shared, check=True).out
     assert "A" in told
 
@@ -363,12 +366,11 @@ def test_what_came_before_the_line_broke_and_is_no_more_there_is_not_taken(
     assert refs_of_fetched(colleague) == kept
 
 
-def test_what_packs_are_known_is_told_whole_or_not_at_all(repo: Repo, bare: Repo) -> None:
+@pytest.mark.usefixtures("shared")
+def test_what_packs_are_known_is_told_whole_or_not_at_all(colleague: Repo) -> None:
     """Half of a list makes packs new that are not, and what is new goes where anything of it is refused."""
-    repo.run("envlog", "capture", "one", check=True)
-    repo.run("envlog", "push", "--yes", check=True)
-    repo.run("envlog", "fetch", check=True)
-    fetched = Fetched.of(EnvHistory.open(str(repo.path)).repository)
+    colleague.run("envlog", "fetch", check=True)
+    fetched = Fetched.of(EnvHistory.open(str(colleague.path)).repository)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     try:
@@ -504,3 +506,20 @@ def test_the_newest_of_all_are_the_first_lines_of_all(
         for count in (0, 2, len(whole) - 1):
             some = each.run("envlog", "--all", "--no-fold", f"-{count}", check=True).out.splitlines()
             assert [line.split() for line in some] == [line.split() for line in whole[:count]]
+
+
+def test_fetch_does_not_bring_back_what_this_repository_pushed(repo: Repo, bare: Repo) -> None:
+    repo.write("big", os.urandom(300_000))
+    repo.run("envlog", "capture", "one", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    repo.run("envlog", "capture", "two", check=True)
+    repo.run("envlog", "fetch", "--full", check=True)
+    assert refs_of_fetched(repo) == {}
+    assert size_of(repo) < 100_000
+    # A remote that has more than we have, e.g. by a copy of this directory, is fetched.
+    tip = repo.git("for-each-ref", "--format=%(objectname)", "refs/envhist/heads")
+    repo.run("envlog", "push", "--yes", check=True)
+    [ref] = repo.git("for-each-ref", "--format=%(refname)", "refs/envhist/heads").split()
+    repo.git("update-ref", ref, f"{tip}~1")
+    repo.run("envlog", "fetch", check=True)
+    assert refs_of_fetched(repo)

@@ -314,7 +314,7 @@ def test_a_push_that_was_killed_when_it_had_arrived_is_known_for_ours(repo: Repo
 
     repo.run("envlog", "drop", "@~1", check=True)
     assert "rewritten" in repo.run("envlog", "push", check=True).out
-    assert len(set(memory.read_text().splitlines())) == len(memory.read_text().splitlines()) == 6
+    assert len(set(memory.read_text().splitlines())) == len(memory.read_text().splitlines()) == 7
 
 
 def test_what_was_rewritten_here_replaces_what_we_put_there(repo: Repo, bare: Repo) -> None:

@@ -17,11 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from git_envhist import EnvHistory
 from git_envhist.errors import Refused, SealingError
 from git_envhist.store import keyforms
 from git_envhist.store.keys import Key, KeyRing, read_key_text, write_key_file, write_key_text
 from git_envhist.store.mac import are_same, keyed
 from tests.support.depth import FULL
+from tests.support.repository import Repo
 
 KNOWN = Key.of(bytes(range(64)))
 
@@ -364,3 +366,20 @@ def test_who_signed_a_moment_is_said_without_openssl() -> None:
     told = "import sys; from git_envhist.store import keys, signatures; print('_hashlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("content", [b"\xff\0junk\n{[", b"\n\n", b"not an id\n"])
+def test_damaged_list_of_origins_is_kept_and_written_again(repo: Repo, content: bytes) -> None:
+    history = EnvHistory.open(repo.path, workers="here")
+    repo.write(".env", b"API_KEY=one\n")
+    history.capture("one")
+    origins = repo.path / ".git/envhist/repository"
+    before = origins.read_bytes()
+    origins.write_bytes(content)
+    repo.write(".env", b"API_KEY=two\n")
+    again = EnvHistory.open(repo.path, workers="here")
+    assert again.capture("two").snapshot is not None
+    assert [one.trusted for one in map(again.judge, again.log())] == [True, True]
+    assert again.read_file("@~1", ".env") == b"API_KEY=one\n"
+    assert origins.read_bytes() == before
+    assert origins.with_name("repository.damaged").read_bytes() == content

@@ -24,8 +24,14 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def intents(repo: Repo) -> list[str]:
-    """What each snapshot was taken for, newest first, as plain git reads it."""
-    return _told(repo, "%s")
+    """Return the intent of each snapshot, newest first, as plain git reads it; without one the code's subject."""
+    messages = "\n".join(_told(repo, "%x01%B")).split("\x01")[1:]
+    return [_intent_of(message) for message in messages]
+
+
+def _intent_of(message: str) -> str:
+    subject, _, rest = message.partition("\n\n")
+    return rest.partition("\n")[0] if subject.startswith("snapshot after ") else subject
 
 
 def triggers(repo: Repo) -> list[str]:

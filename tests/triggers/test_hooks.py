@@ -341,8 +341,8 @@ def test_a_check_runs_for_hooks_only_where_that_is_configured(at_rest: Repo) -> 
         happened(at_rest, ["commit", "-q", "-am", f"checked {verdict}"])
         if not approved:
             wait_for(lambda: "the check does not run" in at_rest.run("envlog", "status").out, "the reason")
-        found = at_rest.run("envlog", "-1", f"--verdict={verdict}", "--format=%s", check=True).out
-        assert found == f"checked {verdict}\n"
+        found = at_rest.run("envlog", "-1", f"--verdict={verdict}", "--format=%(title)", check=True).out
+        assert found == f"commit: checked {verdict}\n"
     at_rest.git("config", "--unset", "envhist.verify")
     at_rest.git("config", "--unset", "envhist.verifyOn")
 

@@ -222,6 +222,15 @@ def test_the_users_own_directory_of_hooks_serves_every_repository(tmp_path: Path
     assert os.listdir(own) == []
 
 
+def test_install_prints_an_alias_that_leaves_snapshots_out_unless_there_is_one(repo: Repo) -> None:
+    repo.run("envlog", "capture", "one", check=True)
+    said = repo.run("envlog", "install", check=True).err
+    [command] = [line.strip() for line in said.splitlines() if "alias.la" in line]
+    repo.execute("sh", "-c", command.replace("--global ", ""))
+    assert [line.split(" ", 2)[-1] for line in repo.git("la").splitlines()] == ["first commit"]
+    assert "alias" not in repo.run("envlog", "install", check=True).err
+
+
 def call_global_hook(repo: Repo, event: str, *words: str) -> None:
     """Call a hook that was installed for every repository, and wait for its end."""
     repo.execute("git-envhist", "hook", "--named", event, "999999999", *words)

@@ -28,7 +28,7 @@ def test_the_recorded_check_runs_on_what_was_restored(checked: Repo) -> None:
     assert done.out.splitlines()[-1].startswith("✓ test ! -e ../broken (")
     assert checked.read("state") == b"old"
     found = shown(checked)
-    assert str(found["intent"]).startswith("restored ")
+    assert str(found["intent"]).startswith("restore of ")
     assert [verdict["carried_from"] is None for verdict in found["verdicts"]] == [False, True]  # type: ignore[attr-defined]
 
 

@@ -29,7 +29,7 @@ function row(moment, several, choose) {
     // Its own direction for the whole line: what does not fit is cut off at its end, and not where it begins.
     make("span", { class: "why", dir: "auto" }, subject(moment)),
     make("span", {}, ...moment.names.slice(0, 2).map(badge)),
-    make("span", { class: "told" }, several ? said(`${moment.timeline} · `) : "", said(moment.summary))));
+    make("span", { class: "told" }, several ? said(`${moment.timeline} · `) : "", said(moment.summary), moment.folds ? ` · ${count(moment.folds, "snapshot")}` : "")));
 }
 
 function haystack(moment) {
@@ -45,7 +45,7 @@ function haystack(moment) {
 function printed(moments) {
   const parts = [];
   let last = "";
-  for (const moment of moments) {
+  for (const moment of moments.filter((one) => !one.folded_into)) {
     if (dayKey(moment.at) !== last) {
       last = dayKey(moment.at);
       parts.push(make("h2", {}, dayWords(moment.at)), make("ol"));

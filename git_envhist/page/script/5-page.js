@@ -75,7 +75,9 @@ class Page {
     const words = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
     this.shown = [];
     this.newestFirst.forEach((moment, index) => {
-      const fits = (!this.verdicts.size || this.verdicts.has(verdictOf(moment))) && words.every((word) => this.hay[index].includes(word));
+      // As in the list of the terminal; a search looks at all of them.
+      const folded = moment.folded_into && !words.length && !this.verdicts.size && !this.unfolded;
+      const fits = !folded && (!this.verdicts.size || this.verdicts.has(verdictOf(moment))) && words.every((word) => this.hay[index].includes(word));
       this.rows[index].hidden = !fits;
       if (fits) this.shown.push(index);
     });
@@ -99,6 +101,7 @@ class Page {
     const button = (at) => this.rows[at].firstChild;
     button(this.chosen).removeAttribute("aria-current");
     this.chosen = index;
+    this.rows[index].hidden = false;
     button(index).setAttribute("aria-current", "true");
     this.reachable();
     const moment = this.newestFirst[index];

@@ -12,6 +12,7 @@ from git_envhist.errors import EnvhistError, NotARepository, Refused
 from git_envhist.model import Captured, Trigger
 from git_envhist.store.locks import locked_now, state_directory
 from git_envhist.triggers.watch.inotify import Clock, Inotify, NoWatches
+from git_envhist.triggers.watch.lock import watch_lock
 from git_envhist.triggers.watch.pace import SETTLE, Pace
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _steps(
             "captures by themselves are switched off",
             hint="git config envhist.enabled true, or capture by hand",
         )
-    lock = os.path.join(state_directory(history.repository.state), "watch")
+    lock = watch_lock(state_directory(history.repository.state))
     with locked_now(lock) as mine:
         if not mine:
             raise Refused("another process watches this environment already", hint="git envlog status")
