@@ -116,6 +116,8 @@ ELSEWHERE = {
     "rolled-back": ("sharing/test_heads.py", "was seen before"),
     "slow-patterns": ("capture/test_globs.py", "TooSlow"),
     "busy": ("upkeep/test_collect.py", "SomebodyAtWork"),
+    "no-recipient": ("secrets/test_recipients.py", '("remove", "nobody")'),
+    "place-obeyed": ("restoring/test_obeyed_places.py", "PlaceObeyed"),
     "interrupted": ("services/test_services.py", "stopped: "),
     "locked": ("keeping/test_locked.py", "StillLocked"),
     "newer-format": ("doing/test_resuming.py", "NewerRecord"),
