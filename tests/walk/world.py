@@ -35,6 +35,8 @@ class Shot:
     id: str
     tree: Listing
     is_live: bool = True
+    is_purged: bool = False
+    """A path was erased from it: a remote has the old one until its own timeline is pushed again."""
 
 
 @dataclass
@@ -248,7 +250,9 @@ class World:
             raise Wrong(f"purge ended with {done.status}: {done.err}")
         self._compare("purge", before, self.here.look())
         for shot in self.shots:
-            shot.tree = _purged(shot.tree, path)
+            tree = _purged(shot.tree, path)
+            shot.is_purged = shot.is_purged or tree != shot.tree
+            shot.tree = tree
         for place in self.places:
             place.forget_steps()
 
@@ -271,7 +275,7 @@ class World:
         known = {
             one["id"] for one in json.loads(self._run("envlog", "--all", "--json", "-n", "5000", repo=clone))
         }
-        if shot.id in known:
+        if shot.id in known and not shot.is_purged:
             self._write_and_compare(shot, repo=clone)
 
     # What they share.
