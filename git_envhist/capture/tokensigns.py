@@ -14,6 +14,8 @@ from functools import cache
 
 URL_PASSWORD = "url_password"
 Search = Callable[[bytes], "re.Match[bytes] | None"]
+Signs = dict[int, dict[bytes, tuple[str, ...]]]
+"""Kinds by the length and the bytes of their signs."""
 
 # kind -> the last part of each of its prefixes, up to the character that ends it.
 SIGNS: dict[str, str] = {
@@ -128,7 +130,7 @@ ANCHORS: dict[str, bytes] = {
     "atlassian": rb"AT(?:[AC]TT3|BB)[\w=-]{28}",
     "age": rb"AGE-(?:SECRET-KEY|PLUGIN-)",
     "google_refresh": rb"/(?<=1//)0[\w-]{28}",
-    "envhist": rb"-(?<=envhist-)key(?:[- ][12]|-w1)",
+    "envhist": rb"-(?<=envhist-)key(?:[- ][12]|-w[12])",
     "telegram": rb":AA[\w-]{32}",
     "azure": rb"=(?<=Key=)[A-Za-z0-9+/]{40}",
     "jwt": rb"J(?<=eyJ)[\w+/=-]{10}",
@@ -160,6 +162,8 @@ ANCHORS: dict[str, bytes] = {
     URL_PASSWORD: rb"://[^\s/:@?#\"'<>`\\]{0,256}:[^\s/?#\"'<>`\\]{1,512}@",
 }
 MORE = (
+    ("slack", rb"-(?:(?<=xox[a-z]-)|(?<=xapp-))[\w.-]{8}"),
+    ("sendgrid", rb"G(?<=SG)\.[\w-]{16}"),
     ("aws_secret", rb"Y(?<=EY)[\"']?[ \t]{0,4}[=:>]{1,2}[ \t]{0,4}[\"']?[A-Za-z0-9/+]{40}"),
     ("yandex", rb"YC(?:AJ|M)[\w-]{34}"),
 )
@@ -193,48 +197,90 @@ LITERALS: dict[str, bytes] = {
     "stellar": b"S",
 }
 OTHER_LITERALS = {"artifactory": (b"AKCp", b"cmVmdGtuOj"), "easypost": (b"EZAK", b"EZTK")}
+ANYWHERE = frozenset(
+    (
+        "private_key", "git_header", "git_header_upper", "crypt", "azure", "azure_sas", "azure_client", "openshift",
+        "jwt", "putty", "envhist", "slack", "sendgrid", URL_PASSWORD,
+    )
+)  # fmt: skip
+"""Anchors of tokens that may lack a long run of the characters of tokens: looked for in the whole file."""
+BEHIND_SIGN = {
+    "lob": rb"[0-9a-f]{35}",
+    "resend": rb"[A-Za-z0-9]{8}_[A-Za-z0-9]{20}",
+    "elevenlabs": rb"[0-9a-f]{40}",
+}
+"""What follows the signs that are also parts of ordinary names."""
+DOTTED = {"planetscale": b"pscale_oauth_", "ory": b"ory_"}
+"""Literals of tokens in which dots may leave no long run."""
 RUN = 20
-"""A file without so many letters and digits in a row has none of these tokens."""
-
-AROUND = 100
-"""A literal is no further from such a run."""
+"""So many characters in a row make a run."""
+BEFORE, BEHIND = 64, 8
+"""No sign, anchor or literal begins further before a run, or ends further behind it."""
 _RUN = b"a" * RUN
-_RUNS = bytes(97 if chr(code).isascii() and chr(code).isalnum() else 32 for code in range(256))
+
+
+def _run_table(others: bytes) -> bytes:
+    letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + others
+    return bytes(97 if code in letters else 32 for code in range(256))
+
+
+_ALNUM_RUNS = _run_table(b"")
+_TOKEN_RUNS = _run_table(b"_-+/=%")
 
 
 def possible_kinds(data: bytes) -> set[str]:
     """Return the kinds of tokens that may be in some bytes; a kind that is not among them is certainly absent."""
     found: set[str] = set()
-    for search, kinds in _anchors():
-        if search(data) is not None:
-            found.update(kinds)
+    _search(_anchors(anywhere=True), data, found)
+    found.update(kind for kind, literal in DOTTED.items() if literal in data)
+    # About an eighth of the text of programs: the rest is not looked at again.
+    near = _near_runs(data, _TOKEN_RUNS)
+    if not near:
+        return found
+    _search(_anchors(anywhere=False), near, found)
     for find_all, signs in _endings():
-        for match in find_all(data):
-            found.update(_kinds_before(data, match.end(), signs))
-    near = _near_runs(data)
-    if near:
-        found.update(kind for kind, literal in LITERALS.items() if literal in near)
-        found.update(kind for kind, some in OTHER_LITERALS.items() if any(one in near for one in some))
+        for match in find_all(near):
+            found.update(
+                kind
+                for kind in _kinds_before(near, match.end(), signs)
+                if kind not in BEHIND_SIGN or _behind_sign(kind)(near, match.end()) is not None
+            )
+    compact = _near_runs(near, _ALNUM_RUNS)
+    if compact:
+        found.update(kind for kind, literal in LITERALS.items() if literal in compact)
+        found.update(kind for kind, some in OTHER_LITERALS.items() if any(one in compact for one in some))
     return found
 
 
-def _near_runs(data: bytes) -> bytes:
-    """Return what stands in and around the long runs of letters and digits."""
-    runs = data.translate(_RUNS)
-    parts, at = [], runs.find(_RUN)
+def _search(anchors: tuple[tuple[Search, tuple[str, ...]], ...], data: bytes, found: set[str]) -> None:
+    for search, kinds in anchors:
+        if search(data) is not None:
+            found.update(kinds)
+
+
+def _near_runs(data: bytes, table: bytes) -> bytes:
+    """Return the long runs of the letters that a table names, and what is around them."""
+    runs = data.translate(table)
+    parts: list[bytes] = []
+    done, at = 0, runs.find(_RUN)
     while at >= 0:
         end = runs.find(b" ", at)
         end = len(runs) if end < 0 else end
-        parts.append(data[max(0, at - AROUND) : end + AROUND])
+        # What two runs share is one part: an anchor may lie across them.
+        start = at - BEFORE
+        if parts and start <= done:
+            parts[-1] += data[done : end + BEHIND]
+        else:
+            parts.append(data[max(0, start) : end + BEHIND])
+        done = end + BEHIND
         at = runs.find(_RUN, end)
-    # A literal is in one of the parts, and not across two of them.
-    return b"\0".join(parts)
+    # An anchor is in one of the parts, and not across two of them.
+    return b"\n".join(parts)
 
 
-def _kinds_before(data: bytes, end: int, signs: dict[bytes, tuple[str, ...]]) -> Iterator[str]:
-    for sign, kinds in signs.items():
-        if data.endswith(sign, max(0, end - len(sign)), end):
-            yield from kinds
+def _kinds_before(data: bytes, end: int, signs: Signs) -> Iterator[str]:
+    for length, kinds in signs.items():
+        yield from kinds.get(data[max(0, end - length) : end], ())
 
 
 def _by_sign(table: dict[str, str]) -> dict[bytes, tuple[str, ...]]:
@@ -247,10 +293,12 @@ def _by_sign(table: dict[str, str]) -> dict[bytes, tuple[str, ...]]:
 
 # Compiled when they are first asked for: most captures read no file.
 @cache
-def _anchors() -> tuple[tuple[Search, tuple[str, ...]], ...]:
-    """One expression for each first letter, and the kinds that it may stand for: the engine finds that letter first."""
+def _anchors(*, anywhere: bool) -> tuple[tuple[Search, tuple[str, ...]], ...]:
+    """One expression for each first letter, and the kinds that it may be of: the engine finds that letter first."""
     groups: dict[bytes, list[tuple[str, bytes]]] = {}
     for kind, anchor in (*ANCHORS.items(), *MORE):
+        if (kind in ANYWHERE) != anywhere:
+            continue
         length = 2 if anchor[:1] == b"\\" else 1
         groups.setdefault(anchor[:length], []).append((kind, anchor[length:]))
     return tuple(
@@ -263,13 +311,25 @@ def _anchors() -> tuple[tuple[Search, tuple[str, ...]], ...]:
 
 
 @cache
-def _endings() -> tuple[
-    tuple[Callable[[bytes], Iterator[re.Match[bytes]]], dict[bytes, tuple[str, ...]]], ...
-]:
+def _behind_sign(kind: str) -> Callable[[bytes, int], re.Match[bytes] | None]:
+    return re.compile(BEHIND_SIGN[kind]).match
+
+
+@cache
+def _endings() -> tuple[tuple[Callable[[bytes], Iterator[re.Match[bytes]]], Signs], ...]:
     groups: dict[bytes, dict[bytes, tuple[str, ...]]] = {}
     for sign, kinds in _by_sign(SIGNS).items():
         groups.setdefault(sign[-1:], {})[sign] = kinds
-    return tuple((re.compile(_ending(last, list(signs))).finditer, signs) for last, signs in groups.items())
+    return tuple(
+        (re.compile(_ending(last, list(signs))).finditer, _by_length(signs)) for last, signs in groups.items()
+    )
+
+
+def _by_length(signs: dict[bytes, tuple[str, ...]]) -> Signs:
+    found: Signs = {}
+    for sign, kinds in signs.items():
+        found.setdefault(len(sign), {})[sign] = kinds
+    return found
 
 
 def _ending(last: bytes, signs: list[bytes]) -> bytes:

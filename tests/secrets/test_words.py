@@ -28,4 +28,6 @@ def test_the_name_of_an_attachment_is_masked(repo: Repo) -> None:
 def test_the_subject_of_a_commit_is_masked_where_it_serves_as_intent(repo: Repo) -> None:
     repo.commit(f"use {TOKEN}")
     snapshot = capture(repo)
-    assert repo.git("log", "-1", "--format=%s", snapshot) == "use ghp_***"
+    message = repo.git("log", "-1", "--format=%B", snapshot)
+    assert "use ghp_***" in message
+    assert TOKEN not in message
