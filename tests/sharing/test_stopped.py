@@ -156,10 +156,18 @@ def prepare_push(
     return ["git-envlog", "push", "--yes"], lambda: hook(bare, "exit 0\n")
 
 
+def push_more_than_is_here(repo: Repo) -> None:
+    """Push a timeline and go back by one snapshot: a fetch skips what is here whole."""
+    repo.run("envlog", "capture", "more", check=True)
+    repo.run("envlog", "push", "--yes", check=True)
+    ref = f"refs/envhist/heads/{timeline(repo)}"
+    repo.git("update-ref", ref, f"{ref}~1")
+
+
 def prepare_fetch(
     repo: Repo, bare: Repo, tmp_path: Path, reached: Path
 ) -> tuple[list[str], Callable[[], None]]:
-    repo.run("envlog", "push", "--yes", check=True)
+    push_more_than_is_here(repo)
     place = tmp_path / "upload-pack"
     # The first call tells the refs, the second one hangs.
     place.write_text(
@@ -254,6 +262,8 @@ def test_a_person_sees_how_far_it_is(repo: Repo, bare: Repo) -> None:
     pushed = Terminal(repo, "git-envlog", "push", "--yes").end()
     assert "writing objects 100 %…" in pushed.steps
     assert pushed.said.startswith("to 'origin'")
+    repo.write("d/more", os.urandom(2000))
+    push_more_than_is_here(repo)
     fetched = Terminal(repo, "git-envlog", "fetch", "--full").end()
     assert "receiving objects 100 %…" in fetched.steps
     assert fetched.said.startswith("from 'origin'")
@@ -385,7 +395,7 @@ def test_fetch_from_a_server_that_reports_progress_slowly_is_not_given_up(
     repo: Repo, bare: Repo, tmp_path: Path
 ) -> None:
     capture(repo, "one")
-    repo.run("envlog", "push", "--yes", check=True)
+    push_more_than_is_here(repo)
     place = tmp_path / "upload-pack"
     tells = 'for number in 1 2 3 4 5 6 7 8; do printf "slow: %d\\r" $number >&2; sleep 0.9; done\n'
     slow = tells + 'exec git-upload-pack "$@"\n'
@@ -409,9 +419,9 @@ with subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE
 
 @pytest.mark.full
 def test_fetch_over_a_slow_line_is_not_given_up(repo: Repo, bare: Repo, tmp_path: Path) -> None:
-    repo.write("much", os.urandom(700_000))
     capture(repo, "one")
-    repo.run("envlog", "push", "--yes", check=True)
+    repo.write("much", os.urandom(700_000))
+    push_more_than_is_here(repo)
     place = tmp_path / "upload-pack"
     place.write_text(f"#!{sys.executable}\n{SLOWLY}")
     place.chmod(0o755)
