@@ -210,7 +210,7 @@ BEHIND_SIGN = {
     "elevenlabs": rb"[0-9a-f]{40}",
 }
 """What follows the signs that are also parts of ordinary names."""
-DOTTED = {"planetscale": b"pscale_oauth_", "ory": b"ory_"}
+DOTTED = {"planetscale": b"pscale_", "ory": b"ory_"}
 """Literals of tokens in which dots may leave no long run."""
 RUN = 20
 """So many characters in a row make a run."""
