@@ -120,7 +120,7 @@ def test_each_step_is_told_with_its_time(repo: Repo, tmp_path: Path) -> None:
         "git's view is read",
         "the environment is looked at",
         "the snapshot is published",
-        "git update-ref",
+        " update-ref ",
     ):
         assert any(words in one for one in told), words
     assert told[-1].endswith("git-envlog ends")

@@ -51,7 +51,7 @@ CASES = {
     "subcommand": Case(("envhist", "captrue"), 129, "usage", "no such subcommand: 'captrue'", "did you mean"),
     "excluding": Case(("envlog", "--stat", "-p"), 129, "usage", "exclude each other", "-h lists the options"),
     "operand": Case(("envlog", "capture", "a", "b"), 129, "usage", "too many: 'b'", "in quotes: git envlog capture"),
-    "word": Case(("envlog", "note", "@", "x"), 129, "usage", "too many: 'x'", "usage: git envlog note"),
+    "word": Case(("envlog", "redo", "1", "x"), 129, "usage", "too many: 'x'", "usage: git envlog redo"),
     "number": Case(("envlog", "-n", "x"), 129, "usage", "", "-n <n>: at most so many"),
     "date": Case(
         ("envlog", "--date=odd"), 129, "usage", "unknown date format 'odd'", "one of: default", _opened,
@@ -66,7 +66,6 @@ CASES = {
         ("envrestore", "--only=odd", "@"), 129, "usage", "no such class", "there are: packages", _opened,
     ),
     "steps": Case(("envrestore", "--undo", "x"), 129, "usage", "not a number of steps: 'x'", "--undo 2"),
-    "which": Case(("envrestore", "--", "gone"), 129, "usage", "which moment?", "git envrestore @ -- gone;"),
     "range": Case(("envlog", "a...b"), 129, "usage", "not a range", "the two ends: a..b", _opened),
     "no check": Case(("envlog", "verify"), 129, "no-check", "", "", _opened),
     "name": Case(

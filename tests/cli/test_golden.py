@@ -275,11 +275,13 @@ def test_a_capture_says_what_it_did(repo: Repo) -> None:
 
 
 def test_the_first_capture_says_what_it_stored_and_how_to_leave_it_out(repo: Repo) -> None:
-    repo.write("node_modules/a.js", "x" * 100)
+    repo.write("node_modules/a.js", "x" * 50)
+    repo.write("data/a.bin", "x" * 100)
     done = repo.run("envlog", "capture", "first")
     assert "largest directories" in done.out
-    assert "  100 B          1 file  node_modules/\n" in done.out
-    assert "echo /node_modules/ >> .envhistignore\n" in done.out
+    assert "  100 B          1 file  data/\n" in done.out
+    assert "echo /data/ >> .envhistignore\n" in done.out
+    assert "echo /node_modules/" not in done.out
 
 
 def test_nothing_changed(repo: Repo, ids: list[str]) -> None:

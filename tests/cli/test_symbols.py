@@ -109,7 +109,7 @@ def test_a_graph_shows_forks_and_restores(repo: Repo, tmp_path: Path) -> None:
     drawn = repo.run("envlog", "--graph", "--format=%s", check=True).out
     ids = dict(line.split(" ", 1)[::-1] for line in repo.run("envlog", "--format=%h %s").out.splitlines())
     assert drawn.replace(ids["better"], "<b>").replace(ids["clean"], "<a>") == (
-        "* forked from <a>\n| * restored <b>\n| | * before the restore of <b>\n| | * worse\n| |/\n"
+        "* forked from <a>\n| * restore of <b>\n| | * before the restore of <b>\n| | * worse\n| |/\n"
         "| * better\n|/\n* clean\n"
     )
     assert repo.run("envlog", "--graph", "-1", "--oneline").out.startswith("* ")

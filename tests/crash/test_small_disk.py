@@ -64,8 +64,8 @@ def test_what_is_larger_than_the_room_is_left_out_and_the_rest_is_captured(disk:
     done = disk.run("envlog", "capture", "--porcelain")
     assert done.status == 0
     assert sorted(done.err.splitlines()) == [
-        "warning: not captured (disk: 7340032 bytes): 'blob'",
-        "warning: not captured (disk: 9437184 bytes): 'big'",
+        "warning: not captured (disk: 7.0 MiB): 'blob'",
+        "warning: not captured (disk: 9.0 MiB): 'big'",
     ]
     assert disk.free > 3 * MIB
     words = ("git", "-C", disk.place, "ls-tree", "-r", "--name-only", done.out.strip(), "d", "blob", "big")

@@ -66,7 +66,8 @@ def test_a_bare_repository_with_a_working_tree_named_beside_it(tmp_path: Path) -
     repo.git("add", "profile")
     repo.git("commit", "-q", "-m", "dotfiles")
     assert_serves(repo, bare.path)
-    told = bare.run("envlog")
+    assert bare.run("envlog", "--format=%H", check=True).out == repo.run("envlog", "--format=%H").out
+    told = bare.run("envlog", "capture")
     assert (told.status, told.err.splitlines()[0]) == (
         128,
         f"error: '{bare.path}' is a bare repository: there is no environment to capture",

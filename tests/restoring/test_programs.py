@@ -240,11 +240,13 @@ def test_a_part_of_a_moment_can_be_written_elsewhere_and_told_beforehand(
 
 
 def test_without_a_revision_the_likeliest_moments_are_shown(two: tuple[Repo, str, Listing, Listing]) -> None:
-    repo, first, _, now = two
+    repo, first, then, now = two
     told = repo.run("envrestore", check=True).out
     assert f"git envrestore {first[:7]}" in told
     assert state(repo) == now
-    assert repo.run("envrestore", "--", "app.py").status == 129
+    # A path alone means the newest snapshot, as with `git restore`.
+    repo.run("envrestore", "--", "app.py", check=True)
+    assert state(repo)[b"app.py"].sha256 == then[b"app.py"].sha256
 
 
 def test_what_the_snapshot_left_out_stays(repo: Repo) -> None:
