@@ -312,3 +312,23 @@ def test_a_repository_in_directories_with_odd_names(tmp_path: Path, kind: str) -
     (repo.path / below / "inner").mkdir()
     linked_there = linked(repo, repo.path.with_name("linked\nthere"), "-b", "other")
     assert_holds(linked_there, capture(linked_there, "beside it"))
+
+
+def test_a_main_working_tree_inside_a_linked_one_is_no_part_of_it(repo: Repo, tmp_path: Path) -> None:
+    linked_tree = tmp_path / "linked"
+    repo.git("worktree", "add", "-q", str(linked_tree), "-b", "other")
+    inside = linked_tree / "main"
+    repo.path.rename(inside)
+    subprocess.run(
+        ["git", "worktree", "repair", str(linked_tree)],
+        cwd=inside,
+        env=repo.env,
+        check=True,
+        capture_output=True,
+    )
+    outer = Repo(linked_tree, repo.env)
+    outer.write("own", b"1")
+    snapshot = capture(outer, "outer")
+    names = outer.git("ls-tree", "-r", "--name-only", snapshot).splitlines()
+    assert "own" in names
+    assert not [name for name in names if name.startswith("main/")]

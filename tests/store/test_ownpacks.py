@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from git_envhist.errors import Damaged
-from git_envhist.store.ownpacks import OwnPacks
+from git_envhist.store.ownpacks import KEEP_MARK, OwnPacks, own_names
 from git_envhist.store.packfile import apply_delta
 from git_envhist.store.packs import StagedPack
 from tests.store.packing import (
@@ -286,3 +286,10 @@ def test_opening_reads_no_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert opened == []
     assert object_id(b"blob", b"1") in packs
     assert not [path for path in opened if path.endswith(".pack")]
+
+
+def test_a_pack_is_ours_only_by_its_name_and_our_mark_together(tmp_path: Path) -> None:
+    ours, of_the_user, no_pack = f"pack-{'a' * 40}", f"pack-{'b' * 40}", "notes"
+    for name, text in ((ours, KEEP_MARK), (of_the_user, b"kept by hand\n"), (no_pack, KEEP_MARK)):
+        (tmp_path / f"{name}.keep").write_bytes(text)
+    assert own_names(str(tmp_path)) == [ours]
