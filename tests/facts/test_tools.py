@@ -134,9 +134,9 @@ def test_hooks_that_come_change_and_go_are_told_by_name(repo: Repo) -> None:
     )
     assert only_tools(repo, "@~1", "@") == "hook                     - pre-commit (pre-commit)\n"
     assert repo.run("envlog", "--format=%(story)", check=True).out.splitlines()[:3] == [
-        "hook -pre-commit",
-        "hook +pre-push ~1",
-        "hook +pre-commit",
+        "hook: -pre-commit",
+        "hook: ~pre-commit, +pre-push",
+        "hook: +pre-commit",
     ]
     assert "geheim" not in repo.git("show", f"{came}:.envhist/facts/hook")
 

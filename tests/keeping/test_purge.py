@@ -232,9 +232,12 @@ def test_what_was_fetched_goes_and_what_was_pushed_is_told(repo: Repo, tmp_path:
     first = capture(repo, "one")
     repo.write("more", "1")
     second = capture(repo, "two")
+    capture(repo, "three")
     repo.run("envlog", "push", "--yes", check=True)
-    repo.run("envlog", "fetch", "--full", check=True)
+    # A fetch skips what is here whole.
     timeline = (repo.path / ".git/envhist/timeline").read_text().strip()
+    repo.git("update-ref", f"refs/envhist/heads/{timeline}", second)
+    repo.run("envlog", "fetch", "--full", check=True)
     told = purge(repo, "creds")
     assert told["pushed"] == [{"remote": "origin", "url": str(bare.path), "timeline": timeline}]
     assert told["fetched"] is True

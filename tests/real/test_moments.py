@@ -97,7 +97,9 @@ def test_of_three_alike_the_story_alone_tells_the_good_one(day: Project, npm: st
         day.repo.commit("wip")
         # Nobody said why: the last commit's words stand in.
         card = take(day, at)
-        kinds.append((card["intent"], card["intent_source"], card["git_changed"], card["verify"]))
+        kinds.append(
+            (card["intent"].rpartition("\n\n")[2], card["intent_source"], card["git_changed"], card["verify"])
+        )
     assert kinds == [("wip", "commit", [], None)] * 3
     told = lines(day, "%s %(story)").splitlines()
     assert [[version for version in ("3.0.0", "4.0.0", "5.0.1") if version in line] for line in told] == [

@@ -584,6 +584,11 @@ LIST = (
         "a line for each capture of an agent's turn",
         ("end_to_end/test_folding.py::test_the_captures_of_a_turn_stand_on_one_line",),
     ),
+    Line(
+        "envlog --fold",
+        "folds the lines of a format too",
+        ("end_to_end/test_folding.py::test_list_has_day_headings_and_folds_what_hooks_captured",),
+    ),
     Line("envlog --oneline", "id and intent", ("end_to_end/test_reading.py::test_oneline_is_id_and_intent",)),
     Line(
         "envlog --full",
@@ -1001,6 +1006,11 @@ LIST = (
         ),
     ),
     Line(
+        "envlog gc --force",
+        "works also where the system hides in which repository a git of another user works",
+        ("store/test_otherusers.py::test_error_names_process_user_and_directory",),
+    ),
+    Line(
         "envlog gc",
         "packs are few and small, what no moment holds is gone, everything else is as it was",
         (
@@ -1118,6 +1128,11 @@ LIST = (
         "envlog fetch --full",
         "with all contents",
         ("sharing/test_fetch.py::test_with_full_nothing_is_asked_for_later",),
+    ),
+    Line(
+        "config envhist.identity",
+        "the file of the private key that opens what others share",
+        ("secrets/test_recipients.py::test_recipient_with_an_ssh_key_needs_no_other",),
     ),
     Line(
         "config envhist.sign",
@@ -1745,6 +1760,11 @@ RESTORE = (
         ),
     ),
     Line(
+        "envlog purge --force",
+        "works also where the system hides in which repository a git of another user works",
+        ("store/test_otherusers.py::test_error_names_process_user_and_directory",),
+    ),
+    Line(
         "envlog purge --variable-names",
         "erases names of variables that were stored without being sealed",
         ("secrets/test_variable_names.py::test_names_stored_in_the_clear_are_warned_of_once_and_purged",),
@@ -2334,6 +2354,11 @@ HOOKS = (
         "envlog uninstall --global",
         "what was installed for every repository",
         ("triggers/test_install.py::test_an_older_git_has_them_in_what_is_made_from_now_on",),
+    ),
+    Line(
+        "envlog uninstall --force",
+        "works also where the system hides in which repository a git of another user works",
+        ("store/test_otherusers.py::test_error_names_process_user_and_directory",),
     ),
     Line(
         "envlog uninstall --history",

@@ -112,13 +112,15 @@ def test_the_same_environment_captured_again_is_known_and_from_when(repo: Repo) 
     assert shown(repo, "good")["id"] == first
     capture("again, and it fails", "10:30", "--verify", "false")
     assert [line.split()[2] for line in repo.run("envlog", env=now).out.splitlines()] == ["✗", "·", "·", "✓"]
-    # The last verdict on it is the one that is known; an error says nothing.
+    # The last verdict on it is the one that is known; an error leaves it standing.
     capture("cannot tell", "10:40", "--verify", "exit 127")
     repo.write("app.py", "other\n")
     capture("other again", "10:50")
     repo.write("app.py", "print('hello')\n")
     capture("and back", "11:00")
-    assert shown(repo)["verify"] is None
+    known = shown(repo)["verify"]
+    assert isinstance(known, dict)
+    assert known["status"] == "fail"
 
 
 def test_another_machine_underneath_is_not_known() -> None:

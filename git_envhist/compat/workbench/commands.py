@@ -137,7 +137,9 @@ def _created(command: str | None) -> str | None:
     try:
         found = find_id(ask_platform(command))
     except PlatformError as error:
-        raise PlatformFailed(f"'{command}' failed: {error}") from error
+        raise PlatformFailed(
+            f"'{command}' failed: {error}", hint="run it by hand; envhist.platformCreate names it"
+        ) from error
     if found is None:
         raise Refused(
             f"'{command}' printed no checkpoint id: nothing was captured",
