@@ -32,7 +32,7 @@ def mark_of(verdict: str) -> tuple[str, str]:
 
 
 def _shortened(row: Row, room: int) -> str:
-    """Return the intent, cut so that the summary has room beside it."""
+    """Return the intent, shortened so that the summary fits on the same line."""
     story = cell_len(row.story) + GAP if row.story else 0
     most = max(room // 2, room - story - cell_len(row.name))
     if cell_len(row.intent) <= most or most < 2:

@@ -122,8 +122,8 @@ SIGNS: dict[str, str] = {
     "tailscale": "tskey-auth- tskey-api- tskey-client- tskey-scim- tskey-webhook-",
 }
 
-# kind -> an expression that finds every one of its tokens, and begins with a rare character: what stands before it is
-# looked at behind it. Each first character costs a pass through every file, so kinds share them.
+# kind -> an expression that finds every one of its tokens, and begins with a rare character: a lookbehind checks the
+# characters before it. Each first character costs a pass through every file, so kinds share them.
 ANCHORS: dict[str, bytes] = {
     "aws": rb"A[KSBC][IC]A[A-Z2-7]{16}",
     "google": rb"AIza[\w-]{28}",

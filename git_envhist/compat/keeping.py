@@ -48,7 +48,7 @@ class Rules:
     user_name: str | None = None
     user_email: str | None = None
     named_only: bool = False
-    """The captures hold named paths alone, whatever `.envhistignore` leaves out."""
+    """The captures hold only the named paths, also those that `.envhistignore` excludes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Effects:
                 f"not approved, and not done: '{subject(effect.text)}'",
                 hint="--yes, if no person can be asked" if approve else "give approve=, which decides",
             )
-        # It may have happened, whatever becomes of this process meanwhile.
+        # The effect may have happened even if this process ends before the record is written.
         self._tell(effect)
         status = act()
         ended = replace(effect, exit_code=0 if status is None else int(status))

@@ -25,7 +25,7 @@ Package = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Packages that the lists of two snapshots name, and what the installed packages need of each other."""
+    """Packages that requirement files of two snapshots name, and the dependencies between installed packages."""
 
     asked: set[tuple[str, str]] = field(default_factory=set)
     """(probe, name) of the packages that a program needs when it runs."""

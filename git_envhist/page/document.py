@@ -109,7 +109,7 @@ def _shown(moment: Value, most: Mapping[str, int]) -> dict[str, object]:
 
 
 def _rows(story: Sequence[Value], most: int) -> list[dict[str, object]]:
-    """Return the rows of what changed beside the files, as `git envdiff` prints them."""
+    """Return the rows of changed packages, services, databases and variables, as `git envdiff` prints them."""
     facts = facts_from_values(story)
     rows = fact_rows(facts, tuple(dict.fromkeys(fact.probe for fact in facts)))
     told: list[dict[str, object]] = [

@@ -27,7 +27,7 @@ OURS = 1 << 20
 EACH = 1 << 9
 """What they need for every path."""
 OUR_INODES = 32
-"""Files and directories that a restore needs beside what comes: slots, journal, and the two snapshots that it takes."""
+"""Inodes that a restore needs besides the files it writes: slots, the journal, and the two snapshots that it takes."""
 LARGEST = {StoredAs.PLAIN: BIG_FILE, StoredAs.SEALED: 8 * BIG_FILE, StoredAs.FINGERPRINT: 0}
 """What a file holds at most that is kept in such a way; hardly any secret is so large."""
 

@@ -114,7 +114,7 @@ class Scope:
 
     def keep(self, path: EnvPath, directory: bool = False) -> str | None:
         """Why a path must stay as it is; None where it may be touched."""
-        # A directory that a chosen path lies in is brought; a file that the snapshot has at its place is not.
+        # The parent directories of a chosen path are restored; a file of the snapshot at the same path is not.
         is_above = directory and path in self._above
         if self._chosen is not None and path not in self._chosen and not is_above:
             return NOT_CHOSEN

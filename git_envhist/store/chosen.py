@@ -53,7 +53,7 @@ def chain_of(
     object_format: str,
     beside: Mapping[bytes, bytes] = NO_FILES,
 ) -> Chosen:
-    """A chain of some snapshots of a timeline (oldest first), with their records; `beside`: more files of the notes."""
+    """Write a chain of chosen snapshots (oldest first) with their records; `beside`: more files of the notes tree."""
     tip: str | None = None
     said: dict[str, Sequence[Record]] = {}
     files = dict(beside)

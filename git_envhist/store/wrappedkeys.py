@@ -1,4 +1,4 @@
-"""Keys of a history that are wrapped for recipients: files of the notes tree, beside the notes.
+"""Keys of a history that are wrapped for recipients: files in the notes tree, next to the notes.
 
 `keys/<id of the key>` is an armoured file of age that holds an opening key; `keys/list` says, keyed, for which
 recipients and keys these were written. They move with the notes, so a push sends them and a fetch brings them. A server

@@ -38,7 +38,7 @@ class Ghost:
     process: str = ""
     """The process that made it."""
     left: tuple[tuple[str, str], ...] = ()
-    """What that process left at the places, by their digests."""
+    """Digests of the paths as that process left them."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class GhostStack:
         return [path for path, place in ghost.places if left.get(place) != self.digest(place)]
 
     def digest(self, place: str) -> str:
-        """Return what tells the present content of a place from any other; empty if nothing exists there."""
+        """Return a digest of the present content of a path; empty if nothing exists there."""
         full = self._at(place)
         if os.path.islink(full) or not os.path.isfile(full):
             return _looks(full)
